@@ -13,7 +13,7 @@ from chargehand.agents.audit.claims import trace_answer, unsupported
 from chargehand.agents.audit.report import COUNTED, untraced_section
 from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
-from chargehand.terms.tracing import Statement
+from chargehand.terms.tracing import Statement, Tracing
 from chargehand.text.numbers import find_quantities
 from tests.models.demo.asking import ask, team_of
 
@@ -110,8 +110,8 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     """It differs from the 0 in the result by itself, and stands in the worker's own text."""
     table = Table(columns=("fee_percent",), rows=(), source="funds.csv", query="SELECT fee_percent FROM funds LIMIT 0")
     results = [Given("t1", "Find the fee.", "ann", Product("The fee is 0.25%.", (table,)))]
-    words = {"t1": (Statement(kind="number", text="0.25"),)}
-    claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, words=words)
+    tracings = {"t1": Tracing(tools=1, untraced=(Statement(kind="number", text="0.25", origin="words"),))}
+    claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, tracings=tracings)
     assert {claim.origin for claim in claims} == {"words"}
 
 

@@ -78,6 +78,80 @@ async def test_what_the_team_was_told_may_be_said_again() -> None:
     assert found.traced == Traced(given=1, words=1)
 
 
+def price(plant: str) -> float:
+    """Look up the price of a seedling."""
+    return {"tomato": 1.25}[plant]
+
+
+PRICED = calls(call("price", plant="tomato"))
+
+
+async def ran_with_tools(said: Sequence[Line], answer: str, combine: Combine = "merge") -> Result:
+    """One worker that has a tool and one task; `said` are its replies, one after the other."""
+    worker = Worker("w1", tools=[price], model=ScriptedModel(said, repeat=True))
+    plan = Plan((Task(TaskId("t1"), "What do they cost?", "w1"),), combine)
+    team = Supervisor([worker], model=ScriptedModel([answer], repeat=True), plan=plan, policy=ONCE)
+    return await team.run("What do 40 tomato seedlings cost in 3 boxes, by 3 May 2026?")
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "origins", "traced"),
+    [
+        pytest.param(
+            ["You asked about 40 seedlings."],
+            "You asked about 40 seedlings [t1].",
+            [("40", "input")],
+            Traced(given=1),
+            id="of the request",
+        ),
+        pytest.param(
+            ["40 seedlings and 3 boxes, together 43."],
+            "40 seedlings and 3 boxes, together 43 [t1].",
+            [("40", "input"), ("3", "input"), ("43", "input")],
+            Traced(given=3),
+            id="worked out from the request",
+        ),
+        pytest.param(["By 3 May 2026."], "By 3 May 2026 [t1].", [("3 May 2026", "input")], Traced(given=1), id="a day"),
+        pytest.param(
+            ["They grow best where it is warm."],
+            'It says "they grow best where it is warm" [t1].',
+            [("they grow best where it is warm", "words")],
+            Traced(words=1),
+            id="a worker's prose",
+        ),
+        pytest.param(
+            ["They cost 48 euros."], "They cost 48.0 euros [t1].", [("48.0", "")], Traced(nowhere=1), id="made up"
+        ),
+        pytest.param(
+            [PRICED, "One is 1.25, so 40 are 50."],
+            "One is 1.25, so 40 are 50 [t1].",
+            [("1.25", "tool"), ("40", "input"), ("50", "tool")],
+            Traced(tools=2, given=1),
+            id="of a tool",
+        ),
+    ],
+)
+async def test_only_what_tools_returned_is_traced_to_tools(
+    said: Sequence[Line], answer: str, origins: list[tuple[str, str]], traced: Traced
+) -> None:
+    found = await ran_with_tools(said, answer)
+    assert [(claim.text, claim.origin) for claim in found.claims] == origins
+    assert found.traced == traced
+    assert (found.ending == "partial") == bool(traced.nowhere)
+    assert (await ran_with_tools(said, answer, "forward")).traced.tools == traced.tools
+
+
+async def test_a_result_that_is_used_again_keeps_what_its_figures_rest_on() -> None:
+    worker = Worker("w1", tools=[price], model=ScriptedModel(["You asked about 40 seedlings."], repeat=True))
+    plan = Plan((Task(TaskId("t1"), "What do they cost?", "w1"),), "merge")
+    writer = ScriptedModel(["You asked about 40 seedlings [t1]."], repeat=True)
+    team = Supervisor([worker], model=writer, plan=plan, policy=ONCE, cache="1h")
+    first = await team.run("What do 40 seedlings cost?")
+    again = await team.run("What do 40 seedlings cost?")
+    assert [type(entry.event).__name__ for entry in again.entries].count("ResultReused") == 1
+    assert first.traced == again.traced == Traced(given=1)
+
+
 @pytest.mark.parametrize(
     ("ruling", "expected", "counted"),
     [

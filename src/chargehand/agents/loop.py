@@ -34,6 +34,7 @@ from chargehand.models.subject import Working
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.failure import Failure, FailureCode
 from chargehand.terms.policy import Breaking
+from chargehand.terms.tracing import Tracing
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
 _REPAIRS = 2
@@ -167,7 +168,9 @@ class Attempt:
             self._steps += 1
             found = self._finished(reply)
             has_returned = self._tried is not None and bool(self._tried.returned)
-            if found is not None and (has_returned or CLAIMING.search(reply.text)):
+            if found is not None and not has_returned and not CLAIMING.search(reply.text):
+                return structs.replace(found, tracing=Tracing())
+            if found is not None:
                 found = await self._traced(found, last=self._steps >= most)
             if found is not None:
                 return found
@@ -337,8 +340,6 @@ class Attempt:
         """
         calls = self._tried
         tracing = await trace_result(done.value, self._material(), day_of(self._brief.began))
-        if tracing is None:
-            return done
         sent_back = self._doubted is not None
         done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back))
         said = objection(tracing, called=calls is not None and bool(calls.returned))

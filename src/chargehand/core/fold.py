@@ -191,6 +191,7 @@ def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     progress = state.tasks[event.task]
     progress.result = event.result
     progress.items = event.items
+    progress.tracing = event.tracing
     settle(state, progress, Status.DONE)
 
 

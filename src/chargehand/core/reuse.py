@@ -8,7 +8,7 @@ from msgspec import Raw
 from chargehand.core.state import Progress, RunState, Status, candidates
 from chargehand.core.view import inputs
 from chargehand.terms.events import Offer
-from chargehand.terms.plan import digest
+from chargehand.terms.plan import TaskId, digest
 
 
 def key_of(state: RunState, progress: Progress) -> str:
@@ -33,4 +33,15 @@ def offers(state: RunState) -> tuple[Offer, ...]:
     """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
     delivered = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
     done = (one for one in delivered if is_traced(one))
-    return tuple(Offer(key_of(state, one), one.task.id, one.result or Raw(b"null"), one.items) for one in done)
+    return tuple(offer_of(state, one, one.task.id) for one in done)
+
+
+def offer_of(state: RunState, progress: Progress, task: TaskId) -> Offer:
+    """A finished result as an offer; `task` is its name for whoever uses it again."""
+    return Offer(
+        key=key_of(state, progress),
+        task=task,
+        result=progress.result or Raw(b"null"),
+        items=progress.items,
+        tracing=progress.tracing,
+    )

@@ -68,7 +68,13 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
         return None
     run, offer = state.offers[key]
     return ev.ResultReused(
-        task=progress.task.id, key=key, run=run, source=offer.task, result=offer.result, items=offer.items
+        task=progress.task.id,
+        key=key,
+        run=run,
+        source=offer.task,
+        result=offer.result,
+        items=offer.items,
+        tracing=offer.tracing,
     )
 
 

@@ -58,9 +58,10 @@ def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
     if not known:
         return None
     untraced = dict.fromkeys(one for part in known for one in part.untraced)
+    given = [text for part in known for text in part.given]
     return Tracing(
         tools=sum(part.tools for part in known),
-        given=sum(part.given for part in known),
+        given=tuple(given),
         untraced=tuple(untraced),
         sent_back=any(part.sent_back for part in known),
         unread=any(part.unread for part in known),

@@ -6,14 +6,12 @@ as an earlier one is decided by the core, by its key.
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from msgspec import Raw
-
 from chargehand.agents.nested import plainly_put
 from chargehand.agents.partial_results import of_worker
 from chargehand.agents.setup import toolset
 from chargehand.agents.worker import Worker
 from chargehand.core.fold import replay
-from chargehand.core.reuse import is_traced, key_of
+from chargehand.core.reuse import is_traced, offer_of
 from chargehand.core.state import Progress, RunState, Status, candidates
 from chargehand.errors import StoreError
 from chargehand.stores.journal import Journal
@@ -94,7 +92,7 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
             and _plainly_done(state, one)
             and _by_the_same(state, one, present)
         ):
-            yield ev.Offer(key_of(state, one), TaskId(f"{run}/{task}"), one.result or Raw(b"null"), one.items)
+            yield offer_of(state, one, TaskId(f"{run}/{task}"))
 
 
 def _given_more(first: ev.RunRequested) -> bool:

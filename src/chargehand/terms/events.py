@@ -50,6 +50,8 @@ class Offer(Struct, frozen=True):
     """What it came to."""
     items: int = -1
     """How long the list is; -1: the result is no list."""
+    tracing: Tracing | None = None
+    """What its figures rest on; `null`: no model wrote it."""
 
 
 # gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
@@ -403,6 +405,8 @@ class ResultReused(_Fact, frozen=True, tag="task.reused"):
     """What that task came to."""
     items: int = -1
     """How long the list is; -1: the result is no list."""
+    tracing: Tracing | None = None
+    """What its figures rest on; `null`: no model wrote it."""
 
 
 class TaskFailed(_Fact, frozen=True, tag="task.failed"):

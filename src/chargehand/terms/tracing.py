@@ -35,7 +35,7 @@ class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
-    """How many figures of a result were returned by `tools` or were `given`, and what is left.
+    """How many figures of a result were returned by `tools`, which were `given`, and what is left.
 
     `sent_back`: it was returned to its worker once because of what could not be traced. `unread`: there was more
     material than is looked at, so nothing was traced.
@@ -43,8 +43,8 @@ class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
 
     tools: int = 0
     """How many figures tools returned, or follow from what they returned."""
-    given: int = 0
-    """How many stand in the request, the task, memory or a traced input."""
+    given: tuple[str, ...] = ()
+    """Those that stand in the request, the task, memory or a traced input, as often as they are said."""
     untraced: tuple[Statement, ...] = ()
     """Those of neither kind."""
     sent_back: bool = False

@@ -5,7 +5,7 @@ What follows from the sources in other ways than those known here is reported; w
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import combinations, islice, pairwise
@@ -134,26 +134,39 @@ def trace_answer(
     results: Sequence[Given],
     known: Sequence[str] = (),
     behind: Mapping[str, Sequence[str]] | None = None,
-    words: Mapping[str, Sequence[Statement]] | None = None,
+    tracings: Mapping[str, Tracing] | None = None,
     today: date | None = None,
 ) -> tuple[Statement, ...]:
     """What an answer states, and what each statement rests on.
 
     `known` are other texts it may rest on, like the request; `behind` are the tasks that a result was made from;
-    `words` is what only the worker of a task says.
+    `tracings` say what the figures of a task's result rest on. A result without one was not written by a model.
     """
     if is_too_much(results):
         return ()
-    sources: list[Source] = []
-    for result in results:
-        if result.value is not None:
-            evidence = Evidence(result.value, result.instruction)
-            untraced = (words or {}).get(result.task, ())
-            sources.append(Source(evidence, words=_evidence_of(untraced), task=result.task))
+    tracings = tracings or {}
+    sources = [_source_of_result(result, tracings.get(result.task)) for result in results if result.value is not None]
     if not sources or not all(source.evidence.is_whole for source in sources):
         return ()
-    sources.append(Source(Evidence(*known), "input"))
-    return _Tracer(_ROWS_NOT_SHOWN.sub("", answer), sources, behind or {}, today).trace()
+    instructions = [result.instruction for result in results]
+    sources.append(Source(Evidence(*known, *instructions), "input"))
+    invented = [item.text for tracing in tracings.values() for item in tracing.untraced if not item.origin]
+    tracer = _Tracer(_ROWS_NOT_SHOWN.sub("", answer), sources, behind or {}, today, _evidence_of(invented))
+    return tracer.trace()
+
+
+def _source_of_result(result: Given, tracing: Tracing | None) -> "Source":
+    """A result as a source: what of it no tool returned is known from its tracing."""
+    evidence = Evidence(result.value)
+    if tracing is None:
+        return Source(evidence, task=result.task)
+    return Source(
+        evidence,
+        origin="tool" if tracing.tools or tracing.unread else "words",
+        given=_evidence_of(tracing.given),
+        words=_evidence_of([item.text for item in tracing.untraced]),
+        task=result.task,
+    )
 
 
 def size_of(results: Sequence[Given]) -> int:
@@ -184,42 +197,38 @@ class Material(Struct):
         return sum(len(str(value)) for value in (*self.tools, *self.given, *self.words))
 
 
-async def trace_result(value: object, material: Material, today: date) -> Tracing | None:
-    """What the figures of a result rest on; None where there are none."""
+async def trace_result(value: object, material: Material, today: date) -> Tracing:
+    """What the figures of a result rest on."""
     text = _text_of(value)
     return await read_off_loop(len(text) + material.size, _trace_result, text, material, today)
 
 
-def _trace_result(text: str, material: Material, today: date) -> Tracing | None:
+def _trace_result(text: str, material: Material, today: date) -> Tracing:
     sources = [Source(Evidence(*material.tools))]
     if material.given:
-        sources.append(Source(Evidence(*material.given), "input", words=_evidence_of(material.untraced)))
+        untraced = [item.text for item in material.untraced]
+        sources.append(Source(Evidence(*material.given), "input", words=_evidence_of(untraced)))
     if material.words:
         sources.append(Source(Evidence(*material.words), "words"))
     if not all(source.evidence.is_whole for source in sources):
         return Tracing(unread=True)
     statements = _Tracer(text, sources, {}, today).trace()
-    if not statements:
-        return None
+    if not material.has_tools:
+        statements = [
+            statement if statement.origin or statement.conflict else structs.replace(statement, origin="words")
+            for statement in statements
+        ]
+    return summarize(statements, limit=_MAX_UNTRACED)
 
-    def is_words(found: Statement) -> bool:
-        return found.origin == "words" or not (material.has_tools or bool(found.conflict))
 
-    return summarize(statements, is_words=is_words, limit=_MAX_UNTRACED)
-
-
-def summarize(
-    statements: Sequence[Statement], *, is_words: Callable[[Statement], bool], limit: int | None = None
-) -> Tracing:
-    """How many statements rest on what, and those that could not be traced. `is_words`: only workers say so."""
-    untraced = [
-        structs.replace(found, origin="words" if is_words(found) else "")
-        for found in statements
-        if not found.is_supported
-    ]
-    tools = sum(found.origin == "tool" for found in statements)
-    given = sum(found.origin == "input" for found in statements)
-    return Tracing(tools, given, tuple(dict.fromkeys(untraced))[:limit])
+def summarize(statements: Sequence[Statement], *, limit: int | None = None) -> Tracing:
+    """How many statements tools returned, which were given, and those that could not be traced."""
+    untraced = dict.fromkeys(statement for statement in statements if not statement.is_supported)
+    return Tracing(
+        tools=sum(statement.origin == "tool" for statement in statements),
+        given=tuple([statement.text for statement in statements if statement.origin == "input"]),
+        untraced=tuple(untraced)[:limit],
+    )
 
 
 def objection(tracing: Tracing, *, called: bool) -> str:
@@ -295,6 +304,9 @@ class Source(Struct, frozen=True):
 
     evidence: Evidence
     origin: Origin = "tool"
+    """What its figures rest on, except for those that were `given` or are a worker's `words`."""
+    given: Evidence | None = None
+    """What of it stood in what its worker was given."""
     words: Evidence | None = None
     """What of it only a worker says."""
     task: str = ""
@@ -306,9 +318,20 @@ class Source(Struct, frozen=True):
         return (value for value in self.evidence.few if value and value not in worded)
 
 
-def _evidence_of(statements: Iterable[Statement]) -> Evidence | None:
-    texts = [statement.text for statement in statements]
+def _evidence_of(texts: Sequence[str]) -> Evidence | None:
     return Evidence(*texts) if texts else None
+
+
+_DERIVATIONS: Sequence[tuple[Origin, Sequence[Origin]]] = (
+    ("tool", ("tool",)),
+    ("input", ("input",)),
+    ("tool", ("tool", "input")),
+    ("words", ("tool", "input", "words")),
+)
+"""What a figure rests on that follows from sources of these origins; the first that it follows from counts."""
+
+
+_WORST_FIRST: Sequence[Origin] = ("", "words", "input", "tool")
 
 
 class _Found(Struct):
@@ -324,10 +347,12 @@ class _Found(Struct):
     """It says which or how many of what is listed."""
     origin: Origin = ""
     conflict: Conflict = ""
+    is_invented: bool = False
+    """A worker that has tools made it up, so it rests on nothing, whoever repeats it."""
 
     @property
     def is_settled(self) -> bool:
-        return self.origin != "" and not self.conflict and not self.is_count
+        return self.is_invented or (self.origin != "" and not self.conflict and not self.is_count)
 
     def is_in(self, evidence: Evidence) -> bool:
         if isinstance(self.value, Quantity):
@@ -339,15 +364,26 @@ class _Found(Struct):
         pieces = [plain_words(piece) for piece in _OMISSION.split(self.text)]
         return all(evidence.says(piece) for piece in pieces if piece.strip())
 
-    def trace(self, sources: Sequence[Source]) -> None:
-        """Set the origin to that of the first source that has it; one that only a worker says is better than none."""
+    def trace(self, sources: Sequence[Source], invented: Evidence | None) -> None:
+        """Set the origin to the best that a source has for it: a tool, what was given, a worker's words."""
         for source in sources:
-            if not self.is_in(source.evidence):
-                continue
-            if source.words is None or not self.is_in(source.words):
-                self.origin = source.origin
+            origin = self._origin_in(source)
+            if _WORST_FIRST.index(origin) > _WORST_FIRST.index(self.origin):
+                self.origin = origin
+            if self.origin == "tool":
                 return
-            self.origin = "words"
+        if self.origin == "words" and invented is not None and self.is_in(invented):
+            self.origin = ""
+            self.is_invented = True
+
+    def _origin_in(self, source: Source) -> Origin:
+        if not self.is_in(source.evidence):
+            return ""
+        if source.words is not None and self.is_in(source.words):
+            return "words"
+        if source.given is not None and self.is_in(source.given):
+            return "input"
+        return source.origin
 
     def rows_in(self, evidence: Evidence) -> set[int]:
         """The rows in which it stands; none where it stands outside of rows, too."""
@@ -361,13 +397,19 @@ class _Tracer:
     """Traces what a text states. Positions are those of the text: what is not to be read is replaced by blanks."""
 
     def __init__(
-        self, text: str, sources: Sequence[Source], behind: Mapping[str, Sequence[str]], today: date | None
+        self,
+        text: str,
+        sources: Sequence[Source],
+        behind: Mapping[str, Sequence[str]],
+        today: date | None,
+        invented: Evidence | None = None,
     ) -> None:
         self._text = text[:_MAX_ANSWER]
         self._sources = sources
         self._by_task = {source.task: source for source in sources if source.task}
         self._behind = behind
         self._today = today
+        self._invented = invented
         self._quotations: list[tuple[int, str]] = []
         self._counts = {len(self._by_task)}  # how many there are of what is listed
         for paragraph in self._text.split("\n\n"):
@@ -379,7 +421,7 @@ class _Tracer:
 
     def _trace_text(self) -> Iterator[Statement]:
         masked = self._mask()
-        traced: list[Decimal] = []
+        traced: list[_Found] = []
         previous_end = 0
         for start, end in find_sentences(masked):
             if _BLANK_LINE.search(masked, previous_end, start):
@@ -439,7 +481,7 @@ class _Tracer:
         tasks = [self._by_task[name] for name in names if name in self._by_task]
         return [*tasks, *(source for source in self._sources if not source.task)]
 
-    def _trace_sentence(self, masked: str, start: int, end: int, traced: list[Decimal]) -> Iterator[Statement]:
+    def _trace_sentence(self, masked: str, start: int, end: int, traced: list[_Found]) -> Iterator[Statement]:
         sentence = masked[start:end]
         cited = self._cited(sentence)
         sources = self._sources_of(cited)
@@ -455,8 +497,8 @@ class _Tracer:
                 blank = " " * (statement.end - statement.start)
                 plain = plain[: statement.start] + blank + plain[statement.end :]
         for statement in found:
-            statement.trace(sources)
-            if isinstance(statement.value, Date) and not statement.origin:
+            statement.trace(sources, self._invented)
+            if isinstance(statement.value, Date) and not statement.origin and not statement.is_invented:
                 statement.origin = self._origin_of_date(statement.value, sources)
         found += self._trace_numbers(plain, sources, traced)
         if not _RESPECTIVELY.search(sentence):
@@ -469,7 +511,7 @@ class _Tracer:
 
     def _state(self, found: _Found, sentence: str, cited: tuple[str, ...]) -> Statement:
         elsewhere: list[str] = []
-        if cited and not found.origin and not found.conflict:
+        if cited and not (found.origin or found.conflict or found.is_invented):
             elsewhere = [task for task, source in self._by_task.items() if found.is_in(source.evidence)]
         return Statement(
             kind=found.kind,
@@ -485,28 +527,32 @@ class _Tracer:
         """Today's date is given; a date may lie so many days from another one as a source says."""
         if self._today is not None and _is_about(wanted, self._today):
             return "input"
-        terms = {int(number) for source in sources for number in source.evidence.few if number == int(number)}
-        return "tool" if any(source.evidence.dates.reach(wanted, terms) for source in sources) else ""
+        for origin, admitted in _DERIVATIONS:
+            evidences = [source.evidence for source in sources if source.origin in admitted]
+            terms = {int(number) for evidence in evidences for number in evidence.few if number == int(number)}
+            if any(evidence.dates.reach(wanted, terms) for evidence in evidences):
+                return origin
+        return ""
 
     # --- numbers
 
-    def _trace_numbers(self, plain: str, sources: Sequence[Source], traced: list[Decimal]) -> Iterator[_Found]:
+    def _trace_numbers(self, plain: str, sources: Sequence[Source], traced: list[_Found]) -> Iterator[_Found]:
         """The numbers of a sentence; those that are `traced`, before it or in it, may bear out others."""
         quantities = islice(find_quantities(plain), _MAX_STATEMENTS)
         found = [self._trace_number(quantity, plain, sources) for quantity in quantities]
-        traced += [_first_reading(number) for number in found if number.origin != "words" and number.is_settled]
-        worded = [_first_reading(number) for number in found if number.origin == "words"]
+        settled = [number for number in found if number.is_settled and not number.is_invented]
+        traced += [number for number in settled if number.origin != "words"]
+        operands = traced[-12:] + [number for number in settled if number.origin == "words"]
         arithmetic = _Arithmetic.of_sentence(plain)
         for number in found:
             if number.is_settled or number.is_count:
                 continue
-            if arithmetic.derives(number, sources, traced[-12:]):
-                number.origin = "tool"
+            origin = arithmetic.derived_origin(number, sources, operands)
+            if number.conflict and origin == "words":
+                origin = ""
+            if origin:
                 number.conflict = ""
-            elif number.conflict:
-                number.origin = ""
-            elif arithmetic.derives(number, (), worded):
-                number.origin = "words"
+            number.origin = origin
         yield from (number for number in found if not (number.is_count and number.origin == "tool"))
         yield from self._find_wrong_counts(plain, sources)
 
@@ -514,7 +560,7 @@ class _Tracer:
         start = quantity.start
         number = _Found("number", quantity.text, quantity, start, quantity.end)
         number.is_rough = _ROUGHLY_BEFORE.search(plain[max(0, start - 16) : start]) is not None
-        number.trace(sources)
+        number.trace(sources, self._invented)
         if number.origin:
             number.conflict = _find_conflict(quantity, plain, sources)
         if not number.is_settled and self._is_count(quantity, plain, sources):
@@ -602,7 +648,16 @@ class _Arithmetic(Struct, frozen=True):
             is_row=plain.lstrip().startswith("|"),
         )
 
-    def derives(self, number: _Found, sources: Sequence[Source], numbers: Sequence[Decimal]) -> bool:
+    def derived_origin(self, number: _Found, sources: Sequence[Source], operands: Sequence[_Found]) -> Origin:
+        """What a number rests on that follows from the sources or from the `operands`; empty: from none of them."""
+        for origin, admitted in _DERIVATIONS:
+            own_sources = [source for source in sources if source.origin in admitted]
+            values = [_first_reading(operand) for operand in operands if operand.origin in admitted]
+            if self._derives(number, own_sources, values):
+                return origin
+        return ""
+
+    def _derives(self, number: _Found, sources: Sequence[Source], numbers: Sequence[Decimal]) -> bool:
         """Whether a number is a sum, mean, difference, share or product of `numbers` or of those of the sources."""
         quantity = cast("Quantity", number.value)
         digits = sum(character.isdigit() for character in quantity.text)

@@ -84,7 +84,7 @@ def count_traced(tracings: Iterable[Tracing]) -> Traced:
     words = sum(statement.origin == "words" for statement in untraced)
     return Traced(
         tools=sum(tracing.tools for tracing in counted),
-        given=sum(tracing.given for tracing in counted),
+        given=sum(len(tracing.given) for tracing in counted),
         words=words,
         nowhere=len(untraced) - words,
     )
@@ -194,7 +194,6 @@ async def report_answer(
 ) -> Report:
     """What is to stand below an answer that a model wrote. `known` are texts besides the results it may rest on."""
     tracings = {given.task: given.tracing for given in brief.inputs if given.tracing is not None}
-    invented = {item.text for tracing in tracings.values() for item in tracing.untraced if not item.origin}
     statements: Sequence[Statement] = ()
     is_unread = False
     if is_claiming(answer):
@@ -206,12 +205,10 @@ async def report_answer(
             results,
             known,
             tasks_behind(brief.tasks),
-            words={task: tracing.untraced for task, tracing in tracings.items()},
+            tracings=tracings,
             today=day_of(brief.began),
         )
-    # what a worker with tools made up rests on nothing, whoever repeats it
-    tracing = summarize(statements, is_words=lambda found: found.origin == "words" and found.text not in invented)
-    tracing = structs.replace(tracing, unread=is_unread)
+    tracing = structs.replace(summarize(statements), unread=is_unread)
     untraced = [statement for statement in tracing.untraced if not statement.origin]
     for statement in untraced[:_MAX_NOTED]:
         note(f"not traced to a tool: {describe(statement)}; it is said in: {statement.sentence}")
