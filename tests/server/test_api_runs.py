@@ -34,6 +34,15 @@ def test_a_team_is_listed_and_shown_with_workers_examples_and_limits(home: Garde
     assert home.client.get("/api/teams/strangers").status_code == 404
 
 
+def test_a_limit_beyond_that_of_the_team_is_cut_and_the_reply_says_so(home: Garden) -> None:
+    asked = {"team": "garden", "goal": GOAL, "seconds": 99_999}
+    cut = [post(home, asked, "k").json() for _ in range(2)]
+    assert [run["notice"] for run in cut] == ["seconds is 300, not 99999: that is the most team garden may use"] * 2
+    assert cut[0]["deadline"] <= cut[0]["started"] + 300
+    within = post(home, {**asked, "seconds": 20, "budget": {"calls": 50}}).json()
+    assert (within["notice"], within["deadline"] <= within["started"] + 20) == ("", True)
+
+
 def test_a_plan_is_drafted_and_reckoned_and_nobody_works(home: Garden) -> None:
     drafted = home.client.post("/api/teams/garden/plan", json={"goal": BOTH}).json()
     assert [one["worker"] for one in drafted["plan"]["tasks"]] == ["buyer", "reader"]

@@ -91,6 +91,8 @@ def test_it_says_what_somebody_needs_to_call_it_and_shows_a_token_once(tmp_path:
         assert re.search(r"^teams +shop$", first.told, re.MULTILINE)
         assert f"LETTA_BASE_URL=http://:{said[1]}@{first.url[7:]}\n" in first.told
         assert f"OPENAI_BASE_URL={first.url}/v1  OPENAI_API_KEY={said[1]}\n" in first.told
+        assert f"more: chargehand tokens create --data {tmp_path})" in first.told
+        assert f"chargehand runs --journal {tmp_path}/main/runs.db\n" in first.told
         with httpx.Client(base_url=first.url) as client:
             assert client.get("/healthz").status_code == 200
             assert client.get("/v1/agents").status_code == 401

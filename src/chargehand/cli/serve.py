@@ -6,8 +6,10 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from chargehand.cli import USUAL_DATA
 from chargehand.cli.arguments import add_shared, duration
 from chargehand.cli.console import Console
 from chargehand.config.environment import lookup, secret_values
@@ -109,17 +111,20 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
     shown = token or ("TOKEN" if not settings.unlocked else "")
     lines = [f"chargehand listens on http://{host}:{port}"]
+    folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
+    create_token = f"chargehand tokens create{folder}"
     if token:
-        lines.append(f"token  {token}  (shown this once; more: chargehand tokens create)")
+        lines.append(f"token  {token}  (shown this once; more: {create_token})")
     elif settings.token:
         lines.append(f"token  the one in {TOKEN}")
     elif not settings.unlocked:
-        lines.append("token  one that was made before; another: chargehand tokens create")
+        lines.append(f"token  one that was made before; another: {create_token}")
     at = f":{shown}@{reached}" if shown else reached
     return [
         *lines,
         *([f"teams             {', '.join(teams)}"] if teams else []),
         f"what is where     http://{reached}:{port}/",
+        f"its runs          chargehand runs --journal {quote(str(settings.data / 'main' / 'runs.db'))}",
         f"letta-client      LETTA_BASE_URL=http://{at}:{port}",
         f"OpenAI clients    OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}",
     ]

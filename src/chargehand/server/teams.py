@@ -39,6 +39,20 @@ class Bounds(Struct, frozen=True):
         policy = team.policy if self.approve is None else structs.replace(team.policy, approve=self.approve)
         return team.bounded(budget=team.budget.limited(self.budget.caps), timeout=seconds, policy=policy)
 
+    def describe_cuts(self, team: Supervisor) -> str:
+        """What is asked for beyond what the team may use, and what is granted instead; empty if nothing is."""
+        pairs = (
+            ("seconds", self.seconds, team.timeout),
+            ("budget.usd", self.budget.usd, team.budget.usd),
+            ("budget.tokens", self.budget.tokens, team.budget.tokens),
+            ("budget.calls", self.budget.calls, team.budget.calls),
+        )
+        cuts: list[str] = []
+        for name, asked, allowed in pairs:
+            if asked is not None and allowed is not None and asked > allowed:
+                cuts.append(f"{name} is {allowed:.12g}, not {asked:.12g}")
+        return f"{', '.join(cuts)}: that is the most team {team.name} may use" if cuts else ""
+
 
 USUAL = Bounds()
 

@@ -110,7 +110,7 @@ class TenantRuns:
         begun = self._begun[run] = loop.create_future()
         outcome = self._outcomes[run] = loop.create_future()
         outcome.add_done_callback(lambda future: future.exception())  # nobody may be waiting: it is in the log
-        job = self._jobs.create_task(_carry(run, carry, outcome))
+        job = self._jobs.create_task(_carry(run, carry, begun, outcome))
         self._tasks.add(job)
         job.add_done_callback(partial(self._end, run, outcome))
         try:
@@ -151,12 +151,13 @@ class TenantRuns:
             self._share.leave()
 
 
-async def _carry(run: str, carry: Carry, outcome: "asyncio.Future[Outcome]") -> None:
+async def _carry(run: str, carry: Carry, begun: "asyncio.Future[None]", outcome: "asyncio.Future[Outcome]") -> None:
     """Nothing is raised from here: the other runs go on."""
     try:
         outcome.set_result(await carry())
     except Exception as error:  # noqa: BLE001 - told to whoever waits for it
-        logger.warning("run %s was not carried to its end: %s", run, error)
+        if begun.done():  # else the caller is told, and the run stands as before
+            logger.warning("run %s was not carried to its end: %s", run, error)
         outcome.set_exception(error)
 
 

@@ -83,8 +83,15 @@ async def begin_once(
     entries = await tenant.journal.read(begun.run)
     first = entries[0]
     assert isinstance(first.event, ev.RunRequested), "a run begins with its request"
+    team = tenant.part(Teams).teams.get(first.event.team)
     shown = Begun(
-        run=begun.run, team=first.event.team, goal=first.event.goal, started=first.at, source=source_of(entries)
+        run=begun.run,
+        team=first.event.team,
+        goal=first.event.goal,
+        started=first.at,
+        deadline=first.event.deadline,
+        source=source_of(entries),
+        notice=bounds_of(sent).describe_cuts(team) if isinstance(sent, Bounded) and team is not None else "",
     )
     headers = {"Location": f"/api/runs/{begun.run}"}
     if begun.replayed:

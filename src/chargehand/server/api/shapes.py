@@ -265,13 +265,18 @@ class Healths(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """A run that is on disk. `source` is the run that it takes results over from."""
+    """A run that is on disk. `source` is the run that it takes results over from.
+
+    `notice` says which limits were asked for beyond what its team may use, and which hold instead; empty if none were.
+    """
 
     run: str
     team: str
     goal: str
     started: Instant
+    deadline: Instant
     source: str = ""
+    notice: str = ""
 
 
 class Spent(Struct, frozen=True):
