@@ -46,13 +46,9 @@ class Part(Struct, frozen=True):
     @property
     def is_text(self) -> bool:
         """Whether it was written as one text, such as the answer of a team; it is shown whole."""
-        if len(self.lines) < 2 or self.is_code:
+        if len(self.lines) < 2:
             return False
         return self.lines[0].startswith(_FORMS) or any(line.startswith("#") for line in self.lines)
-
-    @property
-    def is_code(self) -> bool:
-        return any(line.startswith(("    ", "\t")) for line in self.text.splitlines())
 
     @property
     def heading(self) -> str:
@@ -66,10 +62,9 @@ def write_answer(subject: Answering) -> str:
     parts = [_read_part(given) for given in subject.results if given.value is not None]
     texts = [part for part in parts if part.is_text]
     written = "\n".join(part.text for part in texts)
-    facts = [part for part in parts if not (part.is_text or part.is_code)]
+    facts = [part for part in parts if not part.is_text]
     sections = [f"{part.text.strip()}\n\n[{part.task}]" for part in texts]
     sections.append(_section("", _bullets(facts, written)))
-    sections += [_code(part) for part in parts if part.is_code]
     if subject.combine != "reduce":
         sections += _tables(parts)
         sections.append(_section("### Notes\n\n", _notes(facts, written)))
@@ -112,11 +107,6 @@ def _bullets(facts: list[Part], written: str) -> list[str]:
         cited = f"{text[:-1]} [{part.task}]." if text.endswith(".") else f"{text} [{part.task}]"
         bullets.append(f"- {part.given.worker}: {cited}" if asked_alike else f"- {cited}")
     return bullets
-
-
-def _code(part: Part) -> str:
-    text = part.text.strip()
-    return f"{part.heading}\n\n{text}" if "```" in text else f"{part.heading}\n\n```\n{text}\n```"
 
 
 def _tables(parts: list[Part]) -> list[str]:

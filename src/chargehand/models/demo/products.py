@@ -16,7 +16,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.tools import ToolCard
 from chargehand.models.demo.words import content_stems, join_words, shorten, stem_set, stems, word_set
-from chargehand.models.exhibits import Figure, Table
+from chargehand.models.exhibits import Figure
 from chargehand.models.subject import Working
 
 # --- charts
@@ -178,7 +178,7 @@ class _Shape(Struct, frozen=True):
 
 
 def fill_shape(schema: Raw, found: Material, text: str) -> str:
-    """What was found as JSON of a shape: numbers, texts and lists by type and name, nothing invented."""
+    """What was found as JSON of a shape: numbers and one text by type and name, nothing invented."""
     shape = msgspec.json.decode(bytes(schema), type=_Shape)
     if shape.type == "string":
         return msgspec.json.encode(text).decode()
@@ -193,8 +193,6 @@ def fill_shape(schema: Raw, found: Material, text: str) -> str:
             filled[name] = text
         elif about.type in ("number", "integer"):
             filled |= _number_field(name, values, is_only=is_only_number)
-        elif about.type == "array" and found.tables:
-            filled[name] = _column_values(found.tables[0], name)
     required = list(shape.properties) if shape.required is None else shape.required
     missing = [name.replace("_", " ") for name in required if name not in filled]
     if missing:
@@ -215,10 +213,3 @@ def _labelled_numbers(found: Material) -> list[tuple[str, float]]:
             labelled += [(table.columns[at], as_number(table.rows[0][at])) for at in number_columns(table)]
     numbers = [(label, float(number)) for label, number in labelled if number is not None]
     return [(label, int(number) if number.is_integer() else number) for label, number in numbers]
-
-
-def _column_values(table: Table, name: str) -> list[object]:
-    """The column that a name has a word of, else the first."""
-    words = set(stems(name))
-    at = next((at for at, column in enumerate(table.columns) if words & set(stems(column))), 0)
-    return [row[at] for row in table.rows]

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_schema import read_schema
-from chargehand.models.demo.words import content_stems, number_value, stem, stem_set, stems, word_set
+from chargehand.models.demo.words import content_stems, number_value, stem_set, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.text.words import quoted_phrases
 
@@ -32,15 +32,6 @@ _NAME = r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)*"
 _ROUTE = re.compile(rf"\bfrom (?P<start>{_NAME}) to (?P<end>{_NAME})")
 _START = stem_set("from origin start source departure leave leaves")
 _END = stem_set("to destination end target arrival goes")
-_UNITS = {
-    "kg": "kilogram",
-    "km": "kilometre",
-    "cm": "centimetre",
-    "gb": "gigabyte",
-    "mb": "megabyte",
-    "tb": "terabyte",
-    "eur": "euro",
-}
 
 
 class _Option(Struct):
@@ -158,8 +149,7 @@ def tool_words(tool: ToolCard) -> frozenset[str]:
 
 @lru_cache(maxsize=2_000)
 def _read_words(text: str) -> frozenset[str]:
-    words = frozenset(stems(text))
-    return words.union(stem(unit) for unit, full in _UNITS.items() if stem(full) in words)
+    return frozenset(stems(text))
 
 
 @lru_cache(maxsize=2_000)
