@@ -40,6 +40,7 @@ def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reaso
         ("shop", "Orders and revenue per country in May 2026"),
         ("support", "How many desk lamps did Freya Lindgren order?"),
         ("competitive_intelligence", "How many deals did Plotline win?"),
+        ("competitive_intelligence", "Which rival won the most deals?"),
         ("curriculum", "What share of the materials are worksheets?"),
     ],
 )

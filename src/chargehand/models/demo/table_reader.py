@@ -108,7 +108,8 @@ class _QueryReader:
         for item in self.scope.items[:-1]:
             if item.at not in self.used and any(reader(item) for reader in readers):
                 self.used.add(item.at)
-        self.waiting.pop("entity", None)
+        if "entity" in self.waiting and self.waiting["entity"].low != "which":
+            del self.waiting["entity"]
         for item in self.waiting.values():
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
         complete_query(self.query)
@@ -338,7 +339,11 @@ class _QueryReader:
         return True
 
     def _check_alone(self, item: Item, value: Value) -> None:
-        """RefusedError where how a value goes with the last one is not clear."""
+        """RefusedError where how a value goes with the last one, or with who is asked for, is not clear."""
+        before = self.scope.items[item.at - 1]
+        if self.query.entity is not None and before.text == self.query.entity.words and not self.query.is_by_row:
+            reason = f"whether {before.text!r} does it or it is done to {before.text!r} is not clear"
+            raise RefusedError(reason, is_known=True)  # "which rival won"
         last = self.last_value
         if last is None:
             return
