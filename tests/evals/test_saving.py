@@ -49,6 +49,16 @@ async def test_what_stands_in_a_file_stays(tmp_path: Path) -> None:
     assert append_case(structs.replace(await saved(), name="june"), file) == 3
 
 
+@pytest.mark.parametrize("name", ["cases.yaml", "cases.jsonl"])
+@pytest.mark.parametrize("start", ["", "\n", "# ours\n\n"])
+async def test_a_file_without_a_case_gets_its_first(tmp_path: Path, name: str, start: str) -> None:
+    file = tmp_path / name
+    file.write_text(start)
+    assert append_case(await saved(), file) == 1
+    assert file.read_text().startswith(start)
+    assert [case.name for case in read_dataset(file).cases] == ["may"]
+
+
 @pytest.mark.parametrize("start", ["cases:\n- request: one\n", "cases:\r\n    - request: one\r\n"])
 async def test_a_case_stands_as_far_in_as_the_others(tmp_path: Path, start: str) -> None:
     file = tmp_path / "cases.yaml"

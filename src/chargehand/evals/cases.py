@@ -251,13 +251,16 @@ def read_dataset(file: Path) -> Dataset:
 
     Invalid names the file, the line and what is wrong with it.
     """
+    return parse_dataset(file, read_dataset_text(file))
+
+
+def read_dataset_text(file: Path) -> str:
     if file.suffix.lower() not in SUFFIXES:
         raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join(SUFFIXES)}")
     try:
-        text = read_bytes(file, "a dataset").decode("utf-8-sig")
+        return read_bytes(file, "a dataset").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Invalid(f"{file} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from error
-    return parse_dataset(file, text)
 
 
 def parse_dataset(file: Path, text: str) -> Dataset:

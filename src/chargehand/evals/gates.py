@@ -20,6 +20,7 @@ from chargehand.evals.measures import (
     sign_test,
 )
 from chargehand.evals.report import Change, Gate, Measure, Report, Score, Section, Verdict
+from chargehand.evals.verifying import checked_results
 from chargehand.text.names import did_you_mean
 
 LESS_IS_BETTER = {metric.name for metric in METRICS if metric.better == "less"}
@@ -151,10 +152,32 @@ def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, flo
 # --- the baseline
 
 
-def check_baseline(before: Report, datasets: Sequence[Dataset]) -> None:
+def check_baseline(before: Report, datasets: Sequence[Dataset], seed: int) -> None:
     """Raise Invalid where there is nothing to compare: before anything is tried."""
     if {section.dataset for section in before.sections}.isdisjoint(dataset.name for dataset in datasets):
         raise Invalid("the earlier report and this one have no dataset in common; compare reports of the same datasets")
+    requests = {
+        (dataset.name, kind_of(case), name): request
+        for dataset in datasets
+        for case in dataset.cases
+        for name, request in _expected_scores(case, seed)
+    }
+    for section in before.sections:
+        for score in section.scores:
+            request = requests.get((section.dataset, section.kind, score.case))
+            if request is not None and (score.error or score.request == request):
+                return
+    raise Invalid(
+        "the earlier report and these datasets have no case in common (the same name and the same request); "
+        "make a new baseline: chargehand eval -o FILE"
+    )
+
+
+def _expected_scores(case: Case, seed: int) -> list[tuple[str, str]]:
+    """The name and the request of every score that a case will have."""
+    if kind_of(case) == "verifier":
+        return [(checked.name, checked.request) for checked in checked_results(case, seed)]
+    return [(case.name, case.request)]
 
 
 def compare_with_baseline(report: Report, before: Report) -> Report:

@@ -96,7 +96,7 @@ async def evaluate(
     datasets = _check_datasets(datasets)
     check_gates(datasets, gate, has_baseline=baseline is not None)
     if baseline is not None:
-        check_baseline(baseline, datasets)
+        check_baseline(baseline, datasets, seed)
     if budget_usd is not None or _gates_usd(datasets, gate):
         await _check_prices(team_factory())
     loop = _Loop(max_parallel, budget_usd, progress)

@@ -10,7 +10,7 @@ import msgspec
 from chargehand.agents.exhibit_text import result_text
 from chargehand.core.fold import replay
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset
+from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset_text
 from chargehand.evals.graders import written_numbers
 from chargehand.models.subject import Given
 from chargehand.runtime.result import plain_answer, planned
@@ -57,12 +57,12 @@ def append_case(case: Case, file: Path) -> int:
     """
     if file.suffix not in (*JSON_LINES, *YAML):
         raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join((*JSON_LINES, *YAML))}")
-    before = read_dataset(file).cases if file.exists() else ()
+    text = read_dataset_text(file) if file.exists() else ""
+    before = parse_dataset(file, text).cases if _has_content(text) else ()
     if any(existing.name == case.name for existing in before):
         raise Refused(f"{file} has a case {case.name!r} already; change it there, or name the new one with --name")
     draft = file.with_name(f".{file.stem}.{os.getpid()}{file.suffix}")
     try:
-        text = file.read_bytes().decode("utf-8-sig") if before else ""
         text = text if not text or text.endswith("\n") else f"{text}\n"
         text += _as_yaml(case, text) if file.suffix in YAML else f"{msgspec.json.encode(case).decode()}\n"
         _check_appended(file, text, before)
@@ -73,6 +73,11 @@ def append_case(case: Case, file: Path) -> int:
         draft.unlink(missing_ok=True)
         raise Invalid(f"{file} cannot be written: {error.strerror}; name another file with --to") from error
     return len(before) + 1
+
+
+def _has_content(text: str) -> bool:
+    """Whether there is more in a dataset than comments and blank lines."""
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def _check_appended(file: Path, text: str, before: Sequence[Case]) -> None:
@@ -89,4 +94,4 @@ def _as_yaml(case: Case, before: str) -> str:
     indent = indents[-1] if indents else "  "
     lines = msgspec.yaml.encode([case]).decode().splitlines()
     body = "".join(f"{indent}{line}\n" if line.strip() else "\n" for line in lines)
-    return body if before.strip() else f"cases:\n{body}"
+    return body if _has_content(before) else f"cases:\n{body}"

@@ -2,10 +2,10 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
 from chargehand.agents.team_spec import TeamSpec
@@ -38,25 +38,42 @@ _BLANK = " \u200b"
 """A reply with nothing in it."""
 
 
-async def score_results(bench: Bench, case: Case) -> list[Score]:
-    """A score for each result that is put before the checks of a case of the kind `verifier`.
+class CheckedResult(Struct, frozen=True):
+    """A result that is put before the checks of a case: `name` and `request` are those of its score."""
+
+    name: str
+    request: str
+    mistake: str
+    """What is wrong with it; `right` where nothing is."""
+    text: str
+
+
+def checked_results(case: Case, seed: int) -> Iterator[CheckedResult]:
+    """The right results of a case of the kind `verifier`, then the wrong ones.
 
     Wrong results are those of the case; a case that has none gets some that are made from a right one.
     """
-    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(bench.seed, case.name))
+    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(seed, case.name))
     results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
-    scores: list[Score] = []
     for number, (mistake, text) in enumerate(results, 1):
+        name = f"{case.name}: {mistake} ({number})"
+        yield CheckedResult(name=name, request=f"{case.request}\n{text}", mistake=mistake, text=text)
+
+
+async def score_results(bench: Bench, case: Case) -> list[Score]:
+    """A score for each result that is put before the checks of a case of the kind `verifier`."""
+    scores: list[Score] = []
+    for checked in checked_results(case, bench.seed):
         try:
-            score = await _score(bench, case, mistake, text)
+            score = await _score(bench, case, checked)
         except ChargehandError as error:
             score = failed_to_try(case, error)
-        scores.append(structs.replace(score, case=f"{case.name}: {mistake} ({number})", mistake=mistake))
+        scores.append(structs.replace(score, case=checked.name, mistake=checked.mistake))
     return scores
 
 
-async def _score(bench: Bench, case: Case, mistake: str, text: str) -> Score:
-    team = _checking_team(bench, case, text)
+async def _score(bench: Bench, case: Case, checked: CheckedResult) -> Score:
+    team = _checking_team(bench, case, checked.text)
     began = time.perf_counter()
     result = await team.run(case.request)
     seconds = time.perf_counter() - began
@@ -66,21 +83,21 @@ async def _score(bench: Bench, case: Case, mistake: str, text: str) -> Score:
         refusal = messages[0] if messages else "it did not count as done"
     if broken := _broken_check(result, refusal):
         raise Refused(f"no check judged it: {broken}")
-    is_right = mistake == "right"
+    is_right = checked.mistake == "right"
     why: tuple[str, ...] = ()
     if is_right and refusal:
         why = (f"refused, although it is right: {refusal}",)
     elif not is_right and not refusal:
-        why = (f"not noticed: {mistake}",)
+        why = (f"not noticed: {checked.mistake}",)
     return Score(
-        case=case.name,
+        case=checked.name,
         kind="verifier",
         passed=not why,
         why=why,
         values={"false_alarms" if is_right else "caught": float(bool(refusal))},
         seconds=seconds,
         usd=result.spent.micros / 1_000_000,
-        request=f"{case.request}\n{text}",
+        request=checked.request,
         got=refusal or "accepted",
         wanted="accepted" if is_right else "refused",
     )
