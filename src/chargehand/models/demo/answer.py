@@ -48,7 +48,8 @@ class Part(Struct, frozen=True):
         """Whether it was written as one text, such as the answer of a team; it is shown whole."""
         if len(self.lines) < 2:
             return False
-        return self.lines[0].startswith(_FORMS) or any(line.startswith("#") for line in self.lines)
+        marks = ("#", "    ", "\t")  # headings, code
+        return self.lines[0].startswith(_FORMS) or any(line.startswith(marks) for line in self.text.splitlines())
 
     @property
     def heading(self) -> str:

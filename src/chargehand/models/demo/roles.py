@@ -6,10 +6,9 @@ from functools import singledispatch
 
 import msgspec
 
-from chargehand.models.demo.dates import find_periods
 from chargehand.models.demo.fitting import card_score, choose_fit
 from chargehand.models.demo.plan import make_plan, without_returns
-from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
+from chargehand.models.demo.request import LONGEST, Clause, RefusedError, find_periods, parse_request
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten

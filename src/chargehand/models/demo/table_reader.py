@@ -8,9 +8,9 @@ from datetime import date
 
 from msgspec import structs
 
-from chargehand.models.demo.dates import Period
-from chargehand.models.demo.request import Clause, RefusedError
+from chargehand.models.demo.request import Clause, Period, RefusedError
 from chargehand.models.demo.table_query import (
+    Column,
     Condition,
     Entity,
     Group,
@@ -18,11 +18,11 @@ from chargehand.models.demo.table_query import (
     Query,
     Rank,
     TableQuery,
+    Value,
     column_measure,
     complete_query,
     render_query,
 )
-from chargehand.models.demo.table_schema import Column, Value
 from chargehand.models.demo.table_words import Item, OperatorKind, Scope, read_items, read_lexicon
 from chargehand.models.demo.words import LIGHT_VERBS, join_words, stem, word_set
 

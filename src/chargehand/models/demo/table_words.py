@@ -7,8 +7,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_query import Group, Measure, column_measure
-from chargehand.models.demo.table_schema import Column, Schema, TableSpec, Value, read_schema
+from chargehand.models.demo.table_query import (
+    Column,
+    Group,
+    Measure,
+    Schema,
+    TableSpec,
+    Value,
+    column_measure,
+    read_schema,
+)
 from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stem_set, stems, word_set
 
 _LONGEST_PHRASE = 6

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.table_schema import read_schema
+from chargehand.models.demo.table_query import read_schema
 from chargehand.models.demo.words import content_stems, number_value, stem_set, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
 from chargehand.text.words import quoted_phrases

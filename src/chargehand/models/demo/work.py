@@ -44,6 +44,8 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
+_ASKS_VALUE = re.compile(r"\A(?:how many|what (?:is|was|are|were))\s+", re.IGNORECASE)
+_LINKING = re.compile(r"\b(?:are|is|were|was)(?: there)?\s", re.IGNORECASE)
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
 _TAG_RULE = re.compile(r"^\W*for (?P<what>[^:\n]{1,80}):(?P<tags>[^\n]*match_all[^\n]*)$", re.IGNORECASE | re.MULTILINE)
@@ -216,13 +218,15 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
 def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
     results = job.call_all(tool.name, filled.calls)
     words = clause.stems
+    asked = _ASKS_VALUE.match(clause.text)
+    label = _LINKING.sub("", clause.text[asked.end() :]).rstrip("?. ") if asked else ""
     lines: list[str] = []
     for arguments, material in zip(filled.calls, results, strict=True):
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
         texts = [table_in_words(table, title, words) for table in material.tables]
-        texts += [figure_in_words(figure, title) for figure in material.figures]
+        texts += [figure_in_words(figure, label or title) for figure in material.figures]
         texts += [passage_in_words(passage) for passage in material.passages]
         texts += [chart_in_words(chart) for chart in material.charts]
         texts += [text.strip() for text in material.texts]
