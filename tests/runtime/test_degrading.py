@@ -18,7 +18,7 @@ from chargehand.terms import events as ev
 from chargehand.terms.budget import Budget
 from chargehand.terms.failure import Failure
 from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from tests.agents.crowd import model, of_kind, plan
+from tests.agents.crowd import call, calls, model, of_kind, plan
 from tests.agents.playhouse import Playhouse
 
 GOAL = "Count the apples in the cellar."
@@ -187,6 +187,29 @@ async def test_where_nobody_can_be_reached_the_run_fails_and_says_what_to_do() -
     assert ended(found) == ("failed", "no_results", 1)
     assert str(found.answer).count("the line is dead") == 2
     assert "Run it again when the model can be reached, or name another model" in str(found.answer)
+
+
+async def pick(tree: str) -> int:
+    """Pick all apples of a tree."""
+    await asyncio.sleep(60.0)
+    return len(tree)
+
+
+@pytest.mark.parametrize(
+    ("line", "running", "advice"),
+    [
+        (ScriptedModel([calls(call("pick", tree="old"))], repeat=True), "pick", "Give the worker a longer timeout, or"),
+        (hangs(), "model", "Run it again when the model can be reached"),
+    ],
+)
+def test_a_worker_that_is_late_says_what_was_still_running(line: ScriptedModel, running: str, advice: str) -> None:
+    slow = Worker("ann", tools=[pick], model=line, timeout=2.0)
+    found = timed(Supervisor([slow], model=good(plans=[plan(("Pick the apples.", "ann", []))]), policy=FAST))
+    assert ended(found) == ("failed", "no_results", 1)
+    assert [gap.message for gap in found.gaps] == [f"the time allowed to work was over; still running: {running}"]
+    failed = [entry.event for entry in found.entries if isinstance(entry.event, ev.AttemptFailed)]
+    assert {event.failure.running for event in failed} == {(running,)}
+    assert advice in str(found.answer)
 
 
 def test_what_waits_for_a_model_that_is_shut_waits_no_longer_than_there_is_time() -> None:

@@ -45,13 +45,14 @@ def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
         elif progress.status is Status.REFINING:
             found.append(ev.SupervisionFailed("refine", progress.failures, _late("refine"), task))
         else:
-            failure = DOUBT if progress.in_doubt() else _late("work")
+            failure = DOUBT if progress.in_doubt() else _late("work", progress.running_steps())
             found.append(ev.AttemptFailed(task, progress.attempt, failure))
     return found
 
 
-def _late(what: str) -> ev.Failure:
-    return ev.Failure("timeout", f"the time allowed to {what} was over")
+def _late(what: str, running: tuple[str, ...] = ()) -> ev.Failure:
+    still_running = f"; still running: {', '.join(running)}" if running else ""
+    return ev.Failure("timeout", f"the time allowed to {what} was over{still_running}", running=running)
 
 
 def _consequences(state: RunState, now: Instant) -> list[ev.Event]:

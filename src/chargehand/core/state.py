@@ -102,6 +102,10 @@ class Progress(Struct):
         """Whether an effect was begun and nobody knows how it ended."""
         return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
 
+    def running_steps(self) -> tuple[str, ...]:
+        """The names of the steps that were begun and have not ended."""
+        return tuple(dict.fromkeys(step.name for step in (self.steps or {}).values() if step.result is None))
+
 
 SETTLED = frozenset((Status.DONE, Status.FAILED, Status.SKIPPED, Status.DROPPED))
 

@@ -127,6 +127,7 @@ _TODO = {
     "budget": f"Allow it more and run it again: {_AGAIN}.",
     "deadline": f"Give it more time and run it again: {_AGAIN}.",
     "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
+    "time": f"Give the worker a longer timeout, or mend what was still running, then run it again: {_AGAIN}.",
     "work": f"Run it again, with another model or in other words: {_AGAIN}.",
     "code": f"Mend the code, then run it again: {_AGAIN}.",
     "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
@@ -195,7 +196,7 @@ def _why(ended: ev.RunEnded, failure: ev.Failure | None, failures: Sequence[ev.F
     if have:  # it was not even tried: there was no money left for it
         return f"{what}: the budget does not cover it. {_TODO['budget']}"
     remedies = {_remedy(failure) for failure in failures}
-    remedy = next((known for known in ("code", "refusal", "line") if known in remedies), "work")
+    remedy = next((known for known in ("code", "refusal", "time", "line") if known in remedies), "work")
     return f"{what}: nothing that was tried came to a result. {_TODO[remedy]}"
 
 
@@ -205,4 +206,6 @@ def _remedy(failure: ev.Failure) -> str:
         return "code"
     if failure.refusal is not None:
         return "refusal"
+    if any(step != "model" for step in failure.running):
+        return "time"
     return "line" if failure.kind in _ON_THE_WAY and not failure.permanent else "work"

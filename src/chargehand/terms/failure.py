@@ -149,6 +149,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the provider refuses until a person changes something: the key, the account, the model."""
     code: FailureCode = ""
     """What went wrong with the work of a model, where the engine can tell."""
+    running: tuple[str, ...] = ()
+    """The steps that were still running when the time of an attempt was over: `model`, or names of tools."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
