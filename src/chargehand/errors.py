@@ -3,6 +3,7 @@
 ChargehandError
 ├── Invalid             the caller: what was handed in cannot be used
 │   ├── PlanInvalid     carries the findings, each with a place and a sentence
+│   │   └── BudgetExceeded  the budget does not cover making a plan
 │   └── NotJson         a value that JSON cannot carry; carries the place
 ├── Refused             the requester: it does not fit what is so now
 │   ├── Unknown         there is no such thing
@@ -49,6 +50,10 @@ class PlanInvalid(Invalid):
     def __init__(self, findings: Sequence[Complaint]) -> None:
         self.findings = tuple(findings)
         super().__init__("the plan cannot run: " + " ".join(finding.message for finding in self.findings))
+
+
+class BudgetExceeded(PlanInvalid):
+    """Whoever set the budget: it does not cover making a plan. Allow more, or name a cheaper model."""
 
 
 class NotJson(Invalid):

@@ -31,6 +31,13 @@ def test_a_plan_above_its_budget_is_warned_of_and_ends_where_that_is_used_up(tmp
     assert "the budget is $0.000001" in done.stderr
 
 
+def test_a_budget_that_does_not_cover_planning_ends_plan_as_it_ends_a_run(tmp_path: Path) -> None:
+    words = ("plan", "How many apples are there?", *NAMED, "--budget-usd", "0.000001")
+    done = chargehand(folder(tmp_path), *words, OPENAI_API_KEY="sk-none")
+    assert done.returncode == 5
+    assert "the budget does not cover" in done.stderr
+
+
 def test_a_plan_in_a_file_is_reckoned_from_list_prices(tmp_path: Path) -> None:
     words = ("plan", "--from", "plan.json", *NAMED, "--budget-usd", "0.01", "--json")
     done = chargehand(folder(tmp_path), *words, OPENAI_API_KEY="sk-none")

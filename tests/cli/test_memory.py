@@ -53,6 +53,20 @@ def test_the_history_says_who_and_how(here: Path) -> None:
     assert "by person rea" in done(here, "blocks")
 
 
+def test_the_history_shows_whole_lines_also_where_both_texts_end_alike(here: Path) -> None:
+    late = f"Parcels to Austria are late{' again' * 19}."
+    for text in ("Parcels to Austria are late.", "Parcels to Spain are here.", late):
+        done(here, "set", "notes", text)
+    changes = [line.strip() for line in done(here, "history", "notes").splitlines() if line.startswith(" ")]
+    assert changes == [
+        "- Parcels to Spain are here.",
+        f"+ {late[:79]}…  (142 characters)",
+        "- Parcels to Austria are late.",
+        "+ Parcels to Spain are here.",
+        "+ Parcels to Austria are late.",
+    ]
+
+
 def test_a_block_is_made_where_that_is_meant(here: Path) -> None:
     refused(here_and_now(here, "set", "persona", "be kind"), "there is no block 'persona'", "memory set --create")
     assert "persona: version 1" in done(here, "set", "persona", "be kind", "--create")

@@ -50,7 +50,7 @@ def test_everybody_who_answers_is_shown_and_the_run_is_kept(here: Path) -> None:
     assert head.startswith("ann: answered in ")
     assert "30" in text
     assert "to 1 worker: ann" in done.stderr
-    assert done.stderr.startswith("notice: No language model was asked.")
+    assert done.stderr.startswith("notice: No language model is used.")
     (run,) = json.loads(chargehand(here, "runs", "--json").stdout)
     assert f"run: {run['run']} in .chargehand/runs.db" in done.stderr
 

@@ -16,7 +16,7 @@ from tests.cli.commands import JOURNAL, Done, Underway, chargehand, fed
 
 ASKED = "What do 40 tomato seedlings cost?"
 BOTH = "What do 40 tomato seedlings cost, and what do our notes say about planting out tomatoes?"
-NOTICE = "notice: No language model was asked."
+NOTICE = "notice: No language model is used."
 
 
 def garden(folder: Path, *more: str) -> Path:
@@ -58,7 +58,7 @@ def test_one_document_says_it_all_to_programs(tmp_path: Path) -> None:
     assert [line[:8] for line in done.stderr.splitlines()] == ["notice: "]
     told = json.loads(done.stdout)
     assert (told["run"], told["team"], told["ending"], told["reason"]) == ("one", "garden", "complete", "done")
-    assert told["notice"].startswith("No language model was asked")
+    assert told["notice"].startswith("No language model is used")
     assert "48.00 euros" in told["answer"]
     assert told["plan"]["goal"] == ASKED
     (task,) = told["plan"]["tasks"]

@@ -62,6 +62,12 @@ def test_every_step_of_a_run_is_exported(folder: Path) -> None:
     assert chargehand(folder, "runs", "export", "none").returncode == 2
 
 
+def test_a_run_is_shown_as_one_document(folder: Path) -> None:
+    shown = json.loads(chargehand(folder, "runs", "show", "one", "--json").stdout)
+    assert (shown["run"], shown["ending"], shown["answer"]) == ("one", "complete", "It is\nfine.")
+    assert [task["id"] for task in shown["plan"]["tasks"]] == ["a", "b"]
+
+
 def test_a_run_can_be_read_as_a_page(folder: Path) -> None:
     page = chargehand(folder, "runs", "export", "cascade", "--report").stdout
     for words in (
@@ -107,6 +113,8 @@ def test_two_runs_are_compared(folder: Path) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("one  complete, 2 tasks, 2 attempts")
+    longer = chargehand(folder, "runs", "diff", "cascade", "one").stdout.splitlines()
+    assert longer[0].index("complete") == longer[1].index("complete")
     for words in ("-task b", "+task c", "+  a: result: 7", "-fine.", "+bad."):
         assert words in lines, words
     told = json.loads(chargehand(folder, "runs", "diff", "one", "two", "--json").stdout)

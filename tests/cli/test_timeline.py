@@ -1,10 +1,14 @@
 """The timeline and the counts of a run: only what failed is called failed, and nobody's waiting is called work."""
 
+from io import StringIO
+
 from msgspec import Raw
 
+from chargehand.cli.console import Console
 from chargehand.cli.format import count_attempts, seconds_worked
 from chargehand.cli.report import report
 from chargehand.cli.timeline import timeline_lines
+from chargehand.cli.transcript import Transcript
 from chargehand.runtime.trace import Trace, trace
 from chargehand.terms import events as ev
 from chargehand.terms.plan import Plan, Task, TaskId
@@ -71,3 +75,20 @@ def test_an_attempt_that_failed_is_counted_and_marked() -> None:
 def test_a_call_that_is_repeated_after_an_interruption_keeps_its_arguments() -> None:
     calls = [step for attempt in INTERRUPTED.tasks[0].attempts for step in attempt.steps if step.name == "level"]
     assert [step.arguments for step in calls] == [{"river": "Rhine"}] * 2
+
+
+def test_lines_of_the_supervisor_stand_below_each_other_before_and_after_there_is_a_plan() -> None:
+    page = StringIO()
+    console = Console(page)
+    tasks = tuple(Task(TaskId(f"t{number}"), "look", "worker") for number in range(1, 11))
+    events: list[ev.Event] = [
+        request(None),
+        ev.SupervisionStarted("plan", 1, 160.0),
+        ev.TasksAdded(tasks, done=1),
+        ev.SupervisionStarted("answer", 1, 160.0),
+    ]
+    transcript = Transcript(console, console, jsonl=False)
+    transcript.hear("run", [ev.Entry(number, 100.0, event) for number, event in enumerate(events, 1)])
+    lines = [line for line in page.getvalue().splitlines() if " supervisor " in line]
+    assert len(lines) == 3
+    assert len({line.index("supervisor") for line in lines}) == 1

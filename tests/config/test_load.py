@@ -99,6 +99,8 @@ def test_the_first_error_is_raised_and_the_others_are_counted(tmp_path: Path) ->
             ":13: supervisor.prompts.answer: prompt 'answer' has the slot 'manners'",
         ),
         (WHOLE.replace("{attempts: 5", "{attempts: 0"), "defaults.retry.attempts: is 0"),
+        (WHOLE.replace("timeout: 2m", "timeout: 0"), ":7: timeout: is 0; it must be longer than nothing"),
+        (WHOLE.replace("timeout: 4m", "timeout: 0s"), ":15: supervisor.timeout: is '0s'; it must be longer"),
     ],
 )
 def test_what_is_wrong_with_the_supervisor_is_said_with_the_file(tmp_path: Path, text: str, words: str) -> None:
@@ -107,6 +109,11 @@ def test_what_is_wrong_with_the_supervisor_is_said_with_the_file(tmp_path: Path,
         load_team(file)
     assert str(caught.value).startswith(str(file))
     assert words in str(caught.value)
+
+
+def test_a_model_that_is_handed_in_is_not_the_fault_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"^'dmeo' is no model; write provider:name or demo"):
+        load_team(whole(tmp_path), model="dmeo")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_refined_task_has_learnt_from_the_error_and_works() -> None:
     first, second = re.findall(r"^attempt \d: (.*)\n  (.*)", printed("refinement").split("\n\n")[0], re.MULTILINE)
     assert "2026-05-30" in first[0]
     assert "2026-05-29" not in first[0]
-    assert first[1].startswith("logic: exchange_rate failed: no rate for 2026-05-30; the nearest")
+    assert first[1].startswith("logic: `exchange_rate` failed: no rate for 2026-05-30; the nearest")
     assert "on 2026-05-29" in second[0]
     assert second[1] == "it worked"
     assert "complete: One euro was 1.1939 US dollars on 2026-05-29." in printed("refinement")
@@ -59,7 +59,9 @@ def test_a_task_that_cannot_be_done_is_given_up_after_three_attempts() -> None:
         "2026-05-29",
         "2026-05-28",
     ]
-    assert "failed: Not answered:\n- t1: stock_price failed: the exchange published nothing for 2026-05-28" in hopeless
+    assert (
+        "failed: Not answered:\n- t1: `stock_price` failed: the exchange published nothing for 2026-05-28" in hopeless
+    )
 
 
 def test_a_worker_that_keeps_failing_hands_over_to_its_fallback() -> None:

@@ -81,6 +81,12 @@ def test_a_word_rejects_it_with_a_reason_that_the_model_reads() -> None:
     assert paid == []
 
 
+def test_a_rejection_without_a_reason_says_so_once() -> None:
+    team, _ = office("Ott")
+    team.run_sync("Pay.", run="may")
+    assert "A person did not allow this call: no reason was given" in str(team.resume_sync("may", False).answer)
+
+
 def test_several_open_calls_are_named_and_answered_each_by_its_number() -> None:
     team, paid = office("Ott", "Lehm")
     team.run_sync("Pay.", run="may")

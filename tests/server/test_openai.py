@@ -113,7 +113,7 @@ def test_a_team_answers_a_chat(home: Garden, model: str) -> None:
     shown: Any = home.show(raw.headers["x-run-id"])
     assert shown["line"]["state"] == "complete"
     notice = shown["notice"]
-    assert notice.startswith("No language model was asked")
+    assert notice.startswith("No language model is used")
     assert found.choices[0].message.model_dump()["reasoning_content"] == notice, "as a stream says it"
     assert found.usage is not None
     assert found.usage.total_tokens == shown["line"]["spent"]["tokens"] > 0

@@ -71,6 +71,18 @@ def token_price(text: str) -> TokenPrice:
     return price
 
 
+def model_handle(text: str) -> str:
+    """The handle of a model, such as `openai:gpt-5-mini`; empty where the default is meant."""
+    from chargehand.models.find import check_handle  # noqa: PLC0415 - --help must not wait for it
+
+    try:
+        if text:
+            check_handle(text)
+    except Invalid as error:
+        raise ArgumentTypeError(str(error)) from None
+    return text
+
+
 def usd(text: str) -> int:
     """Millionths of a dollar from dollars."""
     try:
@@ -91,6 +103,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--model": {
         "metavar": "NAME",
+        "type": model_handle,
         "help": f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}",
     },
     "--price": {

@@ -62,7 +62,7 @@ def _format_field(value: object) -> str:
 
 TEMPLATES: dict[type, _Description] = {
     ev.RunRequested: ("requested", "dim"),
-    ev.RunResumed: ("resumed by another process (epoch {epoch})", "warn"),
+    ev.RunResumed: ("resumed by another process", "warn"),
     ev.RunReleased: ("its process was stopped; the run can go on", "warn"),
     ev.CancelRequested: ("asked to cancel: {reason}", "warn"),
     ev.TimeRanOut: ("the time ran out: no more tasks, the rest of it is for the answer", "warn"),

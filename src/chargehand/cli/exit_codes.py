@@ -2,7 +2,7 @@
 
 from textwrap import fill
 
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import BudgetExceeded, ChargehandError, StoreError
 
 EXIT_CODES = {
     0: "complete, or done",
@@ -25,6 +25,7 @@ _ANY = (0, 1, 2, 130, 143)
 _RUNS = (0, 1, 2, 3, 4, 5, 130, 143)
 _ENDS = {
     "run": _RUNS,
+    "plan": (0, 1, 2, 5, 130, 143),
     "watch": _RUNS,
     "resume": _RUNS,
     "replay": _RUNS,
@@ -40,7 +41,9 @@ def exit_codes_of(verb: str) -> tuple[int, ...]:
 
 
 def error_exit_code(error: type[ChargehandError]) -> int:
-    """1 is for errors an operator can put right, 2 for those of the person who typed the command."""
+    """1 is for errors an operator can put right, 2 for those of the person who typed the command, 5 for budgets."""
+    if issubclass(error, BudgetExceeded):
+        return 5
     return 1 if issubclass(error, StoreError) else 2
 
 

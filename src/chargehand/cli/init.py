@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from chargehand.cli.arguments import model_handle
 from chargehand.cli.console import Console, print_table
 from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
 from chargehand.config.source import near, read_source
@@ -36,7 +37,7 @@ def add_init(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="write over files that are there")
     words = f"the model of the team (default: of a key in the environment, else of an Ollama here, else {BUILT_IN})"
-    parser.add_argument("--model", metavar="NAME", help=words)
+    parser.add_argument("--model", metavar="NAME", type=model_handle, help=words)
     parser.add_argument("--list", action="store_true", help="list the templates")
 
 

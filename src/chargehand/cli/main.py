@@ -54,7 +54,12 @@ _MODULES = {"fault-server": "models", "eval": "evaluate", "feedback": "examples"
 
 
 class _Parser(ArgumentParser):
+    """Options are written out: what is short for one today may be short for two tomorrow."""
+
     _words: Sequence[str] = ()
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - its own types are overloads
         self._words = [str(word) for word in args or ()]

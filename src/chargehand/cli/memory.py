@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar, cast
@@ -384,22 +385,31 @@ async def _show_history(session: _Session) -> int:
         return session.print_json(changes)
     width = max((len(str(change.version)) for change in changes), default=1)
     for change in changes:
+        before = await session.opened.catalog.text_at(block.id, change.version - 1) if change.version > 1 else ""
+        after = await session.opened.catalog.text_at(block.id, change.version)
         _show_change(session.out, change, width)
+        _show_lines(session.out, before, after, " " * (width + 3))
     if changes and changes[-1].version > 1:
         session.note(f"… and {changes[-1].version - 1} earlier; see more with --limit", "dim")
     return 0
 
 
 def _show_change(out: Console, change: Change, width: int) -> None:
-    """What was done, when and by whom; under it the text that went and the text that came."""
+    """What was done, when and by whom."""
     source = f" to the text of v{change.at}" if change.at and change.at != change.version else ""
     line = f"v{change.version:<{width}}  {when(change.when)}, {ago(change.when, time.time())}  {change.kind}{source}"
     out.line(f"{line}  by {describe_origin(change.origin)}", "bold")
-    parts: tuple[tuple[str, str, Tone], ...] = (("-", change.removed, "bad"), ("+", change.added, "good"))
-    for sign, text, tone in parts:
+
+
+def _show_lines(out: Console, before: str, after: str, indent: str) -> None:
+    """The lines that went and the lines that came, whole: a change is kept as the characters that differ."""
+    changes = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
+    tones: dict[str, Tone] = {"-": "bad", "+": "good"}
+    for sign, tone in tones.items():
+        text = "\n".join(line[1:] for line in changes if line.startswith(sign)).strip()
         if text:
             length = "" if len(text) <= _MAX_CHANGE else f"  ({counted(len(text), 'character')})"
-            out.line(f"{'':{width + 3}}{sign} {short(text.strip(), _MAX_CHANGE)}{length}", tone)
+            out.line(f"{indent}{sign} {short(text, _MAX_CHANGE)}{length}", tone)
 
 
 # --- archives

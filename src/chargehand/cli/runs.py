@@ -19,6 +19,7 @@ from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, count_attempts, counted, dollars, money, seconds
+from chargehand.cli.run_session import run_document
 from chargehand.cli.transcript import Transcript
 from chargehand.core.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused
@@ -56,7 +57,7 @@ def add_runs(parser: ArgumentParser) -> None:
     limit = f"the latest N runs (default: {_MAX_LISTED}; with --json all)"
     parser.add_argument("--limit", metavar="N", type=count, help=limit)
     verbs["list"].add_argument("--limit", metavar="N", type=count, default=SUPPRESS, help=limit)
-    for name in ("list", "diff", "prune"):
+    for name in ("list", "show", "diff", "prune"):
         add_shared(verbs[name], "--json", nested=True)
     for name in ("show", "export", "diff", "cancel"):
         verbs[name].add_argument("name", metavar="RUN", help=RUN_HELP)
@@ -180,6 +181,11 @@ def _show(options: Namespace, console: Console) -> int:
         if readable.damage is not None:
             raise readable.damage
         return 0
+    if options.json:
+        if readable.damage is not None:
+            raise readable.damage
+        console.json(run_document(trace(options.name, readable.entries), replay(readable.entries)))
+        return 0
     transcript = Transcript(console, console, jsonl=False)
     transcript.hear(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
@@ -274,8 +280,9 @@ def _diff(options: Namespace, console: Console) -> int:
     if options.json:
         console.json({"runs": [_summarize(traced) for traced in traces], "diff": changes})
         return 0
+    width = max(len(traced.run) for traced in traces)
     for traced in traces:
-        console.line(f"{traced.run}  {_summarize(traced)}", "bold")
+        console.line(f"{traced.run:{width}}  {_summarize(traced)}", "bold")
     for line in changes:
         tone: Tone = "bad" if line.startswith("-") else "good" if line.startswith("+") else "dim"
         console.line(line, tone)

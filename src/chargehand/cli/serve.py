@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import add_shared, duration
+from chargehand.cli.arguments import add_shared, duration, model_handle
 from chargehand.cli.console import Console
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid
@@ -47,7 +47,7 @@ def add_serve(parser: ArgumentParser) -> None:
     words = "with --model-urls: an address of this machine or a private network that they may name; may be repeated"
     parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
     words = "the model of everybody, and of agents whose own is not to be had"
-    parser.add_argument("--model", metavar="NAME", default="", help=words)
+    parser.add_argument("--model", metavar="NAME", type=model_handle, default="", help=words)
     words = "how many runs may go on at once (default 64)"
     parser.add_argument("--open-runs", metavar="N", type=int, help=words)
     words = "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start"
@@ -114,11 +114,11 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
     if token:
-        lines.append(f"token  {token}  (shown this once; more: {create_token})")
+        lines.append(f"token             {token}  (shown this once; more: {create_token})")
     elif settings.token:
-        lines.append(f"token  the one in {TOKEN}")
+        lines.append(f"token                        the one in {TOKEN}")
     elif not settings.unlocked:
-        lines.append(f"token  one that was made before; another: {create_token}")
+        lines.append(f"token             one that was made before; another: {create_token}")
     at = f":{shown}@{reached}" if shown else reached
     return [
         *lines,

@@ -18,6 +18,7 @@ from chargehand.terms.plan import Plan
 from chargehand.terms.value import decode_value
 
 _MAX_GOAL = 2000  # characters: the goal of a background run holds whole turns, and the journal has all of it
+_MIN_TASK = 3  # columns for names such as t12, kept free before there is a plan
 _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
@@ -41,7 +42,7 @@ class Transcript:
         self._lines = lines
         self._models = models
         self._tracer: Tracer | None = None
-        self._task_room = 0
+        self._task_room = _MIN_TASK
         self._resumes = False
 
     @property
@@ -81,7 +82,7 @@ class Transcript:
         else:
             self._tracer.hear(entry)
         if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
-            self._task_room = min(_MAX_TASK, max(map(len, self.state.tasks), default=0))
+            self._task_room = min(_MAX_TASK, max([_MIN_TASK, *map(len, self.state.tasks)]))
 
     def _tell(self, entry: ev.Entry) -> None:
         event = entry.event

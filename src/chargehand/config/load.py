@@ -53,6 +53,8 @@ def load_team(
     `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
     left out, in this process alone. `elsewhere` is where it is kept whatever the file says.
     """
+    if model:
+        check_handle(model)
     parts = _read_parts(path, model, memory=memory, elsewhere=elsewhere)
     supervisor = lead(parts)
     refuse(str(parts.source.file), parts.findings)

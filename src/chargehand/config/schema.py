@@ -16,7 +16,7 @@ from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
 from chargehand.agents.worker import Factory, Worker
 from chargehand.memory.blocks import LIMIT
-from chargehand.terms.duration import parse_duration, show_value
+from chargehand.terms.duration import parse_duration, parse_timeout, show_value
 from chargehand.terms.plan import Combine
 from chargehand.terms.policy import Limits, Retry
 from chargehand.tools.rules import Conditional, ConstrainChildTools, Count, MaxCount, MaxCountPerStep, ParentLastTool
@@ -93,6 +93,14 @@ _DURATION = Scalar(
     json_type="number",
     pattern=rf"^{_TIME}$",
 )
+_TIMEOUT = Scalar(
+    name="Timeout",
+    read=parse_timeout,
+    show=_DURATION.show,
+    words=_DURATION.words,
+    json_type="number",
+    pattern=_DURATION.pattern,
+)
 _SPAN = Scalar(
     name="Span",
     read=parse_span,
@@ -112,9 +120,10 @@ _SIZE_SCALAR = Scalar(
 _DOLLARS = Scalar(
     name="Dollars", read=parse_dollars, show=str, words="dollars such as `0.50`", json_type="number", pattern=""
 )
-SCALARS = (_DURATION, _SPAN, _SIZE_SCALAR, _DOLLARS)
+SCALARS = (_DURATION, _TIMEOUT, _SPAN, _SIZE_SCALAR, _DOLLARS)
 
 Duration: TypeAlias = Annotated[float, _DURATION.meta]
+Timeout: TypeAlias = Annotated[float, _TIMEOUT.meta]
 Span: TypeAlias = Annotated[tuple[float, float], _SPAN.meta]
 Size: TypeAlias = Annotated[int, _SIZE_SCALAR.meta]
 Dollars: TypeAlias = Annotated[float, _DOLLARS.meta]
@@ -174,7 +183,7 @@ class DefaultsShape(Shape, frozen=True):
     """A handle such as `demo`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`; left out, the supervisor's, else
     `demo`.
     """
-    timeout: Duration = parse_duration(_WORKER.timeout)
+    timeout: Timeout = parse_duration(_WORKER.timeout)
     """How long an attempt may take."""
     retry: RetryShape = RetryShape()
     """How often what failed is tried again."""
@@ -196,7 +205,7 @@ class BudgetShape(Shape, frozen=True):
 
 
 class HedgeShape(Shape, frozen=True):
-    after: Duration | None = None
+    after: Timeout | None = None
     """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls."""
     most_usd: Dollars | None = None
     """What the second call may cost; left out, no more than the first."""
@@ -282,7 +291,7 @@ class SupervisorShape(Shape, frozen=True):
     """The planner sees the results and may add tasks."""
     refine: bool = True
     """A task that failed is put better before it is tried again."""
-    timeout: Duration | None = None
+    timeout: Timeout | None = None
     """How long one plan, refined task or answer may take; left out, 120 seconds."""
     uncertain: Literal["fail", "ask"] = "fail"
     """What becomes of an effect of which nobody knows whether it happened: the task fails, or a person is asked."""
@@ -312,7 +321,7 @@ class EstimateShape(Shape, frozen=True):
     """Tokens, reserved too."""
     calls: Size | None = None
     """Model calls, reserved too."""
-    wall: Duration | None = None
+    wall: Timeout | None = None
     """How long it takes, for the forecast; left out, no time is forecast."""
 
 
@@ -377,7 +386,7 @@ class WorkerShape(Shape, frozen=True):
     """As in `defaults`."""
     concurrency: Share = 0
     """How many tasks it does at once; 0 is as many as the run allows."""
-    timeout: Duration | None = None
+    timeout: Timeout | None = None
     """As in `defaults`."""
     estimate: EstimateShape = EstimateShape()
     """What one attempt is expected to use."""
@@ -443,7 +452,7 @@ class ToolShape(Shape, frozen=True):
     """Today, days between, and the like; brings several tools."""
     effect: Effects | None = None
     """What it does to the world; left out, what the tool says of itself."""
-    timeout: Duration | None = None
+    timeout: Timeout | None = None
     """How long a call may take."""
     cap: Size | None = None
     """How many bytes of a result the model sees; left out, what the tool says, else 16KiB."""
@@ -583,11 +592,11 @@ class TeamShape(Shape, frozen=True):
     """Requests that suit the team."""
     defaults: DefaultsShape = DefaultsShape()
     """What holds unless a worker says otherwise."""
-    timeout: Duration | None = None
+    timeout: Timeout | None = None
     """The time a run has, from the request to the answer, such as `5m`; left out, 300 seconds."""
     budget: BudgetShape = BudgetShape()
     """The most one run may use."""
-    cache: Duration | None = None
+    cache: Timeout | None = None
     """For how long another run may use a result again instead of doing the same once more, such as `10m`; left out,
     never. Only for workers whose tools all only read, while they are the same.
     """

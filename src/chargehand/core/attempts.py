@@ -229,7 +229,7 @@ def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) ->
 
 def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
     """Why a call may not be made; empty when it may."""
-    return "" if answer.verdict == "approve" else answer.feedback or "a person did not allow it"
+    return "" if answer.verdict == "approve" else answer.feedback or "no reason was given"
 
 
 def answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:

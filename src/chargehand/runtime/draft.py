@@ -11,7 +11,7 @@ from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.crew import Claim, Crew, Done, Proposal, Where, WorkFailed
 from chargehand.core.owed import Brief
 from chargehand.core.state import Work
-from chargehand.errors import PlanInvalid
+from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.models.messages import Message
 from chargehand.runtime.hand import calls_left
 from chargehand.terms import events as ev
@@ -40,7 +40,10 @@ class Draft(Struct, frozen=True):
 
 
 async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
-    """The plan for a request; PlanInvalid with what is wrong, when none was found that can run."""
+    """The plan for a request; PlanInvalid with what is wrong, when none was found that can run.
+
+    BudgetExceeded, where the budget does not cover asking for one.
+    """
     limits = request.policy.limits
     hand = _Pencil(request)
     findings: tuple[Finding, ...] = ()
@@ -78,6 +81,8 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
             findings = linted.errors
         if used is not None:
             spent += used
+    if all(finding.code == "budget" for finding in findings):
+        raise BudgetExceeded(findings)
     raise PlanInvalid(findings)
 
 

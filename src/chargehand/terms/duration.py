@@ -31,15 +31,20 @@ def parse_duration(written: object, *, longest: float = _LONGEST) -> float:
     return seconds
 
 
+def parse_timeout(written: object) -> float:
+    """The seconds of a duration that is longer than nothing; ValueError as `parse_duration` raises it."""
+    seconds = parse_duration(written)
+    if not seconds:
+        raise ValueError(f"is {show_value(written)}; it must be longer than nothing, for example 90s")
+    return seconds
+
+
 def seconds_of(name: str, written: WrittenDuration) -> float:
     """The seconds of a duration that is called `name`; Invalid for what is none, and for nothing at all."""
     try:
-        seconds = parse_duration(written)
+        return parse_timeout(written)
     except ValueError as error:
         raise Invalid(f"{name} {error}") from None
-    if not seconds:
-        raise Invalid(f"{name} is {show_value(written)}; it must be longer than nothing, for example 90s")
-    return seconds
 
 
 def show_value(written: object) -> str:

@@ -102,3 +102,15 @@ def test_what_no_call_accounts_for_is_refused(folder: Path, request_text: str) -
     result = team(folder).run_sync(request_text)
     assert result.ending == "failed", result.answer
     assert any("docs/first-model.md" in gap.message for gap in result.gaps)
+
+
+def test_a_tool_that_fails_is_named_as_it_is_called() -> None:
+    @tool
+    def room_count(city: str) -> int:
+        """How many rooms there are in a city."""
+        raise RuntimeError(city)
+
+    hotel = Worker("hotel", "Knows how many rooms there are in a city.", tools=[room_count])
+    answer = str(Supervisor([hotel], model="demo").run_sync("How many rooms are there in Ghent?").answer)
+    assert "`room_count` failed: " in answer
+    assert "Room_count" not in answer

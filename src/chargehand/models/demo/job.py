@@ -74,7 +74,7 @@ class Job(Struct, frozen=True):
         for outcome in outcomes:
             if outcome.error:
                 offers = any(words in outcome.error.lower() for words in _OFFERS)
-                raise RefusedError(f"{tool} failed: {outcome.error}", may_retry=offers)
+                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
         return [gather([outcome.value]) for outcome in outcomes]
 
 

@@ -11,8 +11,8 @@ from chargehand.models.subject import Answering, Planning, WorkerCard, Working
 from chargehand.terms.events import Failure
 
 NOTICE = (
-    "No language model was asked. A small set of rules made the plan, chose the tools and wrote the answer from what "
-    "they returned."
+    "No language model is used. A small set of rules makes the plan, chooses the tools and writes the answer from what "
+    "they return."
 )
 _PIECE = re.compile(r"\s*\S+\s*")
 

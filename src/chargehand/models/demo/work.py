@@ -209,7 +209,7 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     query = search_query(clause, tool, job.subject.worker)
     outcome = job.outcomes_of(tool.name, [{"query": query}])[0]
     if outcome.error and not outcome.error.startswith("nothing found"):
-        raise RefusedError(f"{tool.name} failed: {outcome.error}")
+        raise RefusedError(f"`{tool.name}` failed: {outcome.error}")
     passages = gather([outcome.value]).passages
     accepted = accept_passages(clause, passages, tool, job.subject.worker, place)
     return "\n".join(passage_in_words(passage) for passage in accepted)
