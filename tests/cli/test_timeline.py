@@ -84,7 +84,7 @@ def test_lines_of_the_supervisor_stand_below_each_other_before_and_after_there_i
     events: list[ev.Event] = [
         request(None),
         ev.SupervisionStarted("plan", 1, 160.0),
-        ev.TasksAdded(tasks, done=1),
+        ev.TasksAdded(1, tasks),
         ev.SupervisionStarted("answer", 1, 160.0),
     ]
     transcript = Transcript(console, console, jsonl=False)

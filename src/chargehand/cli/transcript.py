@@ -42,7 +42,7 @@ class Transcript:
         self._lines = lines
         self._models = models
         self._tracer: Tracer | None = None
-        self._task_room = _MIN_TASK
+        self._task_room = 0
         self._resumes = False
 
     @property
@@ -82,7 +82,8 @@ class Transcript:
         else:
             self._tracer.hear(entry)
         if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
-            self._task_room = min(_MAX_TASK, max([_MIN_TASK, *map(len, self.state.tasks)]))
+            widths = [len(name) for name in self.state.tasks] or [_MIN_TASK]
+            self._task_room = min(_MAX_TASK, max(self._task_room, *widths))
 
     def _tell(self, entry: ev.Entry) -> None:
         event = entry.event
