@@ -116,7 +116,7 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
     if token:
         lines.append(f"token             {token}  (shown this once; more: {create_token})")
     elif settings.token:
-        lines.append(f"token                        the one in {TOKEN}")
+        lines.append(f"token             the one in {TOKEN}")
     elif not settings.unlocked:
         lines.append(f"token             one that was made before; another: {create_token}")
     at = f":{shown}@{reached}" if shown else reached
