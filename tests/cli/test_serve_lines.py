@@ -8,11 +8,5 @@ from chargehand.server.settings import Settings
 
 def test_what_a_caller_needs_stands_in_one_column(tmp_path: Path) -> None:
     lines = startup_lines(Settings(data=tmp_path), 8283, "ch_1", ["shop"])[1:]
-    assert [line.partition("  ")[0] for line in lines] == [
-        "token",
-        "teams",
-        "what is where",
-        "letta-client",
-        "OpenAI clients",
-    ]
+    assert lines[0].startswith("token ")
     assert {len(line) - len(line.partition("  ")[2].lstrip()) for line in lines} == {18}
