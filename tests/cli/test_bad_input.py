@@ -30,7 +30,10 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"plan": {"tasks": []}}, ["[empty_plan]"]),
     ({"plan": {"tasks": CHAIN}}, ["10000 tasks, and 50 are allowed", "[too_many_tasks]", "1 more"]),
     ({"plan": {"tasks": CHAIN}, "policy": {"limits": {"tasks": 10_000}}}, ["10000 tasks, and 20", "[too_deep]"]),
-    ({"plan": {"tasks": [{**task("a"), "workr": "ann"}]}}, ["unknown field `workr`", "$.plan.tasks[0]"]),
+    (
+        {"plan": {"tasks": [{**task("a"), "workr": "ann"}]}},
+        ["no field 'workr'; did you mean 'worker'?", "$.plan.tasks[0]"],
+    ),
     ({"plan": None}, ["has no plan"]),
     ({"budget": {"usd": -1}}, ["budget.usd is -1"]),
     ({"budget": {"calls": 1, "floor": {"calls": 2}}}, ["budget.floor.calls keeps 2 of a cap of 1"]),
@@ -43,7 +46,7 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"moves": {"aa": [{}]}}, ["moves names 'aa'", "did you mean 'a'?"]),
     ({"roster": {"agents": [{"name": "ann", "fallbacks": ["bob"]}]}}, ["'ann' falls back to 'bob'"]),
     ({"roster": {"agents": [{"name": "ann"}, {"name": "ann"}]}}, ["two workers 'ann'"]),
-    ({"goal": 7}, ["Expected `str`, got `int` - at `$.goal`"]),
+    ({"goal": 7}, ["$.goal: must be str, not int (it is 7)"]),
 ]
 
 

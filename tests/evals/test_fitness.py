@@ -17,20 +17,20 @@ from tests.evals.samples import dataset, store, written
         ("kind: routing, worker: x, expect: {exact: y}", "`expect` is not read"),
         ("kind: run, worker: x", "`worker` is not read in a case of the kind run"),
         ("plan: {width: 1}, expect: {exact: y}", "`expect` is not read in a case of the kind plan"),
-        ("expect: {contains: ''}", r"Expected `str` of length >= 1 - at `\$\.expect\.contains`"),
-        ("expect: {excludes: [a, '']}", r"at `\$\.expect\.excludes\[1\]`"),
+        ("expect: {contains: ''}", r"\$\.expect\.contains: must be str of length >= 1"),
+        ("expect: {excludes: [a, '']}", r"\$\.expect\.excludes\[1\]: "),
         ("expect: {matches: '['}", "is no regular expression"),
         ("expect: {schema: {type: sting}}", "'sting' is no type of JSON"),
         ("expect: {schema: {properties: {a: {pattern: x}}}}", "'pattern' of a schema is not checked"),
         ("expect: {schema: {allOf: [{minimum: 3}]}}", "'allOf' of a schema is not checked"),
         ("expect: {schema: {items: {$ref: '#/$defs/none'}}}", "refers to '#/\\$defs/none', which is not in it"),
-        ("expect: {numbers: {value: 3, within: -1}}", r"Expected `float` >= 0.0 - at `\$\.expect\.numbers\.within`"),
-        ("coverage: 90", r"Expected `float` <= 1.0 - at `\$\.coverage`"),
-        ("max_usd: -1", r"Expected `float` >= 0.0 - at `\$\.max_usd`"),
+        ("expect: {numbers: {value: 3, within: -1}}", r"\$\.expect\.numbers\.within: must be float >= 0.0"),
+        ("coverage: 90", r"\$\.coverage: must be float <= 1.0"),
+        ("max_usd: -1", r"\$\.max_usd: must be float >= 0.0"),
         ("worker: x, expect: {}", "nothing is expected of the worker"),
         ("right: a, wrong: {right: b}", "the wrong result 'right' is called right"),
         ("right: a, wrong: {number: a}", "'number' is called right, or is one of the right ones"),
-        ("right: [a, '']", r"at `\$\.right\[1\]`"),
+        ("right: [a, '']", r"\$\.right\[1\]: "),
     ],
 )
 def test_a_case_that_says_nothing_is_refused_with_its_line(tmp_path: Path, case: str, words: str) -> None:
@@ -40,7 +40,7 @@ def test_a_case_that_says_nothing_is_refused_with_its_line(tmp_path: Path, case:
 
 async def test_cases_from_python_are_looked_at_too() -> None:
     for expect in (Expect(numbers=float("nan")), Expect(numbers=Number(3, percent=float("inf")))):
-        with pytest.raises(Invalid, match=r"dataset some, case 'q': this is not a case: Expected `float`"):
+        with pytest.raises(Invalid, match=r"dataset some, case 'q': this is not a case: .*must be float"):
             await evaluate([dataset(Case("q", expect=expect))], store)
 
 

@@ -193,6 +193,8 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_one_that_may_be_meant(
     assert post(home, {"team": "garden", "gaol": GOAL}).json()["detail"].endswith("did you mean 'goal'?")
     nested = post(home, {"team": "garden", "goal": GOAL, "budget": {"tokns": 1}}).json()["detail"]
     assert nested.endswith("did you mean 'tokens'?")
+    misspelt = home.client.post("/v1/chat/completions", json={"model": "team/garden", "message": []})
+    assert "the field 'messages' is missing; was it meant by 'message'?" in misspelt.text
     assert "did you mean 'limit'?" in home.client.get("/api/runs", params={"limti": 3}).json()["detail"]
     run = home.begin()
     home.wait(run)

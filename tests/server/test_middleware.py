@@ -240,14 +240,14 @@ def filled_in(client: httpx.Client, route: Called, headers: dict[str, str]) -> h
     body = dict(BODIES.get(route.shape, {}))
     found = called(client, route, headers=headers, json=body)
     for _ in range(10):
-        missing = re.search(r"missing required field `(\w+)`", found.text)
-        wrong = re.search(r"Expected `(\w+)[^`]*`, got `str` - at `\$\.(\w+)|\$\.(\w+): Expected `(\w+)", found.text)
+        missing = re.search(r"the field '(\w+)' is missing", found.text)
+        wrong = re.search(r"\$\.(\w+): must be (\w+)", found.text)
         if found.status_code != 422 or not (missing or wrong):
             break
         if missing:
             body[missing[1]] = "x"
         elif wrong:
-            body[wrong[2] or wrong[3]] = _VALUES.get(wrong[1] or wrong[4], "x")
+            body[wrong[1]] = _VALUES.get(wrong[2], "x")
         found = called(client, route, headers=headers, json=body)
     return found
 

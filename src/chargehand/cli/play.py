@@ -33,6 +33,7 @@ from chargehand.terms.lint import lint
 from chargehand.terms.plan import Plan, parse
 from chargehand.terms.policy import Policy, Seconds
 from chargehand.terms.roster import Roster
+from chargehand.terms.validation import describe_misfit
 from chargehand.terms.value import encode_value
 
 
@@ -122,7 +123,8 @@ def decode_story(path: str, table: dict[str, object]) -> Story:
     try:
         story = msgspec.convert(table, Story)
     except msgspec.ValidationError as error:
-        raise Invalid(f"{path} is not a script: {error}; docs/cli.md lists the fields") from error
+        found = describe_misfit(error, Story, table)
+        raise Invalid(f"{path} is not a script: {found}; docs/cli.md lists the fields") from error
     if story.plan is None and not story.plans:
         raise Invalid(f"{path} has no plan: give `plan`, or `plans` for a planner to propose")
     _check_roster(path, story.roster)

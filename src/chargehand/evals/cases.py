@@ -13,6 +13,7 @@ from chargehand.agents.shape import inner_schemas, schema_problem
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
 from chargehand.errors import Invalid
+from chargehand.terms.validation import describe_misfit
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
@@ -167,7 +168,7 @@ def check_case(written: object) -> Case:
     try:
         case = msgspec.convert(written, Case)
     except msgspec.ValidationError as error:
-        raise Invalid(f"this is not a case: {error}") from error
+        raise Invalid(f"this is not a case: {describe_misfit(error, Case, written)}") from error
     if problem := next(_problems(case, kind_of(case)), ""):
         raise Invalid(problem)
     return structs.replace(case, kind=kind_of(case))
@@ -302,11 +303,12 @@ def _read_yaml(file: Path, text: str) -> tuple[_File, list[int]]:
     except NotYaml as error:
         raise Invalid(f"{file}, line {error.line}: {error}") from error
     is_list = isinstance(document.data, list)
+    data = {"cases": document.data} if is_list else document.data
     try:
-        written = msgspec.convert({"cases": document.data} if is_list else document.data, _File)
+        written = msgspec.convert(data, _File)
     except msgspec.ValidationError as error:
         hint = "begin with  cases:  and one  - request: …  each"
-        raise Invalid(f"{file} is no dataset: {error}; {hint}") from error
+        raise Invalid(f"{file} is no dataset: {describe_misfit(error, _File, data)} ({hint})") from error
     prefix = () if is_list else ("cases",)
     return written, [document.lines.get((*prefix, index), 0) for index in range(len(written.cases))]
 

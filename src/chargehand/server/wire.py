@@ -9,14 +9,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from chargehand.server.problem import Fault, Problem
+from chargehand.terms.validation import describe_misfit
 
 Shape = TypeVar("Shape")
 _ENCODER = msgspec.json.Encoder()
 
 
 @lru_cache(maxsize=256)
-def _decoder(shape: type[Shape]) -> "msgspec.json.Decoder[Shape]":
-    return msgspec.json.Decoder(shape, strict=False)
+def _decoder(shape: type[Shape], *, strict: bool) -> "msgspec.json.Decoder[Shape]":
+    return msgspec.json.Decoder(shape, strict=strict)
 
 
 async def raw_body(request: Request) -> bytes:
@@ -32,20 +33,20 @@ async def body(request: Request, shape: type[Shape]) -> Shape:
     return read(await raw_body(request), shape)
 
 
-def read(raw: bytes, shape: type[Shape]) -> Shape:
+def read(raw: bytes, shape: type[Shape], *, strict: bool = False) -> Shape:
+    """What was sent, as `shape`. Unless `strict`, a number may be written as text."""
     try:
-        return _decoder(shape).decode(raw.strip() or b"{}")
+        return _decoder(shape, strict=strict).decode(raw.strip() or b"{}")
+    except msgspec.ValidationError as error:
+        raise misfit(error, shape, msgspec.json.decode(raw.strip() or b"{}")) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise misfit(error) from error
+        raise Problem(422, "not_json", f"the body is not JSON: {error}") from error
 
 
-def misfit(error: Exception) -> Problem:
-    """The problem with what was sent, and its place: it is no JSON, or not of the shape that is expected."""
-    if not isinstance(error, msgspec.ValidationError):
-        return Problem(422, "not_json", f"the body is not JSON: {error}")
-    message, _, rest = str(error).partition(" - at `")
-    place = rest.rstrip("`") or "$"
-    return Problem(422, "invalid", f"{place}: {message}", faults=[Fault(place, message)])
+def misfit(error: msgspec.ValidationError, shape: object, sent: object) -> Problem:
+    """The problem with what was sent, which is not of this shape, and its place."""
+    found = describe_misfit(error, shape, sent)
+    return Problem(422, "invalid", f"{found.place}: {found.message}", faults=[Fault(found.place, found.message)])
 
 
 def reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

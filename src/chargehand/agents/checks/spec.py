@@ -12,6 +12,7 @@ from chargehand.errors import Invalid
 from chargehand.models.model import Model
 from chargehand.terms.keywords import Declared
 from chargehand.terms.plan import Task, digest
+from chargehand.terms.validation import describe_misfit
 from chargehand.text.names import did_you_mean
 
 LONGEST_PATTERN = 1000
@@ -161,7 +162,9 @@ def _vet_rule(rule: Rule) -> None:
     try:
         msgspec.convert(msgspec.to_builtins(rule), Rule)
         re.compile(rule.matches)
-    except (msgspec.ValidationError, TypeError) as error:
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the rule cannot be: {describe_misfit(error, Rule, msgspec.to_builtins(rule))}") from error
+    except TypeError as error:
         raise Invalid(f"the rule cannot be: {error}") from error
     except (re.error, RecursionError, OverflowError) as error:
         raise Invalid(f"{rule.matches[:80]!r} is no regular expression: {error}") from error

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from chargehand.errors import Invalid
 from chargehand.terms.keywords import Declared
+from chargehand.terms.validation import describe_misfit
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
 Turns: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
@@ -103,9 +104,13 @@ def check(way: object) -> None:
         raise Invalid(f"way is {said[:80]!r}, which is no way to lead; write way={meant}(); there are {there}")
     kind = type(way)
     try:
-        msgspec.convert(msgspec.to_builtins(way, enc_hook=dict), kind)  # any mapping will do for rules
+        settings = msgspec.to_builtins(way, enc_hook=dict)  # any mapping will do for rules
     except (ValueError, TypeError) as error:
-        problem, _, place = str(error).replace("`", "").partition(" - at $.")
-        field = place.partition(".")[0].partition("[")[0]
+        raise Invalid(f"way={kind.__name__}(...) cannot be: {error}") from error
+    try:
+        msgspec.convert(settings, kind)
+    except msgspec.ValidationError as error:
+        found = describe_misfit(error, kind)
+        field = found.place.removeprefix("$.").partition(".")[0].partition("[")[0]
         setting = f"{field}={getattr(way, field)!r}" if hasattr(way, field) else "..."
-        raise Invalid(f"way={kind.__name__}({setting}) cannot be: {problem}") from error
+        raise Invalid(f"way={kind.__name__}({setting}) cannot be: {found.message}") from error

@@ -1,7 +1,6 @@
 """The operations of our own API: each is declared once; its route and the OpenAPI document are made from that."""
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import misfit, raw_body, reply
+from chargehand.server.wire import misfit, raw_body, read, reply
 from chargehand.text.names import did_you_mean
 
 Shape = TypeVar("Shape", bound=Struct)
@@ -38,7 +37,6 @@ CODES: dict[int, tuple[str, ...]] = {
     503: ("closing", "cut", "store_unavailable", "too_many_connections"),
 }
 """Programs may go by these; new ones may be added, none changes its meaning."""
-_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]{1,200})`")
 
 
 class ProblemDetails(Struct, frozen=True, omit_defaults=True, rename={"kind": "type"}):
@@ -143,13 +141,7 @@ def operation(
 
 async def read_body(request: Request, shape: type[Shape]) -> Shape:
     """The body, as `shape` and nothing else; no body counts as an empty object."""
-    raw = (await raw_body(request)).strip() or b"{}"
-    try:
-        return msgspec.json.decode(raw, type=shape)
-    except msgspec.DecodeError as error:
-        raise _with_suggestion(misfit(error), shape) from error
-    except (UnicodeError, RecursionError) as error:
-        raise misfit(error) from error
+    return read(await raw_body(request), shape, strict=True)
 
 
 def read_query(request: Request, shape: type[Shape]) -> Shape:
@@ -167,31 +159,13 @@ def read_query(request: Request, shape: type[Shape]) -> Shape:
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise misfit(error) from error
+        raise misfit(error, shape, given) from error
 
 
 @cache
 def _parameters(shape: type[Struct]) -> Mapping[str, bool]:
     """The parameters of a query, and whether each may be given several times."""
     return {field.encode_name: "tuple" in str(field.type) for field in msgspec.structs.fields(shape)}
-
-
-def _with_suggestion(problem: Problem, shape: type[Struct]) -> Problem:
-    """A problem with a body; for a field that does not exist it says which one may be meant."""
-    unknown = _UNKNOWN_FIELD.search(problem.detail)
-    if unknown is None:
-        return problem
-    place = problem.faults[0].place
-    fields = shape.__struct_fields__ if place == "$" else _all_fields(shape)
-    message = f"{problem.faults[0].message}; {did_you_mean(unknown[1], fields)}"
-    return Problem(422, "invalid", f"{place}: {message}", faults=[Fault(place, message)])
-
-
-@cache
-def _all_fields(shape: type[Struct]) -> tuple[str, ...]:
-    """The fields of a shape and of all shapes inside it."""
-    components = msgspec.json.schema_components([shape], schema_hook=lambda _: {"description": "Any JSON."})[1]
-    return tuple(dict.fromkeys(name for schema in components.values() for name in schema.get("properties", ())))
 
 
 def render_problem(problem: Problem) -> Response:

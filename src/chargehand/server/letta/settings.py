@@ -17,6 +17,7 @@ from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
 from chargehand.server.problem import Problem, check_choice, invalid
+from chargehand.terms.validation import describe_misfit
 from chargehand.terms.value import encode_value
 from chargehand.text.names import did_you_mean
 
@@ -216,8 +217,8 @@ def _check_options(settings: Mapping[str, object]) -> None:
     try:
         options = options_of(settings)
     except msgspec.ValidationError as error:
-        reason, _, place = str(error).partition(" - at `$.")
-        raise invalid(f"model_settings.{place.rstrip('`')}: {reason}") from error
+        found = describe_misfit(error, ModelOptions, settings.get("model_settings"))
+        raise invalid(f"model_settings{found.place.removeprefix('$')}: {found.message}") from error
     if options.response_format is not None:
         _check_response_format(options, options.response_format)
 

@@ -5,13 +5,14 @@ is always so here: after a call there is another step.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from chargehand.server.letta.settings import as_list
 from chargehand.server.problem import invalid
+from chargehand.terms.validation import describe_misfit
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 
@@ -55,8 +56,8 @@ def check_rules(sent: object, tools: Sequence[str]) -> None:
         try:
             rule = msgspec.convert(each, RuleWire, strict=False)
         except msgspec.ValidationError as error:
-            types = f"; the types are {', '.join(get_args(RuleType))}" if "enum" in str(error) else ""
-            raise invalid(f"tool_rules[{number}]: {error}{types}") from error
+            found = describe_misfit(error, RuleWire, each)
+            raise invalid(f"tool_rules[{number}]{found.place.removeprefix('$')}: {found.message}") from error
         if problem := _problem(rule, tools):
             raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
     rules.check(read_rules(sent, tools), tools)
