@@ -34,6 +34,18 @@ def test_a_team_is_listed_and_shown_with_workers_examples_and_limits(home: Garde
     assert home.client.get("/api/teams/strangers").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"goal": 3} x', "not_json"),
+        (b'{"team": "garden", "goal": "x", "plan": {"tasks": [{"id": 3}], "tasks": []}}', "invalid"),
+    ],
+)
+def test_a_body_that_is_wrong_twice_is_refused(home: Garden, body: bytes, code: str) -> None:
+    refused = home.client.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["code"]) == (422, code)
+
+
 def test_a_limit_beyond_that_of_the_team_is_cut_and_the_reply_says_so(home: Garden) -> None:
     asked = {"team": "garden", "goal": GOAL, "seconds": 99_999}
     cut = [post(home, asked, "k").json() for _ in range(2)]

@@ -35,10 +35,12 @@ async def body(request: Request, shape: type[Shape]) -> Shape:
 
 def read(raw: bytes, shape: type[Shape], *, strict: bool = False) -> Shape:
     """What was sent, as `shape`. Unless `strict`, a number may be written as text."""
+    text = raw.strip() or b"{}"
     try:
-        return _decoder(shape, strict=strict).decode(raw.strip() or b"{}")
-    except msgspec.ValidationError as error:
-        raise misfit(error, shape, msgspec.json.decode(raw.strip() or b"{}")) from error
+        try:
+            return _decoder(shape, strict=strict).decode(text)
+        except msgspec.ValidationError as error:  # what follows need not be JSON
+            raise misfit(error, shape, msgspec.json.decode(text)) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise Problem(422, "not_json", f"the body is not JSON: {error}") from error
 

@@ -75,9 +75,9 @@ def _types_inside(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type
 def _value_inside(value: object, step: re.Match[str]) -> object:
     if isinstance(value, dict):
         return cast("dict[object, object]", value).get(step[1], UNSET)
-    if isinstance(value, list | tuple) and step[2]:
-        return cast("list[object]", value)[int(step[2])]
-    return UNSET
+    items = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    at = int(step[2] or 0)
+    return items[at] if step[2] and at < len(items) else UNSET  # of a key that is there twice, `value` is the last
 
 
 def _describe(problem: str, kinds: list[inspect.Type], value: object) -> str:
