@@ -9,3 +9,8 @@ def ferry_fare(pupils: int) -> str:
 def lunch_price(pupils: int) -> str:
     """What lunch costs for an outing of so many pupils."""
     return f"Lunch costs {pupils * 7} euros for {pupils} pupils."
+
+
+def museum_price(pupils: int) -> str:
+    """What the museum costs for an outing of so many pupils."""
+    return f"The museum costs {pupils * 3} euros for {pupils} pupils."

@@ -133,7 +133,7 @@ def keep_ledger(subject: Ledger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts."""
+    """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
@@ -141,14 +141,36 @@ def split(subject: Splitting) -> str:
     if len(plan.tasks) < 2:
         worker = next((task.worker for task in plan.tasks), None)
         return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    if len(plan.tasks) > subject.most:
-        return encode(why=f"{why} That is more than the {subject.most} parts there may be.", simple=True)
+    if len(plan.tasks) > subject.most > 1:
+        return encode(why=why, simple=False, unserved=plan.unserved, subtasks=_group_clauses(subject))
     places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
     subtasks = [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
         for task in plan.tasks
     ]
     return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
+
+
+def _group_clauses(subject: Splitting) -> list[dict[str, object]]:
+    """As many parts as there may be, in the order of the clauses; what points back stays with what it points to."""
+    groups: list[list[str]] = []
+    for clause in parse_request(subject.instruction).clauses:
+        text = clause.text.rstrip("?. ")
+        sentence = f"{text[:1].upper()}{text[1:]}."
+        if groups and (clause.points_back or clause.kind != "ask"):
+            groups[-1].append(sentence)
+        else:
+            groups.append([sentence])
+    while len(groups) > subject.most:
+        at = min(range(len(groups) - 1), key=lambda place: len(groups[place]) + len(groups[place + 1]))
+        groups[at : at + 2] = [[*groups[at], *groups[at + 1]]]
+    parts: list[dict[str, object]] = []
+    for group in groups:
+        tasks = make_plan(Planning(" ".join(group), subject.workers, _MOST_TASKS)).tasks
+        if tasks:
+            instruction = tasks[0].instruction if len(tasks) == 1 else " ".join(group)
+            parts.append({"instruction": instruction, "worker": tasks[0].worker, "after": []})
+    return parts
 
 
 # --- rewriting what failed
