@@ -33,7 +33,7 @@ def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("hedge: {after: 0s}", r"team.yaml:2: hedge: hedge.after is 0.0; say how many seconds are too long"),
+        ("hedge: {after: 0s}", r"team.yaml:2: hedge.after: is '0s'; it must be longer than nothing"),
         ("hedge: {share: 0}", r"team.yaml:2: hedge: hedge.share is 0.0; it is more than 0 and at most 0.5"),
         ("hedge: {share: 0.9}", r"team.yaml:2: hedge.share: is 0.9; it must be between 0 and 0.5"),
         ("hedge: {aftr: 3s}", r"there is no key 'aftr' here; did you mean 'after'"),
