@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 from msgspec import structs
 
@@ -53,8 +54,9 @@ from chargehand.terms import events as ev
 from chargehand.terms import policy as policies
 from chargehand.terms import roster as rosters
 from chargehand.terms.budget import NOTHING, Amount, Budget
+from chargehand.terms.declared_types import Write
 from chargehand.terms.duration import WrittenDuration, seconds_of
-from chargehand.terms.keywords import suggest_keywords
+from chargehand.terms.keywords import check_declared
 from chargehand.terms.plan import Combine, Plan
 from chargehand.terms.policy import Policy, Seconds
 
@@ -66,6 +68,10 @@ _NOTHING_SET = Settings()
 _NO_CAPS = Budget()
 _USUAL = Policy()
 _WHOLE = Whole()
+_WORKERS = "a list of workers: [Worker(name, description)]; a team is made one by team.as_worker()"
+_CHECKS = 'checks by name: {"short": Rule(at_most_words=50)}'
+Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
+RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 
 
 class Supervisor(Messaging, BackgroundWork, RouteFeedback):
@@ -88,10 +94,10 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     _price: Price | None = None
     _memory: MemoryJournal | None = None
 
-    @suggest_keywords("Supervisor")
+    @check_declared("Supervisor")
     def __init__(
         self,
-        workers: Sequence[Worker],
+        workers: Annotated[Sequence[Worker], Write(_WORKERS)],
         *,
         model: AnyModel = BUILT_IN,
         name: str = "team",
@@ -109,20 +115,19 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         review: bool = False,
         factory: Factory | None = None,
         prompts: Mapping[str, str] | None = None,
-        journal: Journal | Path | str | None = None,
+        journal: Annotated[Journal | Path | str, Write('a journal, or the file of one: "runs.db"')] | None = None,
         examples: Sequence[str] = (),
         lookup: Lookup | None = None,
         memory: Memory | None = None,
         way: Way = _WHOLE,
         cache: WrittenDuration | None = None,
-        checks: Mapping[str, Check] | None = None,
+        checks: Annotated[Mapping[str, Check], Write(_CHECKS)] | None = None,
         hedge: Hedge | None = None,
         on_approval: OnApproval | None = None,
     ) -> None:
         self.name = name
         self.examples = tuple(examples)
         self.policy = _with_timeout(policy, supervisor_timeout)
-        _check_kinds(workers, budget)
         budgets.check(budget)
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)
@@ -253,7 +258,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         earlier = await cached.earlier(journal, request, self.cache, time.time(), lookers)
         return (*notes, *earlier)
 
-    @suggest_keywords("as_worker")
+    @check_declared("as_worker")
     def as_worker(
         self,
         name: str = "",
@@ -346,8 +351,8 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
 
     # --- runs
 
-    @suggest_keywords("plan", elsewhere=_KEYWORDS)
-    async def plan(self, goal: str) -> Draft:
+    @check_declared("plan", elsewhere=_KEYWORDS)
+    async def plan(self, goal: Goal) -> Draft:
         """The plan for a goal, checked and reckoned, and nothing done about it."""
         team = await self.keep_budget()
         async with team.crew() as crew:
@@ -357,9 +362,9 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         notes = tuple(note.text for note in team.budget_notes())
         return structs.replace(drafted, notes=(*notes, *drafted.notes))
 
-    @suggest_keywords("run", elsewhere=_KEYWORDS)
+    @check_declared("run", elsewhere=_KEYWORDS)
     async def run(
-        self, goal: str, *, run: str = "", listener: Listener | None = None, whisper: Whisper | None = None
+        self, goal: Goal, *, run: str = "", listener: Listener | None = None, whisper: Whisper | None = None
     ) -> Result:
         """Pursue a goal to its end."""
         team = await self.keep_budget()
@@ -369,35 +374,39 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             also = await team.offered(journal, request)
             return await self._result(team, await driver.start(name, request, also=also), journal)
 
-    @suggest_keywords("run_sync", elsewhere=_KEYWORDS)
-    def run_sync(self, goal: str, *, run: str = "") -> Result:
+    @check_declared("run_sync", elsewhere=_KEYWORDS)
+    def run_sync(self, goal: Goal, *, run: str = "") -> Result:
         """The same for code without an event loop."""
         return without_a_loop("run", lambda: self.run(goal, run=run))
 
-    @suggest_keywords("resume_sync", elsewhere=_KEYWORDS)
-    def resume_sync(self, run: str, *answers: Answer, reason: str = "") -> Result:
+    @check_declared("resume_sync", elsewhere=_KEYWORDS)
+    def resume_sync(self, run: RunName, *answers: Answer, reason: str = "") -> Result:
         """`resume` for code without an event loop."""
         return without_a_loop("resume", lambda: self.resume(run, *answers, reason=reason))
 
-    @suggest_keywords("resume", elsewhere=_KEYWORDS)
-    async def resume(self, run: str, *answers: Answer, reason: str = "", listener: Listener | None = None) -> Result:
+    @check_declared("resume", elsewhere=_KEYWORDS)
+    async def resume(
+        self, run: RunName, *answers: Answer, reason: str = "", listener: Listener | None = None
+    ) -> Result:
         """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished.
 
-        `"approve"` or `"reject"` (with a `reason`), or True or False, answers the open question; where several calls
+        `"approve"` or `"reject"`, or True or False, answers the open question, with a `reason`; where several calls
         wait, a mapping answers each by its number. Other answers are events, such as `InputAnswered`.
         """
+        in_words = any(isinstance(answer, bool | str | Mapping) for answer in answers)
+        if reason and not in_words:
+            raise Invalid(f'the reason {reason!r} belongs to no answer; write resume({run!r}, "reject", reason=...)')
         await self._streams.close_left(run)
         team = await self.keep_budget()
         async with self._driver(team, listener, None) as (driver, journal):
-            in_words = any(isinstance(answer, bool | str | Mapping) for answer in answers)
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
             events = tuple(read_answer(run, state, answer, reason) for answer in answers)
             return await self._result(team, await driver.resume(run, *events), journal)
 
-    @suggest_keywords("stream", elsewhere=_KEYWORDS)
-    def stream(self, goal: str, *, run: str = "") -> AsyncGenerator[ev.Entry]:
+    @check_declared("stream", elsewhere=_KEYWORDS)
+    def stream(self, goal: Goal, *, run: str = "") -> AsyncGenerator[ev.Entry]:
         """Pursue a goal and yield what is written, as it is written, until the run has ended or waits for a person.
 
         Leaving the loop stops the run; it can be resumed.
@@ -465,19 +474,6 @@ def _with_timeout(policy: Policy, supervisor_timeout: WrittenDuration | None) ->
     if supervisor_timeout is None:
         return policy
     return structs.replace(policy, supervision=seconds_of("supervisor_timeout", supervisor_timeout))
-
-
-def _check_kinds(workers: Sequence[Worker] | Worker, budget: object) -> None:
-    """Invalid for what is easily written instead of a list of workers or a budget."""
-    if isinstance(workers, Worker):
-        raise Invalid("workers is one worker; write a list: Supervisor([Worker(...)])")
-    for worker in workers:
-        if isinstance(worker, Supervisor):
-            raise Invalid("Supervisor is no worker; a team is made one by  team.as_worker()")
-        if not isinstance(worker, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - people pass anything
-            raise Invalid(f"{type(worker).__name__} is no worker; write Worker(name, description)")
-    if not isinstance(budget, Budget):
-        raise Invalid(f"budget is {type(budget).__name__}; write budget=Budget(usd=1.0)")
 
 
 def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:

@@ -386,7 +386,7 @@ def declare(checks: dict[str, object], *accept: str, task: Sequence[str] = ()) -
         ({"it": Rule()}, (), (), "check 'it': the rule asks for nothing"),
         ({"it": Rule(matches="(")}, (), (), "is no regular expression"),
         ({"it": Rule(at_least_words=5, at_most_words=2)}, (), (), "at least 5 and at most 2 words cannot be"),
-        ({"it": 12}, (), (), "check 'it': int is no check; give a function"),
+        ({"it": 12}, (), (), "checks is {'it': 12}; write checks by name"),
         ({" ": Rule(cites=True)}, (), (), "is no name for a check"),
     ],
 )

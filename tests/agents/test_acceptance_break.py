@@ -1,12 +1,12 @@
 """Checks that are wrong themselves, that change what they look at, and what is kept of a result that was refused."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from chargehand.agents.checks.review import read_verdict
-from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
+from chargehand.agents.checks.spec import Check, Rule, Verifier
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
@@ -24,13 +24,6 @@ from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, crew, no, steps
     [
         (Rule(contains=""), "without a word in it"),
         (Rule(contains=("apples", " ")), "without a word in it"),
-        (Rule(contains=cast("str", 5)), r"the rule cannot be: .*\$\.contains"),
-        (Rule(matches=cast("str", None)), r"the rule cannot be: .*\$\.matches"),
-        (Rule(at_least_words=cast("int", "3")), r"the rule cannot be: .*\$\.at_least_words"),
-        (Rule(cites=cast("bool", "no")), r"the rule cannot be: .*\$\.cites"),
-        (Verifier(prompt=cast("str", None)), "a verifier has a prompt in words"),
-        (Verifier(model=cast("str", None)), "a verifier has a prompt in words"),
-        (Reviewer(cast("str", None)), "there is no worker None"),
         ({}, "lets everything pass"),
         ({"type": "strnig"}, "'strnig' is no type of JSON; there are object"),
         ({"properties": {"type": {"type": ["string", "nul"]}}}, "'nul' is no type of JSON"),
@@ -43,7 +36,7 @@ def test_a_check_that_would_let_pass_or_fail_everything_is_refused_at_once(check
 
 
 def test_a_text_is_no_list_of_checks() -> None:
-    with pytest.raises(Invalid, match=r"accept is the text 'it'; make it a list: \['it'\]"):
+    with pytest.raises(Invalid, match=r"accept is 'it'; write a list of text"):
         Supervisor((Worker("ann", accept="it"),), checks={"it": Rule(contains="12")})
 
 

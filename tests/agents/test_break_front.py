@@ -295,7 +295,7 @@ async def test_a_password_in_a_url_is_not_in_the_journal() -> None:
     [
         ([Worker("ann"), Worker("ann")], {}, "two workers are called 'ann'"),
         ([Worker("factory")], {"factory": Factory()}, "two workers are called 'factory'"),
-        ([Worker("")], {}, "needs a name"),
+        ([Worker("")], {}, "is no name for a worker"),
         ([], {}, "at least one worker"),
         ([Worker("ann", fallbacks=["bob"])], {}, "falls back to 'bob'"),
         ([Worker("ann", steps=0)], {}, "at least one"),

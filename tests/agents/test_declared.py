@@ -19,13 +19,17 @@ def price(product: str) -> int:
 
 ANN = Worker("ann", "knows prices", tags=["travel"])
 WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
-    "a way by name": (lambda one: Supervisor([ANN], way=one), "route", "write way=Route()"),
-    "a way that is none": (lambda one: Supervisor([ANN], way=one), 5, "is no way to lead"),
-    "a way not made": (lambda one: Supervisor([ANN], way=one), RoundRobin, "write way=RoundRobin()"),
+    "a way by name": (
+        lambda one: Supervisor([ANN], way=one),
+        "route",
+        "way is 'route'; write Whole(...) or Route(...)",
+    ),
+    "a way that is none": (lambda one: Supervisor([ANN], way=one), 5, "way is 5; write Whole(...)"),
+    "a way not made": (lambda one: Supervisor([ANN], way=one), RoundRobin, "way is RoundRobin; write Whole(...)"),
     "a router": (
         lambda one: Supervisor([ANN], way=Route(router=one)),
         "magic",
-        "'magic' is not allowed; it must be one of auto",
+        "Route: router is 'magic'; write 'auto'",
     ),
     "turns": (
         lambda one: Supervisor([ANN], way=RoundRobin(one)),
@@ -40,17 +44,21 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "tags of a way": (
         lambda one: Supervisor([ANN], way=Broadcast(one)),
         "travel",
-        "way=Broadcast(match_all='travel') cannot be: must be array, not str",
+        "Broadcast: match_all is 'travel'; write a list of text",
     ),
-    "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "write hedge=Hedge()"),
+    "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "hedge is True; write Hedge(...)"),
     "a cache": (lambda one: Supervisor([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),
     "a timeout of a run": (lambda one: Supervisor([ANN], timeout=one), "soon", "timeout is 'soon'; write a duration"),
     "a timeout of 0": (lambda one: Worker("ann", timeout=one), 0, "worker 'ann': timeout is 0; it must be longer"),
     "a timeout of a tool": (lambda one: tool(timeout=one)(price), "5 min", "tool 'price': timeout is '5 min'; write"),
     "approve of a tool": (lambda one: tool(approve=one)(price), "ask", "approve is 'ask'; write True or False"),
     "approve of plans": (lambda one: Supervisor([ANN], policy=Policy(approve=one)), "never", "approve is 'never'"),
-    "dollars as text": (lambda one: Supervisor([ANN], budget=Budget(usd=one)), "0.50", "budget.usd is '0.50'"),
-    "tools": (lambda one: Supervisor([Worker("a", tools=one)]), "chart", "tools is the text 'chart'; make it a list"),
+    "dollars as text": (
+        lambda one: Supervisor([ANN], budget=Budget(usd=one)),
+        "0.50",
+        "Budget: usd is '0.50'; write a number",
+    ),
+    "tools": (lambda one: Supervisor([Worker("a", tools=one)]), "chart", "Worker 'a': tools is 'chart'; write a list"),
     "a tool by name": (lambda one: Supervisor([Worker("a", tools=one)]), ["calculater"], "did you mean 'calculator'?"),
     "a tool that needs settings": (
         lambda one: Supervisor([Worker("a", tools=one)]),
@@ -58,9 +66,9 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
         'write tools=[sql("shop.db")]',
     ),
     "a team as a worker": (lambda one: Supervisor([one]), Supervisor([ANN]), "team.as_worker()"),
-    "a name as a worker": (lambda one: Supervisor([one]), "ann", "write Worker(name, description)"),
-    "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is the text 'x'; make it a list: ['x']"),
-    "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is the text 'x'; make it a list"),
+    "a name as a worker": (lambda one: Supervisor([one]), "ann", "Worker(name, description)"),
+    "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is 'x'; write a list of text"),
+    "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is 'x'; write a list of text"),
 }
 
 

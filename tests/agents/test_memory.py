@@ -3,7 +3,6 @@
 import json
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import cast
 
 import pytest
 from msgspec import structs
@@ -11,7 +10,7 @@ from msgspec import structs
 from chargehand.agents.worker import Worker
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Access, Block, Grant, Rethink
+from chargehand.memory.blocks import Block, Grant, Rethink
 from chargehand.memory.conversation import Turn
 from chargehand.memory.declared import Memory
 from chargehand.memory.origin import PERSON
@@ -306,11 +305,6 @@ async def test_a_worker_has_the_tools_for_what_it_may_do(worker: Worker, names: 
     [
         (Worker("ann", blocks={"note": "read"}), Memory(blocks=[NOTES]), "block 'note'.* did you mean 'notes'"),
         (Worker("ann", archives=["ald"]), Memory(archives=[Archive("old")]), "archive 'ald'.* did you mean 'old'"),
-        (
-            Worker("ann", blocks={"notes": cast("Access", "reed")}),
-            Memory(blocks=[NOTES]),
-            "cannot be 'reed'; it is one of none, read",
-        ),
         (Worker("ann", tools=["memory_rethunk"]), Memory(), "names the tool 'memory_rethunk'.* 'memory_rethink'"),
         (Worker("ann", tools=["memory_rethink"]), None, "has the tool 'memory_rethink', but its team has no memory"),
         (Worker("ann", remembers=True), None, "worker 'ann' remembers, but its team has no memory"),

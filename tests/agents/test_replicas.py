@@ -140,7 +140,7 @@ async def test_every_way_of_leading_works_with_replicas(way: Way) -> None:
 
 @pytest.mark.parametrize("given", [None, 2, True, "demo"])
 def test_what_is_no_list_of_models_is_refused(given: object) -> None:
-    with pytest.raises(Invalid, match=r"worker 'ann': replicas is .*; write a list of models"):
+    with pytest.raises(Invalid, match=r"Worker 'ann': replicas is .*; write a list of models"):
         Worker("ann", replicas=given)  # pyright: ignore[reportArgumentType] - that is the point
 
 

@@ -1,11 +1,12 @@
 """A value of the wrong kind is named in words, with what to write instead."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from chargehand import Supervisor, Worker
+from chargehand import Budget, Supervisor, Worker, tool
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message
 
@@ -17,22 +18,57 @@ def stock(product: str) -> int:
 
 LOOSE_WORKER: Any = Worker
 LOOSE_SUPERVISOR: Any = Supervisor
+LOOSE_BUDGET: Any = Budget
+LOOSE_TOOL: Any = tool
+ANN = Worker("ann")
+TEAM = LOOSE_SUPERVISOR([ANN])
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: LOOSE_WORKER("ann", tools=stock), r"tools of ann are one tool; write a list"),
-        (lambda: LOOSE_SUPERVISOR([LOOSE_WORKER("ann", tools="chart")]), r"tools is the text 'chart'; make it a list"),
-        (lambda: LOOSE_SUPERVISOR(Worker("ann")), r"workers is one worker; write a list"),
-        (lambda: LOOSE_SUPERVISOR([Worker("ann")], budget={"usd": 1}), r"budget is dict; write budget=Budget"),
-        (lambda: LOOSE_SUPERVISOR([Worker("ann")]).run_sync(12), r"the request is int, not text"),
-        (lambda: LOOSE_SUPERVISOR([Worker("ann")]).run_sync(b"Count"), r"the request is bytes, not text"),
+        (lambda: LOOSE_WORKER("ann", tools=stock), "Worker 'ann': tools is a function; write a list of Tool(...)"),
+        (lambda: LOOSE_WORKER("ann", tools="chart"), "Worker 'ann': tools is 'chart'; write a list of Tool(...)"),
+        (lambda: LOOSE_WORKER("ann", steps="3"), "Worker 'ann': steps is '3'; write a whole number"),
+        (lambda: LOOSE_WORKER("ann", steps=True), "Worker 'ann': steps is True; write a whole number"),
+        (lambda: LOOSE_WORKER("ann", model=5), "Worker 'ann': model is 5; write a handle such as"),
+        (lambda: Supervisor([Worker("a b")]), "'a b' is no name for a worker; use up to 64 letters"),
+        (lambda: LOOSE_SUPERVISOR(Worker("ann")), "workers is a Worker; write a list of workers: [Worker("),
+        (lambda: LOOSE_SUPERVISOR([ANN], budget={"usd": 1}), "budget is {'usd': 1}; write Budget(...)"),
+        (lambda: LOOSE_SUPERVISOR([ANN], memory="m.db"), "memory is 'm.db'; write Memory(...)"),
+        (lambda: LOOSE_SUPERVISOR([ANN], policy={"approve": True}), "policy is {'approve': True}; write Policy(...)"),
+        (lambda: LOOSE_SUPERVISOR([ANN], plan="do it"), "plan is 'do it'; write Plan(...)"),
+        (lambda: LOOSE_SUPERVISOR([ANN], checks=["x"]), "checks is ['x']; write checks by name"),
+        (lambda: LOOSE_SUPERVISOR([ANN], journal=5), "journal is 5; write a journal, or the file of one"),
+        (lambda: LOOSE_SUPERVISOR([ANN], on_approval="yes"), "on_approval is 'yes'; write a function"),
+        (lambda: LOOSE_SUPERVISOR([ANN], combine="merg"), "combine is 'merg'; write 'merge', 'select', 'vote'"),
+        (lambda: LOOSE_SUPERVISOR([ANN], combine="merg"), "or a function; did you mean 'merge'?"),
+        (lambda: LOOSE_SUPERVISOR([ANN], timeout=None), "timeout is None; write a duration such as 90"),
+        (lambda: LOOSE_BUDGET(calls=2.5), "Budget: calls is 2.5; write a whole number"),
+        (lambda: TEAM.run_sync(12), "goal is 12; write what is to be done, in words"),
+        (lambda: TEAM.run_sync(b"Count"), "goal is b'Count'; write what is to be done"),
+        (lambda: TEAM.run_sync("Count", run=5), "run_sync: run is 5; write text"),
+        (lambda: TEAM.resume_sync(TEAM, True), "run is a Supervisor; write the name of a run: result.run"),
+        (lambda: TEAM.resume_sync("x", 1), 'answers is 1; write "approve", "reject: why", True or False'),
+        (lambda: TEAM.resume_sync("x", None), 'answers is None; write "approve"'),
+        (lambda: TEAM.resume_sync("x", ["approve"]), "answers is ['approve']; write"),
+        (lambda: TEAM.resume_sync("x", {"1": "approve"}), 'each by its number, as in {1: "approve"}'),
+        (lambda: TEAM.resume_sync("x", reason="no"), "the reason 'no' belongs to no answer"),
+        (lambda: LOOSE_TOOL(effect="efect"), "tool: effect is 'efect'; write 'read', 'idempotent', 'effect'; did you"),
+        (lambda: LOOSE_TOOL(effect="write"), "effect is 'write'; write 'read', 'idempotent', 'effect'"),
+        (lambda: LOOSE_TOOL(effect=""), "effect is ''; write"),
+        (lambda: LOOSE_TOOL(effect=None), "effect is None; write"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(make: Callable[[], object], words: str) -> None:
-    with pytest.raises(Invalid, match=words):
+    with pytest.raises(Invalid, match=re.escape(words)):
         make()
+
+
+def test_what_fits_a_declared_type_is_taken() -> None:
+    assert LOOSE_WORKER("ann", output=list[int], timeout="5m", tags=("a",), seconds=3).tags == ("a",)
+    assert LOOSE_SUPERVISOR([ANN], combine=len, checks={"a": list[int], "b": {"type": "string"}}, timeout=5)
+    assert LOOSE_BUDGET(usd=1, calls=2).usd == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -262,7 +262,9 @@ def test_a_tool_is_called_what_models_can_call_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["'a b'", "'../x'", "''", "x" + "y" * 80, "'a\\nb'"])
 def test_a_name_is_a_word(tmp_path: Path, name: str) -> None:
-    assert "is no name; use up to 64 letters" in problem(tmp_path, f"version: 1\nworkers: {{? {name} : Reads.}}\n")
+    assert "is no name for a worker; use up to 64 letters" in problem(
+        tmp_path, f"version: 1\nworkers: {{? {name} : Reads.}}\n"
+    )
 
 
 def test_every_source_makes_its_tools(tmp_path: Path) -> None:

@@ -213,11 +213,6 @@ def check_contacts(workers: Sequence[Worker]) -> None:
 
 def _check_contract(owner: str, worker: Worker, sends: str) -> None:
     contract = worker.contract
-    if isinstance(contract.to, str):
-        raise Invalid(f"{owner}: contacts is the text {contract.to!r}; make it a list: [{contract.to!r}]")
-    strange = next((entry for entry in contract.to or () if not isinstance(cast("object", entry), str)), None)
-    if strange is not None:
-        raise Invalid(f"{owner}: contacts has {strange!r}; {_HOW}")
     if sends and not contract.to:
         raise Invalid(f"{owner} has {sends} and no contacts: it may write to nobody; {NEEDS_CONTACTS}")
     if contract.to and not sends:

@@ -85,10 +85,6 @@ def equip(
         raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
     if worker.team is not None:
         _check_team(owner, worker)
-    for what in ("tags", "skills", "examples"):
-        given = getattr(worker, what)
-        if isinstance(given, str):
-            raise Invalid(f"{owner}: {what} is the text {given[:80]!r}; make it a list: [{given[:80]!r}]")
     card = WorkerCard(
         name=worker.name,
         description=worker.description,
@@ -188,9 +184,6 @@ def nameable() -> Mapping[str, Tool]:
 
 def with_toolbox(owner: _Owner) -> _Owner:
     """A worker, or a factory, with tools of the toolbox in the place of their names. Names of other tools stay."""
-    if isinstance(owner.tools, str):
-        name = f"{type(owner).__name__.lower()} {owner.name!r}"
-        raise Invalid(f"{name}: tools is the text {owner.tools[:80]!r}; make it a list: [{owner.tools[:80]!r}]")
     tools: list[AnyTool] = []
     for tool in owner.tools:
         tools.extend(tools_named(tool) if isinstance(tool, str) and tool in BUILT_IN else [tool])

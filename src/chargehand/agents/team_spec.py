@@ -23,7 +23,7 @@ from chargehand.agents.strategies import check as check_way
 from chargehand.agents.strategies.route import check as check_route
 from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.worker import Factory, Worker, check_worker_name
 from chargehand.agents.writer import Writer
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
@@ -73,6 +73,7 @@ class TeamSpec(Struct, frozen=True):
             only = "; who has `every` works only after turns" if self.background else ""
             raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
         for worker in self.everybody:
+            check_worker_name(worker.name)
             equip(worker, ())
         for model in self._named_models():
             if isinstance(model, str):

@@ -1,6 +1,8 @@
 """Workers, and factories of workers, as people declare them."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, TypeAlias
 
 from msgspec import field, structs
 
@@ -11,14 +13,25 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
 from chargehand.terms.budget import NOTHING, Amount
+from chargehand.terms.declared_types import Write
 from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.keywords import Declared
 from chargehand.terms.policy import Seconds
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
+Models: TypeAlias = Annotated[Sequence[AnyModel], Write("a list of models")]
 REPEATS = 3
 """Replies of an attempt that count as no step because they ask only for what the worker has already."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+
+
+def check_worker_name(name: str) -> None:
+    """Raise Invalid for what no worker can be called, in Python or in a team file."""
+    if not _NAME.match(name):
+        raise Invalid(f"{name[:70]!r} is no name for a worker; use up to 64 letters, digits, _, - and .")
 
 
 class Contacts(Declared, frozen=True):
@@ -58,7 +71,7 @@ class Worker(Declared, frozen=True):
     tags: Sequence[str] = ()
     model: AnyModel = ""
     fallbacks: Sequence[str] = ()
-    fallback_models: Sequence[AnyModel] = ()
+    fallback_models: Models = ()
     output: type | dict[str, object] | None = None
     rules: Sequence[ToolRule] = ()
     steps: int = 10
@@ -76,14 +89,10 @@ class Worker(Declared, frozen=True):
     accept: Sequence[str] = ()
     contacts: Contacts | Sequence[str] = ()
     every: int | None = None
-    replicas: Sequence[AnyModel] = ()
+    replicas: Models = ()
     may_estimate: bool = False
 
     def __post_init__(self) -> None:
-        if callable(self.tools) or isinstance(self.tools, Tool):
-            raise Invalid(f"the tools of {self.name} are one tool; write a list: tools=[...]")
-        if isinstance(self.replicas, str) or not isinstance(self.replicas, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - people write a number
-            raise Invalid(f"worker {self.name!r}: replicas is {self.replicas!r}; write a list of models")
         if self.replicas and self.model:
             raise Invalid(f"worker {self.name!r} has a model and replicas; name its models in one of the two")
         structs.force_setattr(self, "model", as_model(self.model))

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from chargehand.agents.background import check as check_background
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier, declare_checks
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.worker import Factory, Worker, check_worker_name
 from chargehand.config.memory import (
     ALIASES,
     MEMORY_TOOLS,
@@ -39,7 +39,6 @@ from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")  # what providers let a tool be called
 
 
@@ -59,8 +58,8 @@ def assemble(parts: Parts) -> Parts:
     if not team.workers and team.factory is None:
         parts.say((), "there are no workers; write  workers:  and under it a name and what that worker does")
     for name, written in team.workers.items():
-        if not _NAME.match(name):
-            parts.say(("workers", name), f"{name[:70]!r} is no name; use up to 64 letters, digits, _, - and .")
+        with parts.at("workers", name):
+            check_worker_name(name)
         shape = WorkerShape(description=written) if isinstance(written, str) else written
         parts.workers.append(_make_worker(parts, name, shape))
     for worker in parts.workers:

@@ -27,7 +27,7 @@ from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
 from chargehand.terms.budget import Budget
-from chargehand.terms.keywords import suggest_keywords
+from chargehand.terms.keywords import check_declared
 from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.terms.roster import Match, fits
 from chargehand.text.names import listed
@@ -40,7 +40,7 @@ _KEYS_OF_TEAMS = {
 """What a worker that is a team may say beside its file."""
 
 
-@suggest_keywords("load_team")
+@check_declared("load_team")
 def load_team(
     path: File | str | None = None,
     *,

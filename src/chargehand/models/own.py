@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import structs
 
@@ -13,11 +13,16 @@ from chargehand.errors import Invalid
 from chargehand.models.local.actions import read_action, turns
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.terms.declared_types import Write
 from chargehand.terms.failure import Failure
 
 ModelFunction: TypeAlias = Callable[[Any], object]
 """A function, plain or async: of `messages` and returning text, or of a `request` and returning a `Reply` or text."""
-AnyModel: TypeAlias = str | Model | ModelFunction
+_WHAT_TO_WRITE = (
+    "a handle such as 'openai:gpt-5-mini', a function of `messages` that returns text, or an object with "
+    "`async def reply(self, request, hear=None)`"
+)
+AnyModel: TypeAlias = Annotated[str | Model | ModelFunction, Write(_WHAT_TO_WRITE)]
 
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 
@@ -38,10 +43,7 @@ def as_model(given: AnyModel) -> str | Model:
             raise Invalid(f"the card of {type(given).__name__} is {card!r}; write card = ModelCard('some-name')")
         return OwnModel(reply, card or ModelCard(type(given).__name__))
     if not callable(given):
-        raise Invalid(
-            f"{given!r} is no model; give a handle such as 'openai:gpt-5-mini', a function of `messages` that returns "
-            "text, or an object with `async def reply(self, request, hear=None)`"
-        )
+        raise Invalid(f"{given!r} is no model; write {_WHAT_TO_WRITE}")
     return OwnModel(given, ModelCard(getattr(given, "__name__", type(given).__name__)))
 
 

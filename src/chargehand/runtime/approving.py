@@ -4,13 +4,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 
 from chargehand.core.state import RunState
 from chargehand.errors import Invalid, Refused
 from chargehand.terms import events as ev
+from chargehand.terms.declared_types import Write
 from chargehand.terms.failure import AskedBecause
 from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.tools.tasks import BareTaskGroup
@@ -40,7 +41,10 @@ class ApprovalRequest(Struct, frozen=True):
 Verdict: TypeAlias = bool | str | None
 """True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open for somebody else."""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
-Answer: TypeAlias = ev.Event | bool | str | Mapping[int, str]
+Answer: TypeAlias = Annotated[
+    ev.Event | bool | str | Mapping[int, str],
+    Write('"approve", "reject: why", True or False; for several calls each by its number, as in {1: "approve"}'),
+]
 _Word: TypeAlias = Literal["approve", "reject"]
 
 
@@ -191,14 +195,11 @@ def _read_effect_answer(asked: ev.InputRequested, answer: str | Mapping[int, str
 
 def _read_verdict(owner: str, verdict: Verdict, reason: str = "") -> tuple[_Word, str]:
     """The word and the reason. Invalid for anything else: nothing may pass for an approval by accident."""
-    if verdict is True:
-        return "approve", ""
-    if verdict is False:
-        return "reject", reason
-    word, _, why = verdict.partition(":") if isinstance(verdict, str) else ("", "", "")
+    written = _as_word(verdict) if isinstance(verdict, bool) else verdict
+    word, _, why = written.partition(":") if isinstance(written, str) else ("", "", "")
     match word.strip().lower():
         case "approve":
-            return "approve", ""
+            return "approve", reason or why.strip()
         case "reject":
             return "reject", reason or why.strip()
         case _:

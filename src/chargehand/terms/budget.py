@@ -135,7 +135,7 @@ def check(budget: Budget) -> None:
     """Raise Invalid for a budget that makes no sense."""
     for name in ("tokens", "usd", "calls", "seconds"):
         cap = getattr(budget, name)
-        if cap is not None and (isinstance(cap, str) or not 0 <= cap < inf):  # also NaN
+        if cap is not None and not 0 <= cap < inf:  # also NaN
             raise Invalid(f"budget.{name} is {cap!r}; a cap is a number, zero or more, or left out for none")
     for name in ("tokens", "micros", "calls"):
         kept = getattr(budget.floor, name)

@@ -1,11 +1,12 @@
 """Durations as people write them, in Python and in a team file: `90`, `"90s"`, `"5m"`, `"1h30m"`, `"250ms"`."""
 
 import re
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from chargehand.errors import Invalid
+from chargehand.terms.declared_types import Write
 
-WrittenDuration: TypeAlias = float | str
+WrittenDuration: TypeAlias = Annotated[float | str, Write('a duration such as 90, "90s" or "5m"')]
 """A number of seconds, or text such as `5m`."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

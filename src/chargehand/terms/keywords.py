@@ -1,12 +1,13 @@
-"""Keywords that do not exist: which one was meant, in Python and in a team file."""
+"""What people declare: keywords that do not exist, with the one that was meant, and values of other types."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_type_hints
 
 from msgspec import Struct, StructMeta
 
+from chargehand.terms.declared_types import fits_type, wrong_value
 from chargehand.text.names import nearest_names
 
 _P = ParamSpec("_P")
@@ -94,7 +95,7 @@ def check_keywords(
             raise TypeError(f"{owner}() has no keyword {word!r}; {hint}")
 
 
-class _SuggestingMeta(StructMeta):
+class _CheckingMeta(StructMeta):
     """Type checkers see the constructor of the struct; this only adds words to what it refuses."""
 
     if not TYPE_CHECKING:
@@ -102,25 +103,60 @@ class _SuggestingMeta(StructMeta):
         def __call__(cls, *args: object, **keywords: object) -> object:  # noqa: N805 - a metaclass
             if keywords:
                 check_keywords(cls.__name__, keywords, cls.__struct_fields__)
+            types = _types_of(cls)
+            for name, value in (*zip(cls.__struct_fields__, args, strict=False), *keywords.items()):
+                declared = types[name]
+                if type(value) is not declared and not fits_type(value, declared):  # most are exactly of their type
+                    raise wrong_value(_owner(cls, args, keywords), name, value, declared)
             return super().__call__(*args, **keywords)
 
 
-class Declared(Struct, frozen=True, metaclass=_SuggestingMeta):
-    """A struct that people write in Python: a keyword that it does not have is refused with the one that was meant."""
+class Declared(Struct, frozen=True, metaclass=_CheckingMeta):
+    """A struct that people write in Python: keywords it does not have and values of other types are refused.
+
+    What was meant, or what to write, is in the words of the refusal.
+    """
 
 
-def suggest_keywords(
+def _owner(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> str:
+    """What is declared, with its name where it has one."""
+    fields: tuple[str, ...] = struct.__struct_fields__
+    given = dict(zip(fields, args, strict=False)) | dict(keywords)
+    name = given.get("name")
+    return f"{struct.__name__} {name!r}" if isinstance(name, str) else struct.__name__
+
+
+@cache
+def _types_of(declared: Callable[..., object]) -> dict[str, Any]:
+    """The types of fields or parameters. They may name what is imported later, so they are read when first needed."""
+    return get_type_hints(declared, include_extras=True)
+
+
+def check_declared(
     owner: str, elsewhere: tuple[str, Collection[str]] = ("", ())
 ) -> Callable[[Callable[_P, _Made]], Callable[_P, _Made]]:
     """The same for a function, or for the `__init__` of a class."""
 
     def decorate(function: Callable[_P, _Made]) -> Callable[_P, _Made]:
-        parameters = inspect.signature(function).parameters.values()
-        known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD and one.name != "self"]
+        signature = inspect.signature(function)
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
 
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> _Made:
             check_keywords(owner, keywords, known, elsewhere)
+            try:
+                given = signature.bind(*args, **keywords).arguments
+            except TypeError:  # the function itself says which argument is missing
+                return function(*args, **keywords)
+            types = _types_of(function)
+            for parameter in parameters:
+                name = parameter.name
+                if name in given and name in types:
+                    values = given[name] if parameter.kind is parameter.VAR_POSITIONAL else (given[name],)
+                    for value in values:
+                        if not fits_type(value, types[name]):
+                            raise wrong_value(owner, name, value, types[name])
             return function(*args, **keywords)
 
         return checked

@@ -109,8 +109,6 @@ _LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "tasks": 1, "plans"
 @lru_cache(maxsize=64)  # a server checks the same few policies for every run
 def check(policy: Policy) -> None:
     """Raise Invalid for a number below its least sensible value."""
-    if not isinstance(policy.approve, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - people write "never"
-        raise Invalid(f"policy.approve is {policy.approve!r}; write True or False")
     for part in (policy.retry, policy.breaking, policy.limits, policy):
         for name, number in structs.asdict(part).items():
             if isinstance(number, int | float) and not number >= _LEAST.get(name, 0):

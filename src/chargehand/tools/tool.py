@@ -13,7 +13,7 @@ from chargehand.models.messages import ToolSpec
 from chargehand.terms.budget import NOTHING, Amount
 from chargehand.terms.duration import WrittenDuration, seconds_of
 from chargehand.terms.events import Effect
-from chargehand.terms.keywords import Declared, suggest_keywords
+from chargehand.terms.keywords import Declared, check_declared
 from chargehand.terms.policy import Seconds
 from chargehand.tools.calling import ToolFailed, failed_by
 from chargehand.tools.schema import Caller, CallKey, Shape, name_of, read_signature, shape_of
@@ -176,7 +176,7 @@ def tool(
     stable: bool = ...,
     summary: str = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
-@suggest_keywords("tool")
+@check_declared("tool")
 def tool(
     function: Callable[..., Any] | None = None,
     *,
@@ -206,7 +206,7 @@ def tool(
             effect=effect,
             timeout=seconds_of(f"tool {called!r}: timeout", timeout),
             cap=cap,
-            approve=_read_approve(called, approve),
+            approve=approve in (True, "always"),
             poll=poll,
             quick=quick,
             shape=shape,
@@ -217,14 +217,6 @@ def tool(
         )
 
     return made if function is None else made(function)
-
-
-def _read_approve(name: str, approve: Approve) -> bool:
-    if isinstance(approve, bool):
-        return approve
-    if approve in ("always", "never"):
-        return approve == "always"
-    raise Invalid(f"tool {name!r}: approve is {approve!r}; write True or False, 'always' or 'never'")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
