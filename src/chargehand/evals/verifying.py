@@ -26,8 +26,8 @@ from chargehand.terms.policy import Policy, Retry
 from chargehand.text.numbers import find_quantities
 
 _ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))
-_SOURCE = "source of the material"
-_AUTHOR = "author of the result"
+_SOURCE = "source-of-the-material"
+_AUTHOR = "author-of-the-result"
 _SOURCE_TASK = TaskId("t1")
 _RESULT_TASK = TaskId("t2")
 _CHECK_FAILED = "failed itself, so nothing can be accepted"
