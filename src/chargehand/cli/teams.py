@@ -102,8 +102,9 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
     team = load_team_of(options)
     words = team_arguments(options)
     team.check_recorded(state().requested.budget)
-    next_step = "name the team it began with (--team), or its script (--script)"
-    team.staff.check_recorded(run, state().requested.roster, next_step)
+    if state().requested.parent is None:  # a run inside another is refused below, with the one to answer
+        next_step = "name the team it began with (--team), or its script (--script)"
+        team.staff.check_recorded(run, state().requested.roster, next_step)
     return RunExecutor(
         crew=team.crew,
         words=words,
