@@ -136,8 +136,8 @@ async def test_samples_of_an_earlier_run_are_used_again() -> None:
 @pytest.mark.parametrize(
     ("way", "why"),
     [
-        (Route(samples=0), r"way=Route\(samples=0\) cannot be: Expected int >= 1"),
-        (Route(samples=11), r"way=Route\(samples=11\) cannot be: Expected int <= 10"),
+        (Route(samples=0), r"way=Route\(samples=0\) cannot be: must be int >= 1"),
+        (Route(samples=11), r"way=Route\(samples=11\) cannot be: must be int <= 10"),
         (Route(samples=2, secondary=True), "samples and a secondary worker"),
     ],
 )

@@ -60,7 +60,7 @@ def test_what_is_no_reply_fails_the_task_in_words() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (42, "42 is no model"),
+        (42, "model is 42; write a handle"),
         (WithoutCard, "WithoutCard is a class; make a model of it"),
         (lambda: "x", "takes nothing"),
     ],

@@ -216,7 +216,6 @@ async def test_a_block_that_is_full_keeps_the_newest_lines() -> None:
     [
         (Worker("lib", every=0, blocks={"notes": "write"}), "every is 0; say after how many turns"),
         (Worker("lib", every=-2, blocks={"notes": "write"}), "every is -2"),
-        (Worker("lib", every=True, blocks={"notes": "write"}), "every is True"),
         (Worker("lib", every=1), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"guide": "write"}), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"fixed": "write"}), "nothing it may write that to"),
