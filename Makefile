@@ -23,7 +23,7 @@ help: ## List the targets
 run: $(VENV)/run.stamp ## Run a real request on the bundled team: no key, no network
 	$(BIN)/chargehand run --example || [ $$? = 3 ]  # 3: an answer with a gap, which this request has on purpose
 
-test: lint ## check and the tests, side by side; e.g. make test ARGS=tests/core
+test: lint ## check and the tests, side by side; e.g. make test ARGS=tests/engine
 	@$(MAKE) --no-print-directory --jobs 2 types suite
 
 suite: $(VENV)/dev.stamp

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import crew, durability, imports, scale, scheduling, simulation, wire
+from bench import durability, executor, imports, scale, scheduling, simulation, wire
 from bench.measure import Settings
 from bench.table import Row, rendered
 
@@ -24,9 +24,9 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Row]]] = {
     "graph": scale.tasks,
     "runs": scale.runs,
     "simulation": simulation.seeds,
-    "team": crew.fan_out,
-    "loop": crew.tool_loop,
-    "teams": crew.many,
+    "team": executor.fan_out,
+    "loop": executor.tool_loop,
+    "teams": executor.many,
     "wire": wire.calls,
     "imports": imports.imports,
 }

@@ -15,13 +15,13 @@ from msgspec import Raw
 
 from bench.measure import MICRO, MILLI, Lap, Laps, Settings, bare_fan, fdatasync, flat, in_turn, planned, request, timed
 from bench.table import Row, Target, shown
-from chargehand.core.fold import replay
-from chargehand.core.state import Status
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.state import Status
 from chargehand.stores.database import Durability
 from chargehand.stores.journal import Lease
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Task, TaskId
 
 _COUNT = 1000
 _TEXT = Raw(b'"' + b"x" * 300 + b'"')  # with what surrounds it an entry of some 400 bytes

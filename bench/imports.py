@@ -17,7 +17,7 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 def imports(settings: Settings) -> list[Row]:
     rows: list[Row] = []
-    for module in ("chargehand", "chargehand.runtime.driver"):
+    for module in ("chargehand", "chargehand.runtime.runner"):
         rounds = [(_took(module), _took("asyncio"), _shares(module)) for _ in range(settings.repeat)]
         laps, bare, shares = zip(*rounds, strict=True)
         own, others = (tuple(side) for side in zip(*shares, strict=True))

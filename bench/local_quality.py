@@ -19,18 +19,18 @@ from msgspec import Struct, structs
 from bench.local_requests import FOLDERS, Asked, requests
 from chargehand.agents.answer import CUT, MISSING, NOT_WHOLE
 from chargehand.agents.audit.report import COUNTED, UNTRACED
-from chargehand.agents.crew import Crew
 from chargehand.config.load import load_team
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.plan import Plan
 from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
 from chargehand.runtime.draft import draft
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import Plan
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
@@ -147,11 +147,11 @@ def slow_team(name: str, model: str, seconds: float) -> Supervisor:
     return team
 
 
-async def measure_plan(asked: Asked, team: Supervisor, crew: Crew, model: str) -> Outcome:
+async def measure_plan(asked: Asked, team: Supervisor, executor: Executor, model: str) -> Outcome:
     """Only the plan: one call of the model, or a few."""
     began = time.perf_counter()
     try:
-        drafted = await draft(crew, team.request(asked.text, time.time()))
+        drafted = await draft(executor, team.request(asked.text, time.time()))
     except PlanInvalid as error:
         plan = Plan(())
         said = str(error)
@@ -177,10 +177,10 @@ async def measure_plan(asked: Asked, team: Supervisor, crew: Crew, model: str) -
     )
 
 
-async def measure(asked: Asked, team: Supervisor, crew: Crew, model: str) -> Outcome:
+async def measure(asked: Asked, team: Supervisor, executor: Executor, model: str) -> Outcome:
     began = time.perf_counter()
     journal = MemoryJournal()
-    ended = await Driver(journal, crew).start("r", team.request(asked.text, time.time()))
+    ended = await Runner(journal, executor).start("r", team.request(asked.text, time.time()))
     result = spoken(result_of(ended, await journal.read("r"), ""))
     answer = result.answer if isinstance(result.answer, str) else msgspec.json.encode(result.answer).decode()
     wanted = asked.facts()
@@ -235,7 +235,7 @@ async def measure_all(name: str, asked: Sequence[Asked], options: argparse.Names
     until = time.monotonic() + 60 * options.minutes
     for team_name in FOLDERS:  # one team after the other: what all its prompts begin with is read once
         team = slow_team(team_name, f"local:{name}", options.seconds)
-        async with team.crew() as crew:
+        async with team.executor() as executor:
             for one in asked:
                 if one.team != team_name:
                     continue
@@ -243,7 +243,7 @@ async def measure_all(name: str, asked: Sequence[Asked], options: argparse.Names
                     print(f"{name}: the time is up after {len(outcomes)} of {len(asked)} requests")
                     return outcomes
                 trial = measure_plan if options.plans else measure
-                outcome = await trial(one, team, crew, name)
+                outcome = await trial(one, team, executor, name)
                 outcomes.append(outcome)
                 show(outcome)
                 if options.out is not None:

@@ -18,15 +18,15 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined
-from chargehand.core.owed import Brief
-from chargehand.runtime.driver import Driver
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import RunRequested
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Combine, Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy
+from chargehand.engine.roster import Agent, Roster
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
-from chargehand.terms.budget import Budget
-from chargehand.terms.events import RunRequested
-from chargehand.terms.plan import Combine, Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy
-from chargehand.terms.roster import Agent, Roster
 
 MICRO = 1e6
 MILLI = 1e3
@@ -217,19 +217,19 @@ class Sleeper:
         self._seconds = seconds
         self._takes = takes or {}
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         await self._wait(brief)
         return self._proposal
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         await self._wait(brief)
         return Done("done")
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         await self._wait(brief)
         return Done("the answer")
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         raise AssertionError("nothing here fails, so nothing is refined")
 
     async def _wait(self, brief: Brief) -> None:
@@ -247,23 +247,23 @@ def request(plan: Plan | None = None, *, width: int = 1000, roster: Roster = ONE
 
 async def planned(journal: Journal, graph: Graph, *, run: str = "run", width: int = 1000) -> Lap:
     """A run whose supervisor plans the graph and writes an answer."""
-    crew = Sleeper(graph.tasks())
+    executor = Sleeper(graph.tasks())
     wanted = request(width=width)
     with timed() as lap:
-        found = await Driver(journal, crew).start(run, wanted)
+        found = await Runner(journal, executor).start(run, wanted)
     assert (found.ending, len(found.results)) == ("complete", len(graph.seconds)), found.gaps
-    assert crew.calls == len(graph.seconds) + 2, "a plan, an attempt a task and an answer"
+    assert executor.calls == len(graph.seconds) + 2, "a plan, an attempt a task and an answer"
     return lap
 
 
 async def given(journal: Journal, graph: Graph, *, run: str = "run", combine: Combine = "none") -> Lap:
     """A run that was handed the graph as its plan, whose tasks really sleep."""
-    crew = Sleeper(takes=graph.seconds)
+    executor = Sleeper(takes=graph.seconds)
     wanted = request(Plan(graph.tasks(), combine))
     with timed() as lap:
-        found = await Driver(journal, crew).start(run, wanted)
+        found = await Runner(journal, executor).start(run, wanted)
     assert (found.ending, len(found.results)) == ("complete", len(graph.seconds)), found.gaps
-    assert crew.calls == len(graph.seconds), "an attempt a task"
+    assert executor.calls == len(graph.seconds), "an attempt a task"
     return lap
 
 

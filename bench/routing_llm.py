@@ -13,7 +13,6 @@ from statistics import mean, median, pstdev
 
 from bench.routing_board import Bench
 from bench.table import Row
-from chargehand.agents.crew import WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
@@ -21,13 +20,14 @@ from chargehand.agents.routing.choose import by_model, clear
 from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.meaning import decided
 from chargehand.agents.routing.space import Space
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import Budget
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import TaskId
+from chargehand.engine.work import Work
 from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Settings
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import TaskId
-from chargehand.terms.work import Work
+from chargehand.runtime.executor import WorkFailed
 
 FEW = 4
 

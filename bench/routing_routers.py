@@ -18,7 +18,6 @@ from msgspec import Struct
 from bench.routing_board import Bench, Pair, plain
 from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
-from chargehand.agents.crew import WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
@@ -26,13 +25,14 @@ from chargehand.agents.routing.choose import by_both, by_model
 from chargehand.agents.routing.decision import Decision, nobody
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.words import Lexicon, by_rules
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import Budget
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import TaskId
+from chargehand.engine.work import Work
 from chargehand.models.find import Finder
 from chargehand.models.messages import Settings
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import TaskId
-from chargehand.terms.work import Work
+from chargehand.runtime.executor import WorkFailed
 
 Decide = Callable[[str], Awaitable[Decision]]
 QUICK = 500  # requests of each sort whose decisions are timed one by one, embedding included

@@ -28,7 +28,7 @@ from bench.measure import (
     timed,
 )
 from bench.table import Row, Target, shown
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 
 _SMALL = 1000
@@ -183,14 +183,14 @@ def bare_memory() -> float:
 
 
 async def _ours(count: int) -> Lap:
-    crew = Sleeper(flat(3).tasks(), seconds=_SECONDS)
+    executor = Sleeper(flat(3).tasks(), seconds=_SECONDS)
     wanted = request(width=16)
-    driver = Driver(MemoryJournal(), crew)
+    driver = Runner(MemoryJournal(), executor)
     with timed() as lap:
         async with asyncio.TaskGroup() as jobs:
             started = [jobs.create_task(driver.start(f"run {n}", wanted)) for n in range(count)]
     assert [job.result().ending for job in started] == ["complete"] * count
-    assert crew.calls == 5 * count, "a plan, three attempts and an answer each"
+    assert executor.calls == 5 * count, "a plan, three attempts and an answer each"
     return lap
 
 

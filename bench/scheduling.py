@@ -29,9 +29,9 @@ from bench.measure import (
     scattered,
 )
 from bench.table import Row, Target, shown
+from chargehand.engine.plan import TaskId
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.plan import TaskId
 
 _COUNT = 1000
 

@@ -15,13 +15,13 @@ from msgspec import Struct, field
 from bench.verifier_cases import CASES, KINDS, Seeded
 from chargehand.agents.checks.spec import Check, Verifier
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 
 ONCE = Policy(retry=Retry(attempts=1, fallback_attempts=1))
 

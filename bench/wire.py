@@ -10,11 +10,11 @@ from multiprocessing.connection import Connection
 from bench.measure import MICRO, Lap, Laps, Settings, in_turn, timed
 from bench.table import Row, Target
 from chargehand.agents.worker import Worker
-from chargehand.runtime.driver import Driver
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy
 
 _TEXT = "It is done. " * 20
 _BODY = (
@@ -53,10 +53,10 @@ async def _ours(port: int, count: int) -> Lap:
     policy = Policy(limits=Limits(width=32, tasks=10**6, depth=10**6, fan_out=10**6))
     handle = f"openai+http://127.0.0.1:{port}/v1#fake"
     team = Supervisor([Worker("worker", "does parts")], model=handle, policy=policy, plan=Plan(tasks, "none"))
-    async with team.crew() as crew:
+    async with team.executor() as executor:
         request = team.request("the goal", time.time())
         with timed() as lap:
-            found = await Driver(MemoryJournal(), crew).start("run", request)
+            found = await Runner(MemoryJournal(), executor).start("run", request)
     assert (found.ending, len(found.results)) == ("complete", count), found.gaps[:3]
     assert found.spent.tokens == 160 * count, "every call really happened"
     return lap

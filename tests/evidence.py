@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from chargehand.core.fold import replay
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.stores.codec import decode
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.plan import NO_TASK, TaskId
 
 _ENTRIES = "SELECT seq, at, epoch, type, version, body, blob FROM entries WHERE run = ? ORDER BY seq"
 _STEPS = ("read", "idempotent", "effect")

@@ -2,11 +2,11 @@
 
 import time
 
-from chargehand.terms.budget import Budget
-from chargehand.terms.events import Parent, RunRequested
-from chargehand.terms.plan import Plan
-from chargehand.terms.policy import Policy
-from chargehand.terms.roster import Agent, Roster
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import Parent, RunRequested
+from chargehand.engine.plan import Plan
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Agent, Roster
 
 ALONE = Roster((Agent("worker"),))
 USUAL = Policy()

@@ -2,16 +2,17 @@
 
 import asyncio
 
-from bench.crew import calls_a_task as model_calls_a_task
-from bench.crew import calls_a_turn
+from bench.executor import calls_a_task as model_calls_a_task
+from bench.executor import calls_a_turn
+
 from bench.measure import Calls, Sleeper, flat, layered, request
 from bench.scheduling import calls_a_task
-from chargehand.agents.crew import Done, Hand
-from chargehand.core.owed import Brief
-from chargehand.runtime.driver import Driver
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.roster import Agent, Roster
+from chargehand.runtime.executor import Done, StepContext
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.roster import Agent, Roster
 
 MOST = 250
 
@@ -40,30 +41,30 @@ class Jam(Sleeper):
         self._begun = 0
         self._over = asyncio.Event()
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         if brief.worker == "slow":
             await self._over.wait()
-            return await super().attempt(brief, hand)
+            return await super().attempt(brief, context)
         self._begun += 1
         if self._begun == 1:
             self.seen.start()
         elif self._begun == self._count:
             self.seen.stop()
             self._over.set()
-        return await super().attempt(brief, hand)
+        return await super().attempt(brief, context)
 
 
 async def calls_beside(waiting: int, count: int = 1000) -> float:
     """Calls a task of one worker while so many tasks wait for another, who takes one at a time."""
     slow = [Task(TaskId(f"s{n}"), f"carry out slow part {n}", "slow", seconds=100.0) for n in range(waiting)]
     quick = [Task(TaskId(f"q{n}"), f"carry out quick part {n}", "quick", seconds=1.0) for n in range(count)]
-    crew = Jam(count)
+    executor = Jam(count)
     roster = Roster((Agent("slow", capacity=1), Agent("quick", capacity=0)))
-    found = await Driver(MemoryJournal(), crew).start(
+    found = await Runner(MemoryJournal(), executor).start(
         "run", request(Plan((*slow, *quick), "none"), width=8, roster=roster)
     )
-    assert (found.ending, crew.calls) == ("complete", waiting + count)
-    return crew.seen.count / count
+    assert (found.ending, executor.calls) == ("complete", waiting + count)
+    return executor.seen.count / count
 
 
 async def test_a_long_queue_at_one_worker_makes_the_starts_of_another_no_dearer() -> None:

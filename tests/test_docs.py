@@ -12,7 +12,7 @@ from msgspec import structs
 
 from chargehand.cli.main import VERBS
 from chargehand.cli.play import Story
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python
 
 ROOT = Path(__file__).parents[1]

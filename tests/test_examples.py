@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 
 from chargehand.config.load import load_team
+from chargehand.engine import events as ev
 from chargehand.stores.reader import read_run
-from chargehand.terms import events as ev
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand
 
 WAYS = EXAMPLES / "ways"

@@ -4,24 +4,24 @@ import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Done, Hand, Proposal
-from chargehand.agents.scripted import Script, ScriptedCrew
-from chargehand.core.fold import replay
-from chargehand.core.owed import Brief
+from chargehand.agents.scripted import Script, ScriptedExecutor
+from chargehand.engine import events as ev
+from chargehand.engine.events import VERSIONS
+from chargehand.engine.fold import replay
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.value import decode_value
 from chargehand.errors import Corrupt
-from chargehand.runtime.driver import outcome
+from chargehand.runtime.executor import Done, Proposal, StepContext
+from chargehand.runtime.runner import outcome
 from chargehand.stores.codec import TAGS, UPCASTS, encode
-from chargehand.terms import events as ev
-from chargehand.terms.events import VERSIONS
-from chargehand.terms.plan import Task, TaskId
-from chargehand.terms.value import decode_value
 from tests.histories.kept import Line, entries_of, expected_of, names, read_expected, read_lines, tags
 from tests.virtual import Stage
 
 NAMES = names()
 
 
-class Understudy(ScriptedCrew):
+class Understudy(ScriptedExecutor):
     """Takes over a run it did not begin: plans what the history planned, and returns what it returned."""
 
     def __init__(self, entries: list[ev.Entry]) -> None:
@@ -34,23 +34,23 @@ class Understudy(ScriptedCrew):
             elif isinstance(entry.event, ev.AttemptSucceeded):
                 self._results[entry.event.task] = decode_value(entry.event.result)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         known = {task.id for task in brief.tasks}
         return Proposal(tuple(task for task in self._tasks.values() if task.id not in known))
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         if brief.work.task in self._results:
             return Done(self._results[brief.work.task])
-        return await super().attempt(brief, hand)
+        return await super().attempt(brief, context)
 
 
 def history(name: str) -> list[ev.Entry]:
     return entries_of(read_lines(name), name)
 
 
-def carried_on(entries: list[ev.Entry], crew: ScriptedCrew) -> list[ev.Entry]:
+def carried_on(entries: list[ev.Entry], executor: ScriptedExecutor) -> list[ev.Entry]:
     """What a process that finds these entries makes of them, with a person who says yes to everything."""
-    stage = Stage(crew)
+    stage = Stage(executor)
     stage.loop.now = max(stage.loop.now, entries[-1].at)
 
     async def restore() -> None:
@@ -92,9 +92,9 @@ def test_what_was_written_would_be_written_the_same_today(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_old_journal_is_carried_on_from_every_entry(name: str) -> None:
     entries = history(name)
-    crew = Understudy(entries)
+    executor = Understudy(entries)
     for cut in range(1, len(entries)):
-        written = carried_on(entries[:cut], crew)
+        written = carried_on(entries[:cut], executor)
         assert written[:cut] == entries[:cut]
         assert [entry.seq for entry in written] == list(range(1, len(written) + 1))
         assert isinstance(written[-1].event, ev.RunEnded)

@@ -64,23 +64,18 @@ def test_a_new_room_must_be_placed_on_purpose(copy: Path) -> None:
     assert broken_contracts(copy) == ["Rooms are layered"]
 
 
-def test_the_core_may_not_import_upwards_within_itself(copy: Path) -> None:
-    add_line(copy / "core" / "state.py", "import chargehand.core.fold")
-    assert broken_contracts(copy) == ["The core is layered"]
+def test_the_engine_may_not_import_upwards_within_itself(copy: Path) -> None:
+    add_line(copy / "engine" / "state.py", "import chargehand.engine.fold")
+    assert broken_contracts(copy) == ["The engine is layered"]
 
 
-def test_a_new_module_of_the_core_must_be_placed_on_purpose(copy: Path) -> None:
-    add_line(copy / "core" / "attic.py", "")
-    assert broken_contracts(copy) == ["The core is layered"]
+def test_a_new_module_of_the_engine_must_be_placed_on_purpose(copy: Path) -> None:
+    add_line(copy / "engine" / "attic.py", "")
+    assert broken_contracts(copy) == ["The engine is layered"]
 
 
-def test_the_terms_know_nothing_of_the_core(copy: Path) -> None:
-    add_line(copy / "terms" / "plan.py", "import chargehand.core.state")
-    assert "Rooms are layered" in broken_contracts(copy)
-
-
-@pytest.mark.parametrize("module", ["core/state.py", "terms/roster.py"])
+@pytest.mark.parametrize("module", ["engine/state.py", "engine/roster.py"])
 @pytest.mark.parametrize("impurity", ["random", "time", "os", "asyncio", "logging"])
-def test_the_core_may_not_touch_the_world(copy: Path, module: str, impurity: str) -> None:
+def test_the_engine_may_not_touch_the_world(copy: Path, module: str, impurity: str) -> None:
     add_line(copy / module, f"import {impurity}")
-    assert broken_contracts(copy) == ["The core is pure"]
+    assert broken_contracts(copy) == ["The engine is pure"]

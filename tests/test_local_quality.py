@@ -4,9 +4,9 @@ from bench.local_quality import invented_numbers, without_notes
 from bench.local_requests import Asked
 from chargehand.agents.answer import CUT, MISSING, NOT_WHOLE
 from chargehand.agents.audit.report import COUNTED, UNTRACED
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.plan import Plan
 from chargehand.runtime.result import Result
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.plan import Plan
 
 _NOTHING_CALLED = Result(
     run="r",

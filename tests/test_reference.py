@@ -11,9 +11,9 @@ from chargehand.agents.strategies import loop
 from chargehand.cli.exit_codes import EXIT_CODES, GATE_MISSED, TERMINATED, exit_code
 from chargehand.cli.main import parser
 from chargehand.config import keys
+from chargehand.engine.events import Ending, EndReason, Noted
+from chargehand.engine.failure import FailureKind
 from chargehand.stores.codec import TAGS
-from chargehand.terms.events import Ending, EndReason, Noted
-from chargehand.terms.failure import FailureKind
 from tests.reference import events_page
 from tests.reference.parsers import every_parser
 from tests.reference.write import FOLDER, PAGES
@@ -90,7 +90,7 @@ def test_every_kind_of_failure_and_every_code_of_a_finding_has_its_row() -> None
     assert set(get_args(FailureKind)) <= rows
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for room in ("terms", "core", "agents")
+        for room in ("engine", "agents")
         for path in (ROOT / "src" / "chargehand" / room).rglob("*.py")
     )
     said = re.findall(r'(?:\bFinding|self\.add|self\.refuse|self\.failed)\(\s*(?:code=)?"([a-z_]+)"', source)

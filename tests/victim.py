@@ -14,19 +14,19 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.events import Effect, Entry, Failure, InputAnswered, InputRequested, RunRequested
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.value import encode_value
 from chargehand.errors import Fenced, Refused
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.codec import encode
 from chargehand.stores.journal import RunRow
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Effect, Entry, Failure, InputAnswered, InputRequested, RunRequested
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
-from chargehand.terms.value import encode_value
 
 FENCED = 3
 LONG = 9000  # tasks of a run whose name begins so
@@ -86,7 +86,7 @@ class Outside:
             os.fsync(self._file)
 
 
-class Crew:
+class Executor:
     """Does as the dice say, the same for the same run, task and attempt. The goal is the run's name."""
 
     def __init__(self, outside: Outside, pace: float) -> None:
@@ -100,13 +100,13 @@ class Crew:
         self._outside.happened(*words)
         await asyncio.sleep(self._rng.uniform(0, self._pace))
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         run = brief.goal
         task = brief.work.task
         number = brief.work.number
         steps = dice(run, task).randint(0, 3)
         for step in range(steps):
-            await self._step(run, task, step, hand)
+            await self._step(run, task, step, context)
         await self._call(run, "attempt", f"{task}/{number}")
         used = NOTHING if steps else CALL
         fate = dice(run, task, number).random()
@@ -118,7 +118,7 @@ class Crew:
             raise WorkFailed(Failure("logic", "not allowed", permanent=True))
         return Done([task] * (number % 3 + 1), used)
 
-    async def _step(self, run: str, task: TaskId, step: int, hand: Hand) -> None:
+    async def _step(self, run: str, task: TaskId, step: int, context: StepContext) -> None:
         request = f"{run}/{task}/{step}"  # not the attempt: the next one must not do an effect again
         effect = dice(request).choice(EFFECTS)
 
@@ -126,14 +126,14 @@ class Crew:
             await self._call(run, effect, key, request)
             return Done({"step": step}, CALL)
 
-        await hand.step("tool", call, request=request, effect=effect, reserve=CALL)
+        await context.step("tool", call, request=request, effect=effect, reserve=CALL)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         await self._call(brief.goal, "plan", str(brief.work.number))
         known = {task.id for task in brief.tasks}
         left = [task for task in plan_of(brief.goal).tasks if task.id not in known]
         if len(left) > 2 and not brief.gaps:
-            await hand.grow(left[:2])
+            await context.grow(left[:2])
             left = left[2:]
         if left or not brief.gaps:
             return Proposal(tuple(left), used=CALL)
@@ -143,11 +143,11 @@ class Crew:
         new = Task(TaskId(f"again-{first}"), f"carry out {first} in another way", "bob", replaces=first)
         return Proposal((new,), used=CALL)
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         await self._call(brief.goal, "refine", f"{brief.work.task}/{brief.work.number}/{brief.worker}")
         return Refined(f"{brief.instruction}, with more care", CALL)
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         await self._call(brief.goal, "answer", str(brief.work.number))
         return Done(f"from {len(brief.inputs)} results, without {len(brief.gaps)}", CALL)
 
@@ -160,7 +160,7 @@ def verdict(run: str, question: InputRequested) -> InputAnswered:
     return InputAnswered(question.number, said, result=encode_value(["a person says so"]))
 
 
-async def carry(driver: Driver, run: str, *, new: bool) -> Outcome:
+async def carry(driver: Runner, run: str, *, new: bool) -> Outcome:
     """One run to its end, with somebody to answer its questions."""
     found = await (driver.start(run, request_of(run)) if new else driver.resume(run))
     while found.question is not None:
@@ -189,7 +189,7 @@ async def live(options: argparse.Namespace) -> None:
     directory: Path = options.directory
     durability = "process" if options.quick else "machine"
     journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
-    driver = Driver(journal, Crew(Outside(directory, sync=not options.quick), options.pace), listener=tell)
+    driver = Runner(journal, Executor(Outside(directory, sync=not options.quick), options.pace), listener=tell)
     rows = await journal.runs()
     unfinished = [row.run for row in rows if row.type != "run.ended"]
     say("open", len(unfinished))

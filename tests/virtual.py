@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from chargehand.agents.crew import Crew
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.engine import events as ev
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
 from tests.sim.loop import VirtualLoop
 
 NOW = 1_000_000.0
@@ -19,13 +19,13 @@ T = TypeVar("T")
 class Stage:
     """A journal, a crew and a loop on which time is a number. `entries` is what was written, run by run."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, executor: Executor) -> None:
         self.loop = VirtualLoop(NOW)
         self.journal = MemoryJournal()
         self.entries: dict[str, list[ev.Entry]] = {}
-        self.driver = Driver(
+        self.driver = Runner(
             self.journal,
-            crew,
+            executor,
             wall=self.loop.time,
             ticks=self.loop.time,
             listener=self._heard,

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct, field
 
 from chargehand.errors import RunBusy, StoreUnavailable
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.sqlite import SqliteJournal
 from tests.evidence import Evidence
 from tests.kill9 import PATIENCE, Life
-from tests.victim import FENCED, Crew, Outside, carry
+from tests.victim import FENCED, Executor, Outside, carry
 
 STALE = 0.3
 PACE = 0.01
@@ -64,7 +64,7 @@ async def take_over(path: Path) -> SqliteJournal | None:
 
 async def finish(journal: SqliteJournal, directory: Path) -> list[str]:
     """Resume what is unfinished, once its owner counts as frozen, and drive it to its end."""
-    driver = Driver(journal, Crew(Outside(directory, sync=True), PACE))
+    driver = Runner(journal, Executor(Outside(directory, sync=True), PACE))
     runs = await unfinished(journal)
     async with asyncio.TaskGroup() as jobs:
         for run in runs:
@@ -79,7 +79,7 @@ async def finish_new(path: Path, directory: Path) -> None:
     await journal.close()
 
 
-async def _finish_run(driver: Driver, run: str) -> None:
+async def _finish_run(driver: Runner, run: str) -> None:
     until = time.monotonic() + PATIENCE
     while True:
         try:

@@ -7,7 +7,7 @@ Its service is down for the first half second. Twelve tasks need it, one after t
 import time
 
 from chargehand import Failure, Plan, Policy, Request, Result, Retry, ScriptedModel, Supervisor, Task, Worker
-from chargehand.terms.policy import Breaking
+from chargehand.engine.policy import Breaking
 
 DOWN = 0.5
 TASKS = 12

@@ -57,10 +57,10 @@ def shared_out(*, in_turn: bool) -> tuple[Counter[str], float]:
 
 
 async def main() -> None:
-    crew = office()
+    executor = office()
     way = Route(router="words", learn=False)
     await at_once([Supervisor(office(), way=way) for _ in REQUESTS])  # what is loaded only once shall not count
-    got, took, _ = await at_once([Supervisor(crew, way=way) for _ in REQUESTS])  # ten teams: none sees the others
+    got, took, _ = await at_once([Supervisor(executor, way=way) for _ in REQUESTS])  # ten teams: none sees the others
     print(f"without a look at the load: {dict(got)}, {took:.2f} s")
     got, took, notes = await at_once([Supervisor(office(), way=way)] * len(REQUESTS))
     print(f"with it: {dict(sorted(got.items()))}, {took:.2f} s")

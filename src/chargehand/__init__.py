@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
-    from chargehand.agents.crew import Crew, Done, Hand, Proposal, Refined, WorkFailed
     from chargehand.agents.hedging import Hedge
     from chargehand.agents.messages import Replies, WorkerReply
-    from chargehand.agents.scripted import Move, Script, ScriptedCrew
+    from chargehand.agents.scripted import Move, Script, ScriptedExecutor
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.worker import Contacts, Factory, Worker
     from chargehand.config.load import load_team
-    from chargehand.core.owed import Brief
+    from chargehand.engine.budget import Amount, Budget
+    from chargehand.engine.events import CancelRequested, InputAnswered, RunRequested
+    from chargehand.engine.failure import Failure
+    from chargehand.engine.owed import Brief
+    from chargehand.engine.plan import Edge, Plan, Task
+    from chargehand.engine.policy import Limits, Policy, Retry
+    from chargehand.engine.roster import Agent, Match, Roster
     from chargehand.errors import ChargehandError
     from chargehand.memory.archives import Archive
     from chargehand.memory.blocks import Block, Grant
@@ -25,18 +30,13 @@ if TYPE_CHECKING:
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.testing.scripted import ScriptedModel
     from chargehand.runtime.approving import ApprovalRequest
-    from chargehand.runtime.driver import Driver, Outcome
+    from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
     from chargehand.runtime.result import Result
+    from chargehand.runtime.runner import Outcome, Runner
     from chargehand.stores.catalog import SqliteCatalog
     from chargehand.stores.memory import MemoryJournal
     from chargehand.stores.sqlite import SqliteJournal
     from chargehand.team import Supervisor
-    from chargehand.terms.budget import Amount, Budget
-    from chargehand.terms.events import CancelRequested, InputAnswered, RunRequested
-    from chargehand.terms.failure import Failure
-    from chargehand.terms.plan import Edge, Plan, Task
-    from chargehand.terms.policy import Limits, Policy, Retry
-    from chargehand.terms.roster import Agent, Match, Roster
     from chargehand.tools.calling import ToolFailed
     from chargehand.tools.schema import Caller, CallKey
     from chargehand.tools.tool import Costs, Tool, tool
@@ -47,14 +47,14 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until so
 
 _ROOMS = {
     "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
-    "agents.crew": ("Crew", "Done", "Hand", "Proposal", "Refined", "WorkFailed"),
+    "runtime.executor": ("Executor", "Done", "StepContext", "Proposal", "Refined", "WorkFailed"),
     "agents.hedging": ("Hedge",),
     "agents.messages": ("Replies", "WorkerReply"),
-    "agents.scripted": ("Move", "Script", "ScriptedCrew"),
+    "agents.scripted": ("Move", "Script", "ScriptedExecutor"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
     "agents.worker": ("Contacts", "Factory", "Worker"),
     "config.load": ("load_team",),
-    "core.owed": ("Brief",),
+    "engine.owed": ("Brief",),
     "errors": ("ChargehandError",),
     "memory.archives": ("Archive",),
     "memory.blocks": ("Block", "Grant"),
@@ -63,18 +63,18 @@ _ROOMS = {
     "models.model": ("Model", "ModelCard", "ModelFailed"),
     "models.testing.scripted": ("ScriptedModel",),
     "runtime.approving": ("ApprovalRequest",),
-    "runtime.driver": ("Driver", "Outcome"),
+    "runtime.runner": ("Runner", "Outcome"),
     "stores.catalog": ("SqliteCatalog",),
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
     "runtime.result": ("Result",),
     "team": ("Supervisor",),
-    "terms.budget": ("Amount", "Budget"),
-    "terms.events": ("CancelRequested", "InputAnswered", "RunRequested"),
-    "terms.failure": ("Failure",),
-    "terms.plan": ("Edge", "Plan", "Task"),
-    "terms.policy": ("Limits", "Policy", "Retry"),
-    "terms.roster": ("Agent", "Match", "Roster"),
+    "engine.budget": ("Amount", "Budget"),
+    "engine.events": ("CancelRequested", "InputAnswered", "RunRequested"),
+    "engine.failure": ("Failure",),
+    "engine.plan": ("Edge", "Plan", "Task"),
+    "engine.policy": ("Limits", "Policy", "Retry"),
+    "engine.roster": ("Agent", "Match", "Roster"),
     "tools.calling": ("ToolFailed",),
     "tools.schema": ("Caller", "CallKey"),
     "tools.tool": ("Costs", "Tool", "tool"),
@@ -86,9 +86,9 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Rule",
     "Verifier",
     "Contacts",
-    "Crew",
+    "Executor",
     "Done",
-    "Hand",
+    "StepContext",
     "Proposal",
     "Refined",
     "WorkFailed",
@@ -98,7 +98,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "WorkerReply",
     "Move",
     "Script",
-    "ScriptedCrew",
+    "ScriptedExecutor",
     "Broadcast",
     "Dynamic",
     "Loop",
@@ -125,7 +125,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "ModelFailed",
     "ScriptedModel",
     "ApprovalRequest",
-    "Driver",
+    "Runner",
     "Outcome",
     "SqliteCatalog",
     "MemoryJournal",

@@ -15,7 +15,6 @@ from msgspec import structs
 
 from chargehand.agents import background
 from chargehand.agents.checks.spec import Check, declare_checks
-from chargehand.agents.crew import Crew
 from chargehand.agents.hedging import Hedge, hedging
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.nested import Team, refuse_circles
@@ -24,7 +23,17 @@ from chargehand.agents.setup import check_memory, furnish, with_memory_tools, wi
 from chargehand.agents.strategies import Way, Whole
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.worker import Factory, Worker
-from chargehand.core.fold import replay
+from chargehand.engine import budget as budgets
+from chargehand.engine import events as ev
+from chargehand.engine import policy as policies
+from chargehand.engine import roster as rosters
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.declared_types import Write
+from chargehand.engine.duration import WrittenDuration, seconds_of
+from chargehand.engine.fold import replay
+from chargehand.engine.keywords import check_declared
+from chargehand.engine.plan import Combine, Plan
+from chargehand.engine.policy import Policy, Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
@@ -37,8 +46,7 @@ from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
 from chargehand.runtime.background import BackgroundWork, Bell
 from chargehand.runtime.draft import Draft, draft
-from chargehand.runtime.drive import Listener, Whisper
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.makeshift import Makeshift
@@ -46,19 +54,11 @@ from chargehand.runtime.messaging import Messaging
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, result_of, spoken
 from chargehand.runtime.route_feedback import RouteFeedback
+from chargehand.runtime.run_loop import Listener, Whisper
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import budget as budgets
-from chargehand.terms import events as ev
-from chargehand.terms import policy as policies
-from chargehand.terms import roster as rosters
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.declared_types import Write
-from chargehand.terms.duration import WrittenDuration, seconds_of
-from chargehand.terms.keywords import check_declared
-from chargehand.terms.plan import Combine, Plan
-from chargehand.terms.policy import Policy, Seconds
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.bell = Bell()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
-        """The request a driver starts with; Invalid for a goal nobody could pursue."""
+        """The request a runner starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
         chance = secrets.randbits(32) if seed is None else seed
         given = plan or self._fixed
@@ -287,7 +287,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     # --- who does the work
 
     @asynccontextmanager
-    async def crew(self, finder: Finder | None = None) -> AsyncGenerator[Crew]:
+    async def executor(self, finder: Finder | None = None) -> AsyncGenerator[Executor]:
         """Whoever does the work; models are connected inside the context.
 
         With a `finder`, models are found and their limits kept together with everybody else's who uses it.
@@ -355,8 +355,8 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     async def plan(self, goal: Goal) -> Draft:
         """The plan for a goal, checked and reckoned, and nothing done about it."""
         team = await self.keep_budget()
-        async with team.crew() as crew:
-            drafted = await draft(crew, team.request(goal, time.time()))
+        async with team.executor() as executor:
+            drafted = await draft(executor, team.request(goal, time.time()))
         if self.call_cap is not None:  # whoever asks knows it already
             return drafted
         notes = tuple(note.text for note in team.budget_notes())
@@ -422,11 +422,11 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         with self._streams.reading(run):
             async with (
                 self._open() as journal,
-                team.crew() as crew,
+                team.executor() as executor,
                 aclosing(
                     follow(
                         journal=journal,
-                        crew=crew,
+                        executor=executor,
                         run=run,
                         request=request,
                         also=await team.offered(journal, request),
@@ -439,18 +439,18 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.bell.ring()
 
     @asynccontextmanager
-    async def driven(self, team: "Supervisor | None" = None) -> AsyncGenerator[Driver]:
-        """A driver for runs that nobody listens to. `team` is this one with a budget that can be kept."""
+    async def driven(self, team: "Supervisor | None" = None) -> AsyncGenerator[Runner]:
+        """A runner for runs that nobody listens to. `team` is this one with a budget that can be kept."""
         async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
             yield driver
 
     @asynccontextmanager
     async def _driver(
         self, team: "Supervisor", listener: Listener | None, whisper: Whisper | None
-    ) -> AsyncGenerator[tuple[Driver, Journal]]:
-        """A driver on this team's journal. `team` is this one with a budget that can be kept."""
-        async with self._open() as journal, team.crew() as crew:
-            yield Driver(journal, crew, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
+    ) -> AsyncGenerator[tuple[Runner, Journal]]:
+        """A runner on this team's journal. `team` is this one with a budget that can be kept."""
+        async with self._open() as journal, team.executor() as executor:
+            yield Runner(journal, executor, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[Journal]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Judging, Making, Planning, Refining, Working
@@ -11,7 +12,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
 
 FREE = ModelCard("scripted", micros_in=0.0, micros_out=0.0)
 Part = Callable[[Request], Line]

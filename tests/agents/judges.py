@@ -3,16 +3,16 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from chargehand.agents.crew import Claim, Done, Where
 from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.writer import Writer
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.events import Effect, NoteCode
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Task
 from chargehand.models.messages import Message, Settings
 from chargehand.models.model import Model
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import Effect, NoteCode
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Task
+from chargehand.runtime.executor import Claim, Done, Where
 
 _Shape = TypeVar("_Shape")
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.engine import events as ev
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
 from tests.sim.loop import VirtualLoop
 
 NOW = 1_000_000.0
@@ -50,9 +50,9 @@ class Playhouse:
         self.play(story)
         return self.entries[run]
 
-    async def drive(self, team: Supervisor, go: Callable[[Driver], Awaitable[Outcome]]) -> None:
-        async with team.crew() as crew:
-            await go(Driver(self.journal, crew, wall=self.loop.time, ticks=self.loop.time, listener=self._heard))
+    async def drive(self, team: Supervisor, go: Callable[[Runner], Awaitable[Outcome]]) -> None:
+        async with team.executor() as executor:
+            await go(Runner(self.journal, executor, wall=self.loop.time, ticks=self.loop.time, listener=self._heard))
 
     def _heard(self, run: str, new: Sequence[ev.Entry]) -> None:
         self.entries.setdefault(run, []).extend(new)

@@ -14,6 +14,11 @@ from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.checks.review import Verdict, read_verdict
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
@@ -24,11 +29,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind
 
@@ -40,7 +40,7 @@ LONG = "There are 12 apples in the cellar, counted twice."
 PRICED = ModelCard("scripted", micros_in=1.0, micros_out=1.0)
 
 
-def crew(
+def executor(
     check: Rule | dict[str, Check], said: Sequence[Line] | Callable[[Request], Line], *others: Worker, **more: object
 ) -> tuple[Supervisor, ScriptedModel]:
     checks = {"it": check} if isinstance(check, Rule) else check
@@ -74,7 +74,7 @@ def steps(found: Result) -> list[str]:
 
 async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
     """The worker has found everything already: it is told what is wrong, and nothing is looked up again."""
-    team, script = crew(Rule(at_least_words=5), [calls(call("give", 1)), "12", LONG])
+    team, script = executor(Rule(at_least_words=5), [calls(call("give", 1)), "12", LONG])
     found = await team.run("How many apples?")
     assert (found.ending, found.answer) == ("complete", LONG)
     assert len(script.requests) == 3
@@ -89,7 +89,7 @@ async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
 
 
 async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_view() -> None:
-    team, script = crew(Rule(at_least_words=5), ["12", "13", LONG])
+    team, script = executor(Rule(at_least_words=5), ["12", "13", LONG])
     found = await team.run("How many apples?")
     assert (found.ending, found.answer) == ("complete", LONG)
     first, second = found.trace().tasks[0].attempts
@@ -114,7 +114,7 @@ async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_v
     ],
 )
 async def test_why_a_result_was_not_accepted_is_kept_when_no_other_comes(then: Line, kind: str, words: str) -> None:
-    team, _ = crew(Rule(at_least_words=5), ["12", then])
+    team, _ = executor(Rule(at_least_words=5), ["12", then])
     found = await team.run("How many apples?")
     failure = found.trace().tasks[0].attempts[0].failure
     assert failure is not None
@@ -123,7 +123,7 @@ async def test_why_a_result_was_not_accepted_is_kept_when_no_other_comes(then: L
 
 
 async def test_what_is_never_accepted_goes_to_the_fallback_and_then_is_a_gap() -> None:
-    team, _ = crew(Rule(contains="pears"), ["12 apples"])
+    team, _ = executor(Rule(contains="pears"), ["12 apples"])
     found = await team.run("How many?")
     assert (found.ending, found.results) == ("failed", {})
     assert [(one.task, one.message) for one in found.gaps] == [("t1", "not accepted by it: 'pears' is not in it")]
@@ -164,8 +164,8 @@ def why_not_twelve(value: dict[str, str]) -> str:
     ],
 )
 async def test_each_kind_of_check_lets_the_right_one_pass(rule: Check, good: str, bad: str, why: str) -> None:
-    assert (await crew({"it": rule}, [good])[0].run("How many?")).ending == "complete"
-    found = await crew({"it": rule}, [bad])[0].run("How many?")
+    assert (await executor({"it": rule}, [good])[0].run("How many?")).ending == "complete"
+    found = await executor({"it": rule}, [bad])[0].run("How many?")
     assert why in found.gaps[0].message
     assert found.results == {}
 
@@ -202,14 +202,14 @@ def silent(_: object) -> None: ...
     [(broken, "LookupError: no cellar"), (silent, "it returned NoneType; return True or False")],
 )
 async def test_a_check_that_does_not_work_fails_the_task_once_and_says_so(check: Check, why: str) -> None:
-    team, script = crew({"it": check}, ["12"])
+    team, script = executor({"it": check}, ["12"])
     found = await team.run("How many?")
     assert found.gaps[0].message.startswith(f"the check 'it' failed itself, so nothing can be accepted: {why}")
     assert len(script.requests) == 1, "nothing that is wrong with a check is mended by doing the task again"
 
 
 async def test_a_pattern_without_an_end_is_ended() -> None:
-    team, _ = crew(Rule(matches="(a+)+$"), ["a" * 60 + "!"])
+    team, _ = executor(Rule(matches="(a+)+$"), ["a" * 60 + "!"])
     began = time.monotonic()
     found = await team.run("How many?")
     assert time.monotonic() - began < 15
@@ -226,7 +226,7 @@ async def test_a_reviewer_is_asked_as_itself_without_tools_and_told_nothing_of_t
         return f"peeled {fruit}"
 
     bob = Worker("bob", "knows apples", "You are strict.", tools=[peel], model=(ruler := verdicts(no("Too few."), YES)))
-    team, script = crew({"look": Reviewer("bob")}, [calls(call("give", 1)), "11", "12"], bob)
+    team, script = executor({"look": Reviewer("bob")}, [calls(call("give", 1)), "11", "12"], bob)
     found = await team.run("How many?")
     assert (found.ending, found.answer) == ("complete", "12")
     assert "not accepted by look: Too few.; sent back" in notes(found)
@@ -277,7 +277,7 @@ async def test_a_verifier_sees_task_material_and_result_and_has_a_prompt_of_its_
     ],
 )
 async def test_without_a_verdict_the_result_stands_and_that_is_noted(line: Line, why: str) -> None:
-    team, script = crew({"look": Verifier(model=verdicts(line))}, ["12"])
+    team, script = executor({"look": Verifier(model=verdicts(line))}, ["12"])
     found = await team.run("How many?")
     assert (found.ending, found.answer) == ("complete", "12")
     assert any(one.startswith("not reviewed by look: ") and why in one for one in notes(found))
@@ -292,7 +292,9 @@ def test_a_verdict_is_what_it_says_and_remarks_are_no_refusal() -> None:
 
 
 async def test_plain_checks_come_first_and_save_the_money_for_the_others() -> None:
-    team, _ = crew({"words": Rule(at_least_words=3), "look": Verifier(model=(judge := verdicts(YES)))}, ["12", LONG])
+    team, _ = executor(
+        {"words": Rule(at_least_words=3), "look": Verifier(model=(judge := verdicts(YES)))}, ["12", LONG]
+    )
     assert (await team.run("How many?")).answer == LONG
     assert len(judge.requests) == 1
 
@@ -326,7 +328,7 @@ async def test_a_review_is_paid_from_the_budget_and_left_out_where_that_is_too_s
     for most, reviewed in ((2, True), (1, False)):
         judge = verdicts(YES, card=PRICED)
         checks: dict[str, Check] = {"look": Verifier(model=judge)}
-        team, _ = crew(checks, ["12"], budget=Budget(calls=most), plan=Plan((COUNT,), "none"))
+        team, _ = executor(checks, ["12"], budget=Budget(calls=most), plan=Plan((COUNT,), "none"))
         found = await team.run("How many?")
         assert (found.ending, found.results[COUNT.id]) == ("complete", {"text": "12"})
         assert len(judge.requests) == reviewed
@@ -337,14 +339,14 @@ async def test_a_review_is_paid_from_the_budget_and_left_out_where_that_is_too_s
 
 
 async def test_a_verifier_nobody_knows_the_price_of_makes_a_cap_in_dollars_one_on_calls() -> None:
-    team, _ = crew({"look": Verifier(model=ScriptedModel([YES]))}, ["12"], budget=Budget(usd=1.0))
+    team, _ = executor({"look": Verifier(model=ScriptedModel([YES]))}, ["12"], budget=Budget(usd=1.0))
     assert (await team.keep_budget()).budget == Budget(calls=100)
 
 
 async def test_a_crash_after_any_entry_pays_no_verdict_twice() -> None:
     def build(journal: MemoryJournal | None = None) -> tuple[Supervisor, ScriptedModel]:
         judge = verdicts(YES)
-        team, _ = crew({"words": Rule(has_number=True), "look": Verifier(model=judge)}, ["12"], journal=journal)
+        team, _ = executor({"words": Rule(has_number=True), "look": Verifier(model=judge)}, ["12"], journal=journal)
         return team, judge
 
     whole = await build(MemoryJournal())[0].run("How many?", run="r")
@@ -456,7 +458,7 @@ async def test_a_real_model_gives_a_verdict_that_can_be_read() -> None:
     local = LocalModel("smollm2-135m", folder=MODELS)
     try:
         bob = Worker("bob", "counts", model=local, settings=Settings(temperature=0.0, max_tokens=120))
-        team, _ = crew({"look": Reviewer("bob")}, [LONG], bob, policy=Policy(retry=Retry(attempts=1)))
+        team, _ = executor({"look": Reviewer("bob")}, [LONG], bob, policy=Policy(retry=Retry(attempts=1)))
         found = await team.run("How many?")
         (one,) = [step for step in found.trace().tasks[0].attempts[0].steps if step.name == "check look"]
         verdict = convert(one.result, Verdict)

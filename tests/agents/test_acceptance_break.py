@@ -9,14 +9,14 @@ from chargehand.agents.checks.review import read_verdict
 from chargehand.agents.checks.spec import Check, Rule, Verifier
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.agents.crowd import model
-from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, crew, no, steps
+from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, executor, no, steps
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, crew, no, steps
 )
 def test_a_check_that_would_let_pass_or_fail_everything_is_refused_at_once(check: Check, why: str) -> None:
     with pytest.raises(Invalid, match=f"check 'it': .*{why}"):
-        crew({"it": check}, ["12"])
+        executor({"it": check}, ["12"])
 
 
 def test_a_text_is_no_list_of_checks() -> None:
@@ -45,7 +45,7 @@ def test_a_schema_that_only_refers_to_itself_is_refused_and_hangs_nobody() -> No
     with pytest.raises(ValueError, match="refers to itself"):
         list(problems(12, circle))
     with pytest.raises(Invalid, match=r"the schema is wrong: \$\.\$ref refers to"):
-        crew({"it": circle}, ["12"])
+        executor({"it": circle}, ["12"])
 
 
 async def test_what_a_function_does_to_a_result_is_nothing_to_the_next_one() -> None:
@@ -56,7 +56,7 @@ async def test_what_a_function_does_to_a_result_is_nothing_to_the_next_one() -> 
     def there(value: dict[str, object]) -> bool:
         return value.get("text") == "12"
 
-    team, _ = crew({"careless": careless, "there": there}, ["12"])
+    team, _ = executor({"careless": careless, "there": there}, ["12"])
     assert (await team.run("How many?")).answer == "12"
 
 
@@ -134,5 +134,5 @@ async def test_a_plain_yes_or_no_is_not_empty(value: str) -> None:
 
 
 async def test_accents_are_the_same_however_they_are_written() -> None:
-    team, _ = crew(Rule(contains="CAF\u00c9"), ["The cafe\u0301 is open."])
+    team, _ = executor(Rule(contains="CAF\u00c9"), ["The cafe\u0301 is open."])
     assert (await team.run("Is it open?")).ending == "complete"

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Gap
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
 from chargehand.models.messages import Request
 from chargehand.models.subject import Planning
@@ -20,9 +23,6 @@ from chargehand.runtime.front import LONGEST_GOAL
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Gap
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -40,18 +40,18 @@ async def test_two_hundred_runs_of_one_supervisor_at_once_do_not_mix() -> None:
             return plan((f"Count the apples of {request.subject.goal}", "ann", ()), combine="forward")
         return work(request)
 
-    crew = team(ScriptedModel(lines, latency=0.01))
+    executor = team(ScriptedModel(lines, latency=0.01))
     async with asyncio.TaskGroup() as jobs:
-        made = [jobs.create_task(crew.run(f"goal-{n}")) for n in range(200)]
+        made = [jobs.create_task(executor.run(f"goal-{n}")) for n in range(200)]
     found = [job.result() for job in made]
     assert [one.answer for one in found] == [f"result of goal-{n}" for n in range(200)]
     assert len({one.run for one in found}) == 200
 
 
 async def test_runs_at_once_share_one_journal_file(tmp_path: Path) -> None:
-    crew = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "runs.db")
+    executor = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "runs.db")
     async with asyncio.TaskGroup() as jobs:
-        made = [jobs.create_task(crew.run("Count", run=f"r{n}")) for n in range(20)]
+        made = [jobs.create_task(executor.run("Count", run=f"r{n}")) for n in range(20)]
     assert {job.result().ending for job in made} == {"complete"}
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     try:
@@ -61,22 +61,22 @@ async def test_runs_at_once_share_one_journal_file(tmp_path: Path) -> None:
 
 
 def test_a_journal_file_serves_one_event_loop_after_the_other(tmp_path: Path) -> None:
-    crew = Supervisor([Worker("ann")], model=model(), journal=str(tmp_path / "runs.db"))
-    assert crew.run_sync("Count", run="a").ending == "complete"
-    assert crew.run_sync("Count", run="b").ending == "complete"
+    executor = Supervisor([Worker("ann")], model=model(), journal=str(tmp_path / "runs.db"))
+    assert executor.run_sync("Count", run="a").ending == "complete"
+    assert executor.run_sync("Count", run="b").ending == "complete"
     with pytest.raises(Refused, match="exists already"):
-        crew.run_sync("Count", run="a")
-    assert crew.run_sync("Count", run="c").ending == "complete", "a refused run leaves nothing locked"
+        executor.run_sync("Count", run="a")
+    assert executor.run_sync("Count", run="c").ending == "complete", "a refused run leaves nothing locked"
 
 
 async def test_a_journal_that_cannot_be_opened_can_be_later(tmp_path: Path) -> None:
-    crew = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "later" / "runs.db")
+    executor = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "later" / "runs.db")
     (tmp_path / "later").write_text("a file where a folder belongs")
     with pytest.raises(ChargehandError):
-        await crew.run("Count")
+        await executor.run("Count")
     (tmp_path / "later").unlink()
     (tmp_path / "later").mkdir()
-    assert (await crew.run("Count")).ending == "complete"
+    assert (await executor.run("Count")).ending == "complete"
 
 
 async def test_run_sync_inside_a_loop_says_what_with_inner_gaps() -> None:
@@ -101,19 +101,19 @@ def pay(to: str) -> str:
 
 
 async def test_a_stream_ends_where_a_person_is_asked() -> None:
-    crew = team(model(work=[calls(call("pay", to="bob")), "paid"]), Worker("ann", tools=[pay]))
+    executor = team(model(work=[calls(call("pay", to="bob")), "paid"]), Worker("ann", tools=[pay]))
     async with asyncio.timeout(20):
-        seen = [entry.event async for entry in crew.stream("Count", run="r")]
+        seen = [entry.event async for entry in executor.stream("Count", run="r")]
     asked = seen[-1]
     assert isinstance(asked, ev.InputRequested)
-    assert (await crew.resume("r", ev.InputAnswered(asked.number, "approve"))).ending == "complete"
+    assert (await executor.resume("r", ev.InputAnswered(asked.number, "approve"))).ending == "complete"
 
 
 async def test_what_stops_a_stream_is_raised_as_it_is() -> None:
-    crew = team(model())
-    await crew.run("Count", run="r")
+    executor = team(model())
+    await executor.run("Count", run="r")
     with pytest.raises(Refused, match="exists already"):
-        async for _ in crew.stream("Count", run="r"):
+        async for _ in executor.stream("Count", run="r"):
             pass
 
 
@@ -129,9 +129,9 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
         return "12"
 
     script = ScriptedModel(slow)
-    crew = team(script)
+    executor = team(script)
     count = 0
-    entries = crew.stream("Count", run="r")
+    entries = executor.stream("Count", run="r")
     async for _ in entries:
         count += 1
         if count == 3:
@@ -145,7 +145,7 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
         for _ in range(100):  # turns of the loop, and not a time: the end of a generator takes some of them
             await asyncio.sleep(0.001)
     assert trouble == []
-    found = await crew.resume("r")
+    found = await executor.resume("r")
     assert (found.ending, found.results) == ("complete", {"t1": {"text": "12"}})
 
 
@@ -180,14 +180,14 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
         await gate.wait()
         return "12"
 
-    crew = team(ScriptedModel(slow))
+    executor = team(ScriptedModel(slow))
     async with asyncio.TaskGroup() as jobs:
-        job = jobs.create_task(crew.run("Count", run="r"))
+        job = jobs.create_task(executor.run("Count", run="r"))
         await begun.wait()
         job.cancel()
     assert job.cancelled()
     gate.set()
-    assert (await crew.resume("r")).results == {"t1": {"text": "12"}}
+    assert (await executor.resume("r")).results == {"t1": {"text": "12"}}
 
 
 async def test_a_listener_that_raises_ends_nothing() -> None:
@@ -223,13 +223,13 @@ async def test_a_whisper_that_raises_ends_nothing() -> None:
 )
 async def test_a_request_nobody_can_pursue_is_refused_before_anything_is_written(goal: str, said: str) -> None:
     journal = MemoryJournal()
-    crew = team(model(), journal=journal)
+    executor = team(model(), journal=journal)
     with pytest.raises(Invalid, match=said):
-        await crew.run(goal)
+        await executor.run(goal)
     with pytest.raises(Invalid, match=said):
-        await crew.plan(goal)
+        await executor.plan(goal)
     with pytest.raises(Invalid, match=said):
-        async for _ in crew.stream(goal):
+        async for _ in executor.stream(goal):
             pass
     assert await journal.runs() == []
 
@@ -254,12 +254,12 @@ async def test_the_demo_model_survives_a_mebibyte() -> None:
 async def test_a_missing_key_says_which_variable_and_nothing_is_written() -> None:
     journal = MemoryJournal()
     for more in ({"model": "openai:gpt-5-mini"}, {"planner": "openai:gpt-5-mini"}, {"judge": "openai:gpt-5-mini"}):
-        crew = Supervisor([Worker("ann")], journal=journal, lookup=lambda _: None, **more)  # pyright: ignore[reportArgumentType]
+        executor = Supervisor([Worker("ann")], journal=journal, lookup=lambda _: None, **more)  # pyright: ignore[reportArgumentType]
         with pytest.raises(Invalid, match="OPENAI_API_KEY"):
-            await crew.run("Count")
-    crew = Supervisor([Worker("ann", model="anthropic:claude")], journal=journal)
+            await executor.run("Count")
+    executor = Supervisor([Worker("ann", model="anthropic:claude")], journal=journal)
     with pytest.raises(Invalid, match="ANTHROPIC_API_KEY"):
-        await crew.run("Count")
+        await executor.run("Count")
     assert await journal.runs() == []
 
 
@@ -267,7 +267,7 @@ KEY = "sk-canary-3f9a81c2"
 
 
 async def test_no_key_is_ever_in_the_journal() -> None:
-    crew = Supervisor(
+    executor = Supervisor(
         [Worker("ann", fallback_models=["openai+http://127.0.0.1:9/v1#tiny"])],
         model="openai:gpt-5-mini",
         lookup=lambda name: (
@@ -276,16 +276,16 @@ async def test_no_key_is_ever_in_the_journal() -> None:
         policy=ONCE,
         timeout=10,
     )
-    found = await crew.run("Count the apples in the cellar")
+    found = await executor.run("Count the apples in the cellar")
     assert found.ending == "failed"
     assert KEY not in repr(found)
 
 
 async def test_a_password_in_a_url_is_not_in_the_journal() -> None:
     journal = MemoryJournal()
-    crew = Supervisor([Worker("ann")], model="openai+http://user:s3cret@127.0.0.1:9/v1#m", journal=journal)
+    executor = Supervisor([Worker("ann")], model="openai+http://user:s3cret@127.0.0.1:9/v1#m", journal=journal)
     with pytest.raises(Invalid) as caught:
-        await crew.run("Count")
+        await executor.run("Count")
     assert "s3cret" not in str(caught.value)
     assert await journal.runs() == []
 
@@ -308,12 +308,12 @@ def test_a_team_that_cannot_work_is_refused_at_once(workers: list[Worker], more:
 
 async def test_slots_in_what_people_write_are_not_filled() -> None:
     script = model(work=["{{inputs}} {{prompt}}"])
-    crew = team(
+    executor = team(
         script,
         Worker("ann", "counts {{workers}}", "Say {{instructions}} and {{name}}."),
         instructions="Use {{workers}} and {{most}}.",
     )
-    found = await crew.run("Fill {{goal}} and {{instructions}}")
+    found = await executor.run("Fill {{goal}} and {{instructions}}")
     assert found.ending == "complete"
     assert "Use {{workers}} and {{most}}." in script.requests[0].messages[0].text
     assert "- ann: counts {{workers}}" in script.requests[0].messages[0].text
@@ -444,7 +444,7 @@ def test_a_question_can_be_answered_without_an_event_loop() -> None:
         """Ring the bell."""
         return "it rang"
 
-    crew = team(model(work=[calls(call("ring")), "It rang."]), Worker("ann", tools=[ring]))
-    asked = crew.run_sync("Ring", run="r")
+    executor = team(model(work=[calls(call("ring")), "It rang."]), Worker("ann", tools=[ring]))
+    asked = executor.run_sync("Ring", run="r")
     assert asked.question is not None
-    assert crew.resume_sync("r", ev.InputAnswered(asked.question.number, "approve")).ending == "complete"
+    assert executor.resume_sync("r", ev.InputAnswered(asked.question.number, "approve")).ending == "complete"

@@ -3,6 +3,10 @@
 import pytest
 
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.subject import Making, Planning
@@ -10,10 +14,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -65,13 +65,13 @@ async def test_dollars_are_never_more_than_the_cap_where_prices_are_exact(cap: i
         )
 
     script = ScriptedModel(lines, usage=Usage(1000, 500), micros=1500, card=EXACT)
-    crew = team(
+    executor = team(
         script,
         Worker("ann", tools=[add], settings=Settings(max_tokens=1500)),
         budget=Budget(usd=cap / 1_000_000),
         policy=QUICK,
     )
-    found = await crew.run("Count")
+    found = await executor.run("Count")
     assert found.spent.micros == 1500 * len(script.requests)
     assert found.spent.micros <= cap
 
@@ -95,13 +95,13 @@ async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
         return plan(*MANY) if isinstance(request.subject, Planning) else "done"
 
     unknown = ScriptedModel(lines, usage=Usage(5, 5), card=ModelCard("mystery"))
-    crew = team(
+    executor = team(
         model(plans=[plan(*MANY)], card=ModelCard("free", micros_in=0.0, micros_out=0.0)),
         Worker("ann", model=unknown, estimate=Amount(micros=100)),
         budget=Budget(usd=0.00035),
         policy=QUICK,
     )
-    found = await crew.run("Count")
+    found = await executor.run("Count")
     assert len(unknown.requests) == 3
     assert found.reason == "budget"
 
@@ -121,8 +121,8 @@ async def test_a_floor_stands_in_for_what_a_supervisor_costs() -> None:
 
 @pytest.mark.parametrize("cap", [Budget(usd=0.0), Budget(usd=1e-06), Budget(usd=1.0, tokens=10**6, calls=50)])
 async def test_what_is_free_runs_under_any_cap_in_dollars(cap: Budget) -> None:
-    crew = Supervisor([Worker("ann", "doubles numbers", tools=[double])], budget=cap)
-    found = await crew.run("Double the number 4.")
+    executor = Supervisor([Worker("ann", "doubles numbers", tools=[double])], budget=cap)
+    found = await executor.run("Double the number 4.")
     assert found.ending == "complete"
     assert found.spent.micros == 0
 
@@ -191,8 +191,8 @@ async def test_a_crash_does_not_open_a_new_purse(cap: int) -> None:
         await journal.append(lease, whole.entries[:at])
         await journal.release(lease)
         again = model(plans=[plan(*MANY[:3])], work=worker)
-        crew = team(again, Worker("ann", tools=[add]), budget=Budget(calls=cap), policy=QUICK, journal=journal)
-        found = await crew.resume("r")
+        executor = team(again, Worker("ann", tools=[add]), budget=Budget(calls=cap), policy=QUICK, journal=journal)
+        found = await executor.resume("r")
         assert found.spent.calls <= cap, at
 
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import CallKey, Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -96,12 +96,12 @@ async def test_parallel_calls_survive_a_crash_after_any_entry() -> None:
     assert whole.ending == "complete"
     for at in range(1, len(whole.entries)):
         again = World()
-        crew = team(
+        executor = team(
             model(work=work),
             Worker("ann", tools=again.pick("send", "store", "add")),
             journal=await cut(whole.entries, at),
         )
-        found = await crew.resume("r")
+        found = await executor.resume("r")
         if undone(whole.entries[:at]):
             assert found.gaps[0].reason == "uncertain", at
             continue
@@ -120,17 +120,17 @@ async def test_a_task_with_inputs_is_not_paid_again_either() -> None:
             return "12"
         return by_step(calls(call("add", a=12, b=12)), calls(call("send", 2, to="bob")), "24")(request)
 
-    def crew(world: World, script: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(world: World, script: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
         workers = (Worker("ann", tools=world.pick("add", "send")), Worker("bob"))
         return team(script, *workers, journal=journal, policy=UNASKED)
 
-    whole = await crew(World(), model(plans=[plan(APPLES, PEARS, BOTH)], work=work)).run("Count", run="r")
+    whole = await executor(World(), model(plans=[plan(APPLES, PEARS, BOTH)], work=work)).run("Count", run="r")
     assert whole.ending == "complete"
     asked: list[int] = []
     for at in range(1, len(whole.entries)):
         script = model(plans=[plan(APPLES, PEARS, BOTH)], work=work)
         world = World()
-        found = await crew(world, script, await cut(whole.entries, at)).resume("r")
+        found = await executor(world, script, await cut(whole.entries, at)).resume("r")
         if undone(whole.entries[:at]):
             continue
         assert (found.ending, found.results) == ("complete", whole.results), at
@@ -148,11 +148,11 @@ async def test_a_person_is_asked_once_for_a_task_with_inputs() -> None:
             by_step(calls(call("pay", to="bob")), "paid")(request) if "Add the" in request.messages[1].text else "12"
         ),
     )
-    crew = team(script, Worker("ann", tools=world.pick("pay")), Worker("bob"))
-    asked = await crew.run("Count", run="r")
+    executor = team(script, Worker("ann", tools=world.pick("pay")), Worker("bob"))
+    asked = await executor.run("Count", run="r")
     assert asked.question is not None
     before = len(script.requests)
-    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "approve"))
     assert (found.ending, world.sent) == ("complete", [("bob", "")])
     assert len(script.requests) == before + 2, "one more step and the answer; what was recorded is not asked again"
 
@@ -160,10 +160,10 @@ async def test_a_person_is_asked_once_for_a_task_with_inputs() -> None:
 async def test_approval_survives_a_crash_after_any_entry() -> None:
     work = by_step(calls(call("add", a=1, b=1)), calls(call("pay", to="bob"), call("add", 2, a=2, b=2)), "paid")
     first = World()
-    crew = team(model(work=work), Worker("ann", tools=first.pick("pay", "add")))
-    asked = await crew.run("Count", run="r")
+    executor = team(model(work=work), Worker("ann", tools=first.pick("pay", "add")))
+    asked = await executor.run("Count", run="r")
     assert asked.question is not None
-    whole = await crew.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    whole = await executor.resume("r", ev.InputAnswered(asked.question.number, "approve"))
     assert (whole.ending, first.sent) == ("complete", [("bob", "")])
     for at in range(1, len(whole.entries)):
         world = World()
@@ -191,14 +191,14 @@ async def test_two_tasks_that_ask_at_once_are_both_heard_one_after_the_other() -
         return "paid" if step(request) else calls(call("pay", to=who))
 
     workers = (Worker("ann", tools=world.pick("pay")), Worker("bob", tools=world.pick("pay")))
-    crew = team(model(plans=[plan(APPLES, PEARS)], work=work), *workers)
-    found = await crew.run("Count", run="r")
+    executor = team(model(plans=[plan(APPLES, PEARS)], work=work), *workers)
+    found = await executor.run("Count", run="r")
     texts: list[str] = []
     for _ in range(2):
         assert found.question is not None
         texts.append(found.question.text)
         verdict = "approve" if "ann" in found.question.text else "reject"
-        found = await crew.resume("r", ev.InputAnswered(found.question.number, verdict))
+        found = await executor.resume("r", ev.InputAnswered(found.question.number, verdict))
     assert sorted(texts) == ['pay({"to": "ann"})', 'pay({"to": "bob"})']
     assert (found.ending, world.sent) == ("complete", [("ann", "")])
 
@@ -206,24 +206,24 @@ async def test_two_tasks_that_ask_at_once_are_both_heard_one_after_the_other() -
 async def test_leave_for_one_call_is_not_leave_for_the_same_call_again() -> None:
     world = World()
     work = by_step(calls(call("pay", to="bob")), calls(call("pay", 2, to="bob")), "paid twice")
-    crew = team(model(work=work), Worker("ann", tools=world.pick("pay")))
-    found = await crew.run("Count", run="r")
+    executor = team(model(work=work), Worker("ann", tools=world.pick("pay")))
+    found = await executor.run("Count", run="r")
     assert found.question is not None
-    found = await crew.resume("r", ev.InputAnswered(found.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(found.question.number, "approve"))
     assert (found.ending, len(world.sent)) == ("needs_input", 1)
     assert found.question is not None
     assert "pay" in found.question.text
-    found = await crew.resume("r", ev.InputAnswered(found.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(found.question.number, "approve"))
     assert (found.ending, len(world.sent)) == ("complete", 2)
 
 
 async def test_two_equal_calls_of_one_step_need_leave_once_and_are_made_once() -> None:
     world = World()
     work = by_step(calls(call("pay", to="bob"), call("pay", 2, to="bob")), "paid")
-    crew = team(model(work=work), Worker("ann", tools=world.pick("pay")))
-    found = await crew.run("Count", run="r")
+    executor = team(model(work=work), Worker("ann", tools=world.pick("pay")))
+    found = await executor.run("Count", run="r")
     assert found.question is not None
-    found = await crew.resume("r", ev.InputAnswered(found.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(found.question.number, "approve"))
     assert (found.ending, world.sent) == ("complete", [("bob", "")])
 
 
@@ -275,7 +275,7 @@ async def test_an_effect_stays_done_however_its_arguments_are_written(second: st
 async def test_a_made_worker_is_the_same_after_a_crash() -> None:
     made = iter(f'{{"persona": "Person {n}", "tools": ["add", "send"]}}' for n in range(1000))
 
-    def crew(world: World, journal: MemoryJournal | None = None) -> tuple[Supervisor, ScriptedModel]:
+    def executor(world: World, journal: MemoryJournal | None = None) -> tuple[Supervisor, ScriptedModel]:
         script = model(
             plans=[plan(("Add 1 and 2 and send it.", "factory", ()), combine="forward")],
             work=by_step(calls(call("add", a=1, b=2), call("send", 2, to="bob")), "3"),
@@ -283,11 +283,11 @@ async def test_a_made_worker_is_the_same_after_a_crash() -> None:
         )
         return team(script, factory=Factory(world.pick("add", "send")), journal=journal), script
 
-    supervisor, _ = crew(World())
+    supervisor, _ = executor(World())
     whole = await supervisor.run("Add", run="r")
     assert whole.ending == "complete"
     for at in range(1, len(whole.entries)):
-        supervisor, script = crew(World(), await cut(whole.entries, at))
+        supervisor, script = executor(World(), await cut(whole.entries, at))
         found = await supervisor.resume("r")
         if undone(whole.entries[:at]):
             continue
@@ -300,7 +300,7 @@ async def test_a_made_worker_is_the_same_after_a_crash() -> None:
 async def test_a_streamed_plan_survives_a_crash_after_any_entry() -> None:
     text = plan(APPLES, PEARS, BOTH)
 
-    def crew(journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(journal: MemoryJournal | None = None) -> Supervisor:
         return team(
             model(plans=[text], work=lambda r: f"did {r.messages[1].text[:30]}"),
             Worker("ann"),
@@ -310,10 +310,10 @@ async def test_a_streamed_plan_survives_a_crash_after_any_entry() -> None:
             policy=QUICK,
         )
 
-    whole = await crew().run("Count", run="r")
+    whole = await executor().run("Count", run="r")
     assert whole.ending == "complete"
     for at in range(1, len(whole.entries)):
-        found = await crew(await cut(whole.entries, at)).resume("r")
+        found = await executor(await cut(whole.entries, at)).resume("r")
         assert (found.ending, sorted(found.results)) == ("complete", ["t1", "t2", "t3"]), at
 
 

@@ -22,16 +22,16 @@ from chargehand.agents.setup import equip
 from chargehand.agents.shape import Shape, find_json
 from chargehand.agents.tool_calls import LARGEST
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import Edge, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Working
 from chargehand.models.testing.scripted import Line
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import Edge, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RunFirst
 from chargehand.tools.tool import ToolFailed, tool
@@ -371,9 +371,9 @@ async def test_every_attempt_has_a_number_of_its_own() -> None:
     script = model(
         work=[calls(call("add", a=1, b=1)), "2"], plans=[plan(*[("Count the apples in the cellar.", "ann", ())] * 1)]
     )
-    crew = team(script, Worker("ann", tools=[add]))
+    executor = team(script, Worker("ann", tools=[add]))
     for _ in range(3):
-        await crew.run("Count")
+        await executor.run("Count")
     seen = {
         found[1]
         for one in script.requests

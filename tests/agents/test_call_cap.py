@@ -6,6 +6,10 @@ import pytest
 
 from chargehand.agents.money import PriceUnknown, calls_for
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.errors import Invalid
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
@@ -14,10 +18,6 @@ from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
 from tests.agents.crowd import model
 
 PRICED = ModelCard("exact", micros_in=1.0, micros_out=1.0)
@@ -174,5 +174,5 @@ async def test_a_run_that_began_with_a_cap_in_dollars_is_not_resumed_without_a_p
 
 async def test_a_crew_for_a_budget_that_cannot_be_kept_is_refused() -> None:
     with pytest.raises(Invalid, match="nobody knows what mystery costs"):
-        async with team().crew():
+        async with team().executor():
             pass

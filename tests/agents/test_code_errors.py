@@ -10,13 +10,13 @@ import pytest
 from msgspec import structs
 
 from chargehand import Failure, Plan, Reply, ScriptedModel, Supervisor, Task, ToolFailed, Worker, tool
+from chargehand.engine import events as ev
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Limits, Policy
 from chargehand.models.code_errors import code_error, is_outage
 from chargehand.models.messages import Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.testing.scripted import Line
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
-from chargehand.terms.policy import Limits, Policy
 from chargehand.tools.tool import Tool
 from tests.agents.crowd import call, calls
 from tests.agents.playhouse import Playhouse, notes

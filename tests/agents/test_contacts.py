@@ -9,6 +9,11 @@ import pytest
 from chargehand.agents.messages import MAIL, MATCHING, ONE
 from chargehand.agents.worker import Contacts, Worker
 from chargehand.config.load import load_team
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request, ToolCall
@@ -18,11 +23,6 @@ from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from tests.agents.crowd import FREE, calls
 from tests.config.files import parts, said, write
 

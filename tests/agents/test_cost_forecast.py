@@ -9,15 +9,15 @@ from msgspec import structs
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.cost_forecast import CostForecast
 from chargehand.agents.worker import Worker
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.plan import Combine, Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Reviewing, Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.draft import foreseen
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.plan import Combine, Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
 
@@ -102,8 +102,8 @@ def chosen(chance: random.Random) -> tuple[Supervisor, Plan]:
 
 
 async def estimated(team: Supervisor, plan: Plan) -> CostForecast:
-    async with team.crew() as crew:
-        cost = foreseen(crew, plan, team.request(plan.goal, 0.0, plan=plan)).usd
+    async with team.executor() as executor:
+        cost = foreseen(executor, plan, team.request(plan.goal, 0.0, plan=plan)).usd
     assert cost is not None
     return cost
 

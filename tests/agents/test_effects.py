@@ -6,13 +6,13 @@ import threading
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.policy import Policy
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan, team
 
@@ -86,11 +86,11 @@ async def test_a_person_can_say_what_became_of_it() -> None:
         """Send a letter."""
         raise ConnectionResetError("the line went dead")
 
-    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), policy=Policy(uncertain="ask"))
-    asked = await crew.run("Count", run="r")
+    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]), policy=Policy(uncertain="ask"))
+    asked = await executor.run("Count", run="r")
     assert asked.question is not None
     assert asked.question.what == "effect"
-    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "done", result=ev.NULL))
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "done", result=ev.NULL))
     assert found.ending == "complete"
 
 
@@ -100,11 +100,11 @@ async def test_the_time_a_person_takes_is_not_the_runs() -> None:
         """Send a letter."""
         return "sent"
 
-    crew = team(model(work=sends_until_sent), Worker("ann", tools=[send]), timeout=2.0)
-    asked = await crew.run("Count", run="r")
+    executor = team(model(work=sends_until_sent), Worker("ann", tools=[send]), timeout=2.0)
+    asked = await executor.run("Count", run="r")
     assert asked.question is not None
     await asyncio.sleep(2.1)
-    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "approve"))
     assert (found.ending, found.results) == ("complete", {"t1": {"text": "It is sent."}})
 
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from chargehand.agents.tool_calls import LARGEST, LARGEST_OF_ACTION
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount
+from chargehand.engine.events import Effect
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.events import Effect
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.tools.tool import Costs, Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, team
 from tests.agents.test_break_resume import by_step, cut, undone
@@ -123,8 +123,8 @@ async def test_a_large_result_of_an_effect_is_kept_whole_beside_the_journal(tmp_
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     try:
         pay = pays(lambda: "x" * (2 * LARGEST), [], "effect", asynchronous=False)
-        crew = team(model(work=until_it_works), Worker("ann", tools=[pay]), journal=journal)
-        found = await crew.run("Pay it.", run="r")
+        executor = team(model(work=until_it_works), Worker("ann", tools=[pay]), journal=journal)
+        found = await executor.run("Pay it.", run="r")
         assert found.ending == "complete"
         finished = [
             one for one in of_kind(await journal.read("r"), ev.StepFinished) if isinstance(one, ev.StepFinished)
@@ -256,10 +256,10 @@ def twice(paid: list[str], journal: MemoryJournal | None = None, *, poll: bool =
 @pytest.mark.parametrize(("verdict", "times"), [("approve", 2), ("reject", 1)])
 async def test_the_same_effect_in_a_later_step_is_had_again_if_a_person_says_so(verdict: str, times: int) -> None:
     paid: list[str] = []
-    crew = twice(paid)
-    found = await crew.run("Count", run="r")
+    executor = twice(paid)
+    found = await executor.run("Count", run="r")
     assert (found.ending, paid) == ("needs_input", ["bob"])
-    found = await _answer(crew, found, verdict)
+    found = await _answer(executor, found, verdict)
     assert (found.ending, len(paid)) == ("complete", times)
 
 
@@ -271,19 +271,19 @@ async def test_a_tool_that_is_for_being_repeated_is_repeated_without_asking() ->
 
 async def test_a_repetition_that_a_person_allowed_happens_once_after_a_crash_anywhere() -> None:
     first: list[str] = []
-    crew = twice(first)
-    whole = await _answer(crew, await crew.run("Count", run="r"), "approve")
+    executor = twice(first)
+    whole = await _answer(executor, await executor.run("Count", run="r"), "approve")
     assert (whole.ending, len(first)) == ("complete", 2)
     for at in range(1, len(whole.entries)):
         before = whole.entries[:at]
         paid: list[str] = []
-        crew = twice(paid, await cut(whole.entries, at))
-        found = await crew.resume("r")
+        executor = twice(paid, await cut(whole.entries, at))
+        found = await executor.resume("r")
         if undone(before):
             assert (found.gaps[0].reason, paid) == ("uncertain", []), at
             continue
         if found.ending == "needs_input":
-            found = await _answer(crew, found, "approve")
+            found = await _answer(executor, found, "approve")
         started = {
             (one.step, one.attempt)
             for one in of_kind(before, ev.StepStarted)
@@ -301,11 +301,11 @@ async def test_the_next_attempt_repeats_neither_of_two_equal_effects() -> None:
         give_up = calls(call("give_up", 3, reason="the pen broke"))
         return by_step(calls(call("pay", to="bob")), calls(call("pay", 2, to="bob")), give_up)(request)
 
-    crew = team(model(work=work), Worker("ann", tools=[counting(paid)]))
-    found = await _answer(crew, await crew.run("Count", run="r"), "approve")
+    executor = team(model(work=work), Worker("ann", tools=[counting(paid)]))
+    found = await _answer(executor, await executor.run("Count", run="r"), "approve")
     assert (found.ending, paid) == ("complete", ["bob", "bob"])
 
 
-async def _answer(crew: Supervisor, found: Result, verdict: str) -> Result:
+async def _answer(executor: Supervisor, found: Result, verdict: str) -> Result:
     assert found.question is not None
-    return await crew.resume("r", ev.InputAnswered(found.question.number, verdict))  # pyright: ignore[reportArgumentType] - one of its words
+    return await executor.resume("r", ev.InputAnswered(found.question.number, verdict))  # pyright: ignore[reportArgumentType] - one of its words

@@ -11,20 +11,20 @@ import pytest
 
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.testing.fault_server import FaultServer
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.agents.playhouse import NOW, Playhouse, notes
 
 GONE = Failure("network", "the line went dead")
@@ -275,18 +275,18 @@ def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() ->
     house = Playhouse()
     model = Paced("one", 1.0)
     spare = Paced("spare", 1.0)
-    crew = team(model, spare, hedge=Hedge(share=0.5))
+    executor = team(model, spare, hedge=Hedge(share=0.5))
 
     async def stopped(number: int) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(0.01):
                 await house.drive(
-                    crew, lambda one: one.start(f"stopped{number}", crew.request("Do it.", house.loop.time()))
+                    executor, lambda one: one.start(f"stopped{number}", executor.request("Do it.", house.loop.time()))
                 )
 
     for number in range(30):
         house.play(partial(stopped, number))
-    assert len(replies(house.run(crew))) == 3
+    assert len(replies(house.run(executor))) == 3
     assert (model.cancelled, spare.calls) == (30, 0)
 
 
@@ -411,14 +411,14 @@ async def _hold(model: Guarded) -> None:
     model.limiter.hold(1_000.0)
 
 
-def listened(crew: Supervisor) -> tuple[list[str], list[ev.Entry]]:
+def listened(executor: Supervisor) -> tuple[list[str], list[ev.Entry]]:
     house = Playhouse()
     heard = list[str]()
     entries: list[ev.Entry] = []
 
     async def story() -> None:
-        async with crew.crew() as staff:
-            driver = Driver(
+        async with executor.executor() as staff:
+            driver = Runner(
                 MemoryJournal(),
                 staff,
                 wall=house.loop.time,
@@ -426,7 +426,7 @@ def listened(crew: Supervisor) -> tuple[list[str], list[ev.Entry]]:
                 listener=lambda _, new: entries.extend(new),
                 whisper=lambda _run, _work, text: heard.append(text),
             )
-            await driver.start("run", crew.request("Do it all.", NOW))
+            await driver.start("run", executor.request("Do it all.", NOW))
 
     house.play(story)
     return heard, entries
@@ -520,7 +520,7 @@ async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
         bob = Worker("bob", "asks too", model=quick)
         wanted = [Task(TaskId(f"b{n}"), f"ask for part number {n} of it", "bob") for n in range(2)]
         last = Task(TaskId("a"), "ask for the last part of it", "ann", after=(TaskId("b0"), TaskId("b1")))
-        crew = Supervisor(
+        executor = Supervisor(
             [ann, bob],
             plan=Plan((*wanted, last), "none"),
             timeout=30.0,
@@ -528,7 +528,7 @@ async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
             hedge=Hedge(after=0.2, share=0.5),
         )
         began = asyncio.get_running_loop().time()
-        found = await crew.run("Do it.")
+        found = await executor.run("Do it.")
         took = asyncio.get_running_loop().time() - began
         assert (found.ending, 0.2 < took < 10.0) == ("complete", True)
         assert (server.requests["hang-before-headers"], server.requests["ok"]) == (1, 3)

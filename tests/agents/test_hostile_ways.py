@@ -11,16 +11,16 @@ from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.worker import Worker
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Given, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.agents.test_splitting import notes
 from tests.runtime.test_nesting import kept_within
 from tests.sim.loop import VirtualLoop
@@ -120,8 +120,8 @@ async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
     budget = chance.choice((Budget(), Budget(calls=chance.randint(0, 30))))
     team = Supervisor(workers, model=script, way=way, policy=policy, budget=budget, timeout=200.0)
     journal = MemoryJournal()
-    async with team.crew() as crew:
-        driver = Driver(journal, crew, wall=loop.time, ticks=loop.time)
+    async with team.executor() as executor:
+        driver = Runner(journal, executor, wall=loop.time, ticks=loop.time)
         found = await driver.start("r", team.request("How many \u00e4pfel? Say DONE! then.", loop.time(), seed=1))
     assert found.ending in ("complete", "partial", "failed"), seed
     assert len(found.statuses) <= 8, seed
@@ -145,8 +145,8 @@ async def test_a_thousand_parts_are_not_all_written_down() -> None:
         return json.dumps({"why": "much", "simple": not many, "subtasks": listed if many else [], "worker": "w0"})
 
     script = ScriptedModel(line, usage=Usage(1, 1), micros=0, card=ModelCard("m", micros_in=0.0, micros_out=0.0))
-    crew = [Worker("w0"), Worker("w1")]
-    found = await Supervisor(crew, model=script, way=Recursive(depth=1, breadth=3)).run("Count all pears")
+    executor = [Worker("w0"), Worker("w1")]
+    found = await Supervisor(executor, model=script, way=Recursive(depth=1, breadth=3)).run("Count all pears")
     missing = [gap.message for gap in found.gaps]
     assert len(found.plan.tasks) == 3
     assert len(missing) == 11

@@ -14,6 +14,10 @@ from chargehand.agents.reduce import Piece, join_pieces, reduce_results
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import WriterCalls
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.tracing import Contradiction
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
@@ -22,10 +26,6 @@ from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.tracing import Contradiction
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 

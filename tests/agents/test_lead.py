@@ -14,17 +14,17 @@ from chargehand.agents.answer import with_gaps
 from chargehand.agents.plan_form import DroppedInput, PlanStream, read, schema
 from chargehand.agents.shape import problems
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Edge, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.subject import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.lint import lint
-from chargehand.terms.plan import Edge, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 
@@ -219,8 +219,8 @@ async def test_select_asks_for_the_best_of_several() -> None:
 
 async def test_planner_workers_and_judge_may_be_different_models() -> None:
     planner, worker, judge = (model(plans=[plan(APPLES, PEARS)]) for _ in range(3))
-    crew = team(model(), Worker("ann", model=worker), Worker("bob", model=worker), planner=planner, judge=judge)
-    await crew.run("Count")
+    executor = team(model(), Worker("ann", model=worker), Worker("bob", model=worker), planner=planner, judge=judge)
+    await executor.run("Count")
     assert [len(one.requests) for one in (planner, worker, judge)] == [1, 2, 1]
 
 

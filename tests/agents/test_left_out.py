@@ -11,17 +11,17 @@ import pytest
 from chargehand.agents.strategies import Broadcast, Loop
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import runs
-from chargehand.core.fold import replay
+from chargehand.engine.failure import Gap
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.models import subject as subjects
 from chargehand.models.left_out import LEFT, left
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, plan, team
 
@@ -110,11 +110,11 @@ async def test_what_another_who_was_asked_did_is_no_gap() -> None:
         assert isinstance(request.subject, subjects.Working)
         return PART if request.subject.worker.name == "ann" else f"7 pears.\n{LEFT}Count the apples."
 
-    crew = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
+    executor = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
     asked = f"Count the apples. {PEARS}"
-    both = await Supervisor(crew, model=model(work=work), way=Broadcast()).run(asked)
+    both = await Supervisor(executor, model=model(work=work), way=Broadcast()).run(asked)
     assert (both.ending, both.gaps) == ("complete", ())
-    alone = await Supervisor(crew[:1], model=model(work=work), way=Broadcast()).run(asked)
+    alone = await Supervisor(executor[:1], model=model(work=work), way=Broadcast()).run(asked)
     assert (alone.ending, alone.gaps) == ("partial", (GAP,))
 
 
@@ -136,8 +136,8 @@ async def test_what_is_given_to_somebody_else_afterwards_is_no_gap() -> None:
             case _:
                 return "12 apples [t1], 7 pears [t2]."
 
-    crew = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
-    found = await Supervisor(crew, model=ScriptedModel(line, card=FREE), way=Loop()).run("Count apples and pears")
+    executor = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
+    found = await Supervisor(executor, model=ScriptedModel(line, card=FREE), way=Loop()).run("Count apples and pears")
     assert len(found.results) == 2
     assert (found.ending, found.gaps) == ("complete", ())
 
@@ -172,11 +172,11 @@ async def test_once_more_the_part_is_asked_for_again_unless_something_was_change
     lines: list[Line] = [*([calls(call("sweep"))] if acts else []), PART, "12 apples, 7 pears."]
     journal = MemoryJournal()
     ann = Worker("ann", "counts", "There are 12 apples and 7 pears.", tools=[sweep])
-    crew = team(model(work=lines), ann, journal=journal, plan=ONE)
-    assert (await crew.run("Count", run="first")).ending == "partial"
-    async with crew.crew() as staff:
-        request = crew.request("Count", time.time())
-        again = await Driver(journal, staff).fork("first", "second", request)
+    executor = team(model(work=lines), ann, journal=journal, plan=ONE)
+    assert (await executor.run("Count", run="first")).ending == "partial"
+    async with executor.executor() as staff:
+        request = executor.request("Count", time.time())
+        again = await Runner(journal, staff).fork("first", "second", request)
     assert again.ending == ("partial" if acts else "complete")
     end = replay(await journal.read("second")).ended
     assert end is not None

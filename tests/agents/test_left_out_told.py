@@ -8,6 +8,9 @@ import pytest
 from chargehand.agents.messages import ONE
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.evals.cases import read_dataset
 from chargehand.evals.run import evaluate
 from chargehand.evals.saving import append_case, case_of_run
@@ -18,9 +21,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team
 from tests.agents.test_left_out import GAP, PART, PEARS
@@ -124,8 +124,8 @@ async def test_what_another_worker_left_and_was_written_for_it_is_its_own() -> N
             return PART
         return calls(call(ONE, message="Count the apples and the pears.", worker="bob"))
 
-    crew = (Worker("ann", "asks", tools=[ONE], contacts=["bob"]), Worker("bob", "counts"))
-    found = await team(model(work=work), *crew, plan=ALONE).run("Count")
+    executor = (Worker("ann", "asks", tools=[ONE], contacts=["bob"]), Worker("bob", "counts"))
+    found = await team(model(work=work), *executor, plan=ALONE).run("Count")
     assert (found.ending, found.gaps) == ("partial", (GAP,))
 
 
@@ -137,8 +137,8 @@ async def test_who_left_the_same_in_other_words_did_not_do_it() -> None:
         assert isinstance(request.subject, subjects.Working)
         return f"12.\n{LEFT}{'the pears' if request.subject.worker.name == 'ann' else 'Pears in the loft.'}"
 
-    crew = [Worker("ann", "counts apples"), Worker("bob", "counts figs")]
-    found = await Supervisor(crew, model=model(work=work), way=Broadcast()).run(f"Count the apples. {PEARS}")
+    executor = [Worker("ann", "counts apples"), Worker("bob", "counts figs")]
+    found = await Supervisor(executor, model=model(work=work), way=Broadcast()).run(f"Count the apples. {PEARS}")
     assert (found.ending, len(found.gaps)) == ("partial", 2)
 
 

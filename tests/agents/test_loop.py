@@ -9,6 +9,9 @@ import pytest
 from msgspec import Struct
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.exhibits import Table
@@ -16,9 +19,6 @@ from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.rules import (
     Conditional,
     ConstrainChildTools,
@@ -324,12 +324,12 @@ def send(to: str) -> str:
 async def test_a_call_that_needs_leave_waits_for_a_person_and_goes_on_where_it_was() -> None:
     SENT.clear()
     script = model(work=[calls(call("add", a=1, b=2)), calls(call("send", to="bob")), "It is sent."])
-    crew = team(script, Worker("ann", tools=[add, send]))
-    asked = await crew.run("Count", run="r")
+    executor = team(script, Worker("ann", tools=[add, send]))
+    asked = await executor.run("Count", run="r")
     assert (asked.ending, SENT) == ("needs_input", [])
     assert asked.question is not None
     assert (asked.question.what, asked.question.text) == ("tool", 'send({"to": "bob"})')
-    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "approve"))
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "approve"))
     assert (found.ending, SENT) == ("complete", ["bob"])
     assert found.results == {"t1": {"text": "It is sent."}}
     assert len(script.requests) == 1 + 3, "recorded replies are not asked for again"
@@ -338,10 +338,10 @@ async def test_a_call_that_needs_leave_waits_for_a_person_and_goes_on_where_it_w
 async def test_a_call_that_is_not_allowed_is_not_made_and_the_model_hears_why() -> None:
     SENT.clear()
     script = model(work=[calls(call("send", to="bob")), "Then not."])
-    crew = team(script, Worker("ann", tools=[send]))
-    asked = await crew.run("Count", run="r")
+    executor = team(script, Worker("ann", tools=[send]))
+    asked = await executor.run("Count", run="r")
     assert asked.question is not None
-    found = await crew.resume("r", ev.InputAnswered(asked.question.number, "reject", "bob has moved"))
+    found = await executor.resume("r", ev.InputAnswered(asked.question.number, "reject", "bob has moved"))
     assert (found.ending, SENT, found.results) == ("complete", [], {"t1": {"text": "Then not."}})
     assert "bob has moved" in script.requests[-1].messages[-1].text
 
@@ -355,8 +355,8 @@ async def test_a_rule_can_ask_for_leave_too() -> None:
 
 async def test_what_is_said_is_heard_piece_by_piece() -> None:
     heard: list[str] = []
-    crew = team(model(work=["one two three"]))
-    await crew.run("Count", whisper=lambda _run, work, text: heard.append(text) if work.kind == "attempt" else None)
+    executor = team(model(work=["one two three"]))
+    await executor.run("Count", whisper=lambda _run, work, text: heard.append(text) if work.kind == "attempt" else None)
     assert heard == ["one ", "two ", "three"]
 
 
@@ -403,7 +403,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 
 async def test_money_is_reserved_for_a_call_and_settled_with_what_it_cost() -> None:
-    from chargehand.terms.budget import Budget
+    from chargehand.engine.budget import Budget
 
     card = ModelCard("priced", micros_in=2.0, micros_out=10.0)
     script = model(card=card)
@@ -415,7 +415,7 @@ async def test_money_is_reserved_for_a_call_and_settled_with_what_it_cost() -> N
 
 
 async def test_a_run_without_money_ends_before_the_call() -> None:
-    from chargehand.terms.budget import Budget
+    from chargehand.engine.budget import Budget
 
     script = model(card=ModelCard("priced", micros_in=2.0, micros_out=10.0))
     found = await team(script, budget=Budget(usd=0.005)).run("Count")
@@ -425,8 +425,8 @@ async def test_a_run_without_money_ends_before_the_call() -> None:
 
 async def test_steps_recorded_before_a_crash_are_not_paid_again() -> None:
     script = model(work=[calls(call("add", a=1, b=2)), "The sum is 3."])
-    crew = team(script, Worker("ann", tools=[add]))
-    whole = await crew.run("Count", run="whole")
+    executor = team(script, Worker("ann", tools=[add]))
+    whole = await executor.run("Count", run="whole")
     asked: list[int] = []
     for cut in range(1, len(whole.entries)):
         from chargehand.stores.memory import MemoryJournal

@@ -10,6 +10,12 @@ from msgspec import Struct
 
 from chargehand.agents.messages import MAIL, Letter, Post, Replies, WorkerReply, contents, shown, written_by_worker
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Agent
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Request
 from chargehand.models.subject import Working
@@ -18,12 +24,6 @@ from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Policy
-from chargehand.terms.roster import Agent
-from chargehand.terms.value import encode_value
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import FREE, call, calls
 

@@ -8,6 +8,10 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant, Rethink
@@ -21,10 +25,6 @@ from chargehand.models.subject import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.catalog import SqliteCatalog
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -51,8 +51,8 @@ def working(requests: list[Request]) -> list[Request]:
 
 async def test_trusted_blocks_are_instructions_and_all_others_are_data() -> None:
     script = model()
-    crew = team(script, Worker("ann"), memory=Memory(blocks=[GUIDE, Block("notes", "Twelve apples.")]))
-    assert (await crew.run("Count")).ending == "complete"
+    executor = team(script, Worker("ann"), memory=Memory(blocks=[GUIDE, Block("notes", "Twelve apples.")]))
+    assert (await executor.run("Count")).ending == "complete"
     system, user = said(working(script.requests)[0])
     assert "[guidelines: how we write]" in system
     assert "Write in the past tense." in system
@@ -85,14 +85,14 @@ async def test_what_one_worker_writes_is_what_another_sees_in_its_next_step(tmp_
             return calls(call("core_memory_append", turn + 1, label="notes", content=f"{name} {turn}"))
         return "counted"
 
-    crew = team(
+    executor = team(
         model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=work),
         NOTING,
         structs.replace(NOTING, name="bob"),
         memory=Memory(tmp_path / "memory.db", [NOTES]),
     )
-    assert (await crew.run("Count")).ending == "complete"
-    async with crew.remembering() as memory:
+    assert (await executor.run("Count")).ending == "complete"
+    async with executor.remembering() as memory:
         [one] = await memory.catalog.attached(memory.agents["ann"])
         assert isinstance(one.thing, Block)
         history = await memory.catalog.history(one.thing.id)
@@ -114,14 +114,14 @@ async def test_a_block_that_is_changed_between_two_steps_is_shown_anew_and_an_un
     @tool
     async def meddle() -> str:
         """Change the notes behind the worker's back."""
-        async with crew.remembering() as memory:
+        async with executor.remembering() as memory:
             block = next(one for one in await memory.catalog.find(Block) if one.label == "notes")
             await memory.catalog.edit(block.id, Rethink("A person was here."), PERSON)
         return "done"
 
     lines = iter([calls(call("meddle")), "counted"])
-    crew = team(script, Worker("ann", tools=[meddle]), memory=Memory(blocks=[NOTES, GUIDE]))
-    found = await crew.run("Count")
+    executor = team(script, Worker("ann", tools=[meddle]), memory=Memory(blocks=[NOTES, GUIDE]))
+    found = await executor.run("Count")
     first, second = working(script.requests)
     assert "A person was here." not in said(first)[1]
     assert "A person was here." in said(second)[1]
@@ -154,8 +154,8 @@ async def test_an_unchanged_memory_is_a_few_bytes_in_the_journal() -> None:
 
 async def test_what_a_worker_did_in_one_run_it_remembers_in_the_next(tmp_path: Path) -> None:
     script = model(work=["There are 12 apples.", "As before: 12."])
-    crew = team(script, Worker("ann", remembers=True), memory=Memory(tmp_path / "memory.db"))
-    await crew.run("Count", run="first")
+    executor = team(script, Worker("ann", remembers=True), memory=Memory(tmp_path / "memory.db"))
+    await executor.run("Count", run="first")
     again = team(script, Worker("ann", remembers=True), memory=Memory(tmp_path / "memory.db"))
     await again.run("Count again", run="second")
     first, second = working(script.requests)
@@ -176,9 +176,9 @@ async def test_what_a_worker_did_in_one_run_it_remembers_in_the_next(tmp_path: P
 
 async def test_a_memory_of_this_process_lasts_as_long_as_the_team() -> None:
     script = model()
-    crew = team(script, Worker("ann", remembers=True), memory=Memory())
-    await crew.run("Count")
-    await crew.bounded(timeout=100).run("Count again")
+    executor = team(script, Worker("ann", remembers=True), memory=Memory())
+    await executor.run("Count")
+    await executor.bounded(timeout=100).run("Count again")
     subject = working(script.requests)[1].subject
     assert isinstance(subject, Working)
     assert len(subject.earlier) == 2
@@ -186,9 +186,9 @@ async def test_a_memory_of_this_process_lasts_as_long_as_the_team() -> None:
 
 def test_even_over_two_event_loops() -> None:
     script = model()
-    crew = team(script, Worker("ann", remembers=True), memory=Memory())
-    crew.run_sync("Count")
-    crew.run_sync("Count again")
+    executor = team(script, Worker("ann", remembers=True), memory=Memory())
+    executor.run_sync("Count")
+    executor.run_sync("Count again")
     subject = working(script.requests)[1].subject
     assert isinstance(subject, Working)
     assert len(subject.earlier) == 2
@@ -196,11 +196,11 @@ def test_even_over_two_event_loops() -> None:
 
 async def test_old_turns_get_behind_a_summary_that_is_paid_for_and_reserved() -> None:
     script = model(card=ModelCard("scripted", micros_in=0.0, micros_out=0.0))
-    crew = team(script, Worker("ann", remembers=True), memory=Memory(), budget=Budget(calls=20))
-    async with crew.remembering() as memory:
+    executor = team(script, Worker("ann", remembers=True), memory=Memory(), budget=Budget(calls=20))
+    async with executor.remembering() as memory:
         agent = memory.agents["ann"]
         await memory.catalog.say(agent, [Turn("user" if n % 2 else "assistant", f"turn {n}") for n in range(100)])
-        found = await crew.run("Count", run="r")
+        found = await executor.run("Count", run="r")
         assert found.ending == "complete"
         turns = await memory.catalog.turns(agent, limit=100)
     assert (turns[0].role, turns[0].text) == ("summary", "short")
@@ -225,11 +225,11 @@ async def test_a_summary_that_the_model_cannot_write_is_made_by_rule() -> None:
         return Failure("network", "down") if request.subject is None else original(request)
 
     script._script = play
-    crew = team(script, Worker("ann", remembers=True), memory=Memory())
-    async with crew.remembering() as memory:
+    executor = team(script, Worker("ann", remembers=True), memory=Memory())
+    async with executor.remembering() as memory:
         agent = memory.agents["ann"]
         await memory.catalog.say(agent, [Turn("user" if n % 2 else "assistant", f"turn {n}") for n in range(100)])
-        assert (await crew.run("Count")).ending == "complete"
+        assert (await executor.run("Count")).ending == "complete"
         turns = await memory.catalog.turns(agent, limit=100)
     assert turns[0].role == "summary"
     assert "turn 3" in turns[0].text
@@ -238,11 +238,11 @@ async def test_a_summary_that_the_model_cannot_write_is_made_by_rule() -> None:
 async def test_planner_and_writer_see_what_the_team_shares_and_nothing_else() -> None:
     script = model(plans=[plan((CELLAR, "ann", ()))])
     own = Block("diary", "ann's own words", share="none")
-    crew = team(script, Worker("ann", blocks={"diary": "write"}), memory=Memory(blocks=[GUIDE, NOTES, own]))
-    async with crew.remembering() as memory:
+    executor = team(script, Worker("ann", blocks={"diary": "write"}), memory=Memory(blocks=[GUIDE, NOTES, own]))
+    async with executor.remembering() as memory:
         block = next(one for one in await memory.catalog.find(Block) if one.label == "notes")
         await memory.catalog.edit(block.id, Rethink("Twelve apples."), PERSON)
-        await crew.run("Count")
+        await executor.run("Count")
     for kind in (Planning, Answering):
         system, user = said(next(one for one in script.requests if isinstance(one.subject, kind)))
         assert "Write in the past tense." in system
@@ -293,11 +293,11 @@ async def test_the_names_of_blocks_and_archives_are_enums_of_the_tools() -> None
 async def test_a_worker_has_the_tools_for_what_it_may_do(worker: Worker, names: list[str]) -> None:
     memory = Memory(blocks=[NOTES, GUIDE], archives=[Archive("old", embedding="words")])
     script = model()
-    crew = team(script, worker, memory=memory)
-    await crew.run("Count")
+    executor = team(script, worker, memory=memory)
+    await executor.run("Count")
     given = [one.name for one in working(script.requests)[0].tools]
     assert given == [*names, "give_up"]
-    assert list(crew.roster.agents[0].tools) == names
+    assert list(executor.roster.agents[0].tools) == names
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ def test_what_cannot_be_meant_is_said_before_anything_is_opened(
 
 async def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     place = tmp_path / "memory.db"
-    crew = team(model(), Worker("ann"), memory=Memory(place, [NOTES]))
+    executor = team(model(), Worker("ann"), memory=Memory(place, [NOTES]))
     assert not place.exists()
-    await crew.run("Count")
+    await executor.run("Count")
     assert place.exists()
     with pytest.raises(Invalid, match="has no memory"):
         async with team(model(), Worker("ann")).remembering():
@@ -339,14 +339,14 @@ async def test_a_memory_that_cannot_be_read_fails_the_task_in_words_and_not_the_
         return "shut"
 
     script = model(plans=[plan((CELLAR, "ann", ()), (ATTIC, "bob", ()))], work=[calls(call("shut")), "done"])
-    crew = team(
+    executor = team(
         script,
         Worker("ann", tools=[shut], blocks={"notes": "read"}),
         Worker("bob", blocks={"notes": "none"}),
         memory=Memory(catalog, [NOTES]),
         policy=Policy(retry=Retry(attempts=1), refine=False),
     )
-    found = await crew.run("Count")
+    found = await executor.run("Count")
     assert found.ending in ("failed", "partial")
     assert any("memory cannot be read" in one.message for one in found.gaps)
 
@@ -359,8 +359,8 @@ async def test_a_result_is_not_lost_because_it_cannot_be_remembered() -> None:
         return "There are 12 apples."
 
     plan_of_one = plan((CELLAR, "ann", ()), combine="forward")
-    crew = team(model(plans=[plan_of_one], work=work), Worker("ann", remembers=True), memory=Memory(catalog))
-    found = await crew.run("Count")
+    executor = team(model(plans=[plan_of_one], work=work), Worker("ann", remembers=True), memory=Memory(catalog))
+    found = await executor.run("Count")
     assert found.ending == "complete"
     assert "12 apples" in str(found.answer)
     notes = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]

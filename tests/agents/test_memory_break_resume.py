@@ -10,6 +10,9 @@ from msgspec import Struct, field
 
 from chargehand.agents.messages import MATCHING
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.catalog import Profile
@@ -23,9 +26,6 @@ from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, team
 
@@ -163,7 +163,7 @@ def script(story: Story) -> ScriptedModel:
     return model(work=story.work, refine="Count better.", make='{"persona": "rings", "tools": ["ring"]}')
 
 
-def crew(story: Story, said: ScriptedModel, place: Path, journal: MemoryJournal) -> Supervisor:
+def executor(story: Story, said: ScriptedModel, place: Path, journal: MemoryJournal) -> Supervisor:
     options: dict[str, object] = {"policy": POLICY, **story.more}
     return team(
         said,
@@ -206,7 +206,7 @@ class Whole:
                 await super().append(lease, entries)
 
         said = script(self.story)
-        team = crew(self.story, said, self.place, Ordered())
+        team = executor(self.story, said, self.place, Ordered())
         async with team.remembering() as memory:
             for agent in memory.agents.values():  # enough for a summary to be due
                 old = [Turn("user" if n % 2 else "assistant", f"turn {n}") for n in range(80)]
@@ -274,7 +274,7 @@ async def test_a_crash_anywhere_doubles_nothing_and_loses_nothing(which: str, tm
             continue
         place = copied(tmp_path / f"{whole.order[at - 1][2] + 1}.db", tmp_path / f"resumed-{at}.db")
         said = script(whole.story)
-        found = await crew(whole.story, said, place, journal).resume("r/1")
+        found = await executor(whole.story, said, place, journal).resume("r/1")
         assert found.ending == "complete", (at, found.gaps)
         diverged = [one for one in of_kind(found.entries, ev.Noted) if "diverged" in str(one)]
         assert not diverged, at
@@ -307,7 +307,7 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
             else:
                 await memory.catalog.detach(memory.agents["ann"], block.id)
 
-    def crew(said: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(said: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
         memory = Memory(tmp_path / "m.db", archives=[FINDINGS])
         return team(
             said,
@@ -317,16 +317,16 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
             plan=Plan((COUNT,), "none"),
         )
 
-    await attach(crew(model()), on=had)
-    entries = (await crew(model(work=work)).run("Count", run="r")).entries
+    await attach(executor(model()), on=had)
+    entries = (await executor(model(work=work)).run("Count", run="r")).entries
     at = next(n for n in range(1, len(entries)) if finished(entries[:n], ["archival_memory_insert"])) + 1
     journal = MemoryJournal()
     lease = await journal.claim("r", new=True)
     await journal.append(lease, entries[:at])
     await journal.release(lease)
     said = model(work=work)
-    await attach(crew(said), on=not had)
-    found = await crew(said, journal).resume("r")
+    await attach(executor(said), on=not had)
+    found = await executor(said, journal).resume("r")
     assert found.ending == "complete"
     assert len(said.requests) == 1
     assert not [one for one in of_kind(found.entries, ev.Noted) if "diverged" in str(one)]

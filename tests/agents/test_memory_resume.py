@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
 from chargehand.memory.blocks import Append, Block, Rethink
 from chargehand.memory.catalog import Catalog, Profile
 from chargehand.memory.conversation import Turn
@@ -17,7 +18,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
 from tests.agents.crowd import call, calls, model, of_kind, team
 
 NOTES = Block("notes", "begun", share="write")
@@ -43,7 +43,7 @@ def work(request: Request) -> Line:
     ][turn(request)]
 
 
-def crew(script: ScriptedModel, place: Path, journal: MemoryJournal | None = None) -> Supervisor:
+def executor(script: ScriptedModel, place: Path, journal: MemoryJournal | None = None) -> Supervisor:
     memory = Memory(place, [NOTES, GUIDE])
     return team(script, Worker("ann", remembers=True), memory=memory, journal=journal, name="team")
 
@@ -90,7 +90,7 @@ class Whole:
         self.told: dict[int, list[tuple[str, str]]] = {}
 
     async def run(self) -> None:
-        team = crew(self.script, self.place)
+        team = executor(self.script, self.place)
         async with team.remembering() as memory:
             old = [Turn("user" if n % 2 else "assistant", f"turn {n}") for n in range(100)]
             await memory.catalog.say(memory.agents["ann"], old)
@@ -117,7 +117,7 @@ async def resumed(whole: Whole, at: int, place: Path, *, changed: bool) -> tuple
     try:
         if changed:
             await catalog.edit((await notes(catalog)).id, Append(PERSONS), PERSON)
-        found = await crew(script, place, await cut(whole.entries, at)).resume("r")
+        found = await executor(script, place, await cut(whole.entries, at)).resume("r")
         assert found.ending == "complete", at
         said = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
         assert not [one for one in said if "diverged" in one], at
@@ -207,7 +207,7 @@ async def test_a_changed_block_is_another_request(tmp_path: Path) -> None:
 
 async def test_a_whole_text_that_was_made_from_an_old_version_is_refused_in_words() -> None:
     script = model(work=lambda request: next(lines))
-    crew = team(
+    executor = team(
         script, Worker("ann", tools=["memory_rethink"], blocks={"notes": "write"}), memory=Memory(blocks=[NOTES])
     )
     lines = iter(
@@ -220,13 +220,13 @@ async def test_a_whole_text_that_was_made_from_an_old_version_is_refused_in_word
             "done",
         ]
     )
-    found = await crew.run("Count")
+    found = await executor.run("Count")
     assert found.ending == "complete"
     results = [one.text for one in script.requests[-1].messages if one.role == "tool"]
     assert "rewritten; notes is at version 2, 4 of 20,000 characters" in results[0]
     assert "notes was not changed" in results[2]
     assert "version 3" in results[2]
-    async with crew.remembering() as memory:
+    async with executor.remembering() as memory:
         assert (await notes(memory.catalog)).value == "mine\nmore"
 
 

@@ -3,21 +3,21 @@
 import pytest
 
 from chargehand.agents.worker import Worker
-from chargehand.core.fold import begin, fold
-from chargehand.core.reuse import key_of
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.fold import begin, fold
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.reuse import key_of
+from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.value import encode_value
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.subject import Answering, Judging
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
-from chargehand.terms.roster import Agent, Roster
-from chargehand.terms.value import encode_value
 from tests.agents.crowd import FREE, model, of_kind, plan, team
 from tests.runtime.test_nesting import kept_within
 

@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from chargehand.agents.crew import WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.money import Purse
 from chargehand.agents.reduce import Piece, cut_evenly, group_pieces, join_pieces, reduce_results
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import WriterCalls
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
+from chargehand.runtime.executor import WorkFailed
 from tests.agents.crowd import model, plan, team
 from tests.agents.judges import Desk, writer
 from tests.runtime.test_nesting import kept_within

@@ -9,6 +9,10 @@ import pytest
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
@@ -17,10 +21,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.wrappers import ReplicaPool
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from tests.agents.crowd import plan
 from tests.config.files import write
 

@@ -7,9 +7,13 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.answer import NOT_WHOLE
-from chargehand.agents.crew import Claim
 from chargehand.agents.money import Purse, SupervisorCalls
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
@@ -17,12 +21,8 @@ from chargehand.models.prices import flat
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_limit
 from chargehand.models.subject import Answering, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.runtime.executor import Claim
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from tests.agents.crowd import FREE, model, of_kind, plan, team
 from tests.agents.judges import Desk
 from tests.runtime.test_nesting import kept_within

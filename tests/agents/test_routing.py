@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.crew import Proposal, WorkFailed
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
@@ -14,7 +13,14 @@ from chargehand.agents.routing.decision import Load
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check, route
 from chargehand.agents.worker import Worker
-from chargehand.core.owed import Brief
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.events import NoteCode
+from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.work import Work
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.models.demo.model import DemoModel
@@ -22,15 +28,9 @@ from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
 from chargehand.models.subject import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.runtime.executor import Proposal, WorkFailed
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import NoteCode
-from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.plan import Task, TaskId
-from chargehand.terms.policy import Policy, Retry
-from chargehand.terms.work import Work
 from tests.agents.crowd import FREE, of_kind
 from tests.agents.test_routers import TEAM, Bag
 
@@ -86,9 +86,9 @@ async def routed(
         embedding=embedding,
     )
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
-    hand = Notes()
-    found = await route(way, lead, brief, hand, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
-    return found, "\n".join(hand.noted)
+    context = Notes()
+    found = await route(way, lead, brief, context, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
+    return found, "\n".join(context.noted)
 
 
 def whom(found: Proposal) -> list[str]:
@@ -231,7 +231,7 @@ async def test_a_way_that_names_nobody_there_is_refused(way: Route, said: str) -
 # --- whole runs
 
 
-def crew(request: Request) -> Line:
+def executor(request: Request) -> Line:
     match request.subject:
         case Routing():
             return says("smith", "clerk", 0.6)
@@ -251,7 +251,7 @@ def team(way: Route, model: Model | str) -> Supervisor:
 
 
 async def test_a_run_by_route_forwards_the_result_and_keeps_the_reason_in_its_journal() -> None:
-    model = ScriptedModel(crew, usage=Usage(10, 5), micros=7, card=FREE)
+    model = ScriptedModel(executor, usage=Usage(10, 5), micros=7, card=FREE)
     found = await team(Route(), model).run("The gate is broken")
     assert (found.ending, found.answer) == ("complete", "smith did it.")
     assert len(model.requests) == 2, "the router and the worker: nobody writes an answer anew"
@@ -260,7 +260,7 @@ async def test_a_run_by_route_forwards_the_result_and_keeps_the_reason_in_its_jo
 
 
 async def test_a_run_with_a_secondary_merges_what_both_say() -> None:
-    model = ScriptedModel(crew, usage=Usage(10, 5), micros=7, card=FREE)
+    model = ScriptedModel(executor, usage=Usage(10, 5), micros=7, card=FREE)
     found = await team(Route(secondary=True), model).run("The gate is broken")
     assert (found.ending, found.answer) == ("complete", "Both did it [t1] [t2].")
     assert [one.worker for one in found.plan.tasks] == ["smith", "clerk"]

@@ -10,6 +10,10 @@ from msgspec import convert
 
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.exhibits import Product
 from chargehand.models.local import LocalModel
@@ -20,10 +24,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.agents.crowd import of_kind
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from chargehand.agents.strategies import Recursive
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.subject import Answering, Planning, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.agents.crowd import FREE, call, calls, of_kind
 
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)

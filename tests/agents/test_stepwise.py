@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from chargehand.agents.strategies import Loop
 from chargehand.agents.strategies.loop import alike
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.plan import Edge
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Request, Usage
 from chargehand.models.subject import Answering, Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import Edge
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.agents.crowd import FREE, call, calls, of_kind
 
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)

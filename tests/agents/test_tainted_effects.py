@@ -4,14 +4,14 @@ import pytest
 
 from chargehand.agents.messages import ONE as SEND
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model, plan, team
 from tests.agents.test_break_resume import by_step
@@ -65,11 +65,11 @@ def because(found: Result) -> str:
 
 async def test_after_a_page_an_effect_asks_a_person_and_says_why() -> None:
     office = Office()
-    crew = office.team(PAGE, PAY, "done")
-    found = await crew.run("Count", run="r")
+    executor = office.team(PAGE, PAY, "done")
+    found = await executor.run("Count", run="r")
     assert (found.ending, office.paid, because(found)) == ("needs_input", [], "tainted")
     assert found.question is not None
-    found = await crew.resume("r", ev.InputAnswered(found.question.number, "reject", "never heard of Mallory"))
+    found = await executor.resume("r", ev.InputAnswered(found.question.number, "reject", "never heard of Mallory"))
     assert (found.ending, office.paid) == ("complete", [])
 
 

@@ -7,6 +7,11 @@ import pytest
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Way
 from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Combine, TaskId, needs
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.subject import Answering, Speaking, Working
@@ -14,11 +19,6 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Combine, TaskId, needs
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, of_kind
 
@@ -117,8 +117,8 @@ async def test_a_broadcast_asks_every_worker_whose_tags_match_and_no_planner() -
 
 
 async def test_a_broadcast_to_nobody_fails_with_the_tags_there_are() -> None:
-    crew = talk(Broadcast(("z",), ("y",)), voices(), Worker("ann", tags=["a", "b"]), Worker("bob", tags=["dock"]))
-    found = await crew.run(GOAL)
+    executor = talk(Broadcast(("z",), ("y",)), voices(), Worker("ann", tags=["a", "b"]), Worker("bob", tags=["dock"]))
+    found = await executor.run(GOAL)
     assert (found.ending, found.reason) == ("failed", "no_plan")
     failure = of_kind(found.entries, ev.SupervisionFailed)[0]
     assert isinstance(failure, ev.SupervisionFailed)
@@ -126,7 +126,7 @@ async def test_a_broadcast_to_nobody_fails_with_the_tags_there_are() -> None:
     assert "all of z and one of y" in failure.failure.message
     assert "the tags there are: a, b, dock" in failure.failure.message
     with pytest.raises(PlanInvalid, match="a, b, dock"):
-        await crew.plan(GOAL)
+        await executor.plan(GOAL)
 
 
 async def test_workers_that_the_policy_has_no_room_for_are_named() -> None:

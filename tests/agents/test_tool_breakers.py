@@ -7,13 +7,13 @@ import pytest
 
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.health import WorkerHealth, health
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Policy, Retry
 from chargehand.tools.tool import Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls
 from tests.agents.playhouse import NOW, Playhouse, notes
@@ -69,13 +69,13 @@ GONE = ConnectionError("the catalogue is gone")
 def test_after_five_failures_of_its_own_no_run_calls_a_tool_and_models_are_told_why() -> None:
     house = Playhouse()
     shelf = Shelf(GONE)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(4):
-        assert not notes(house.run(crew))
-    (opened,) = notes(house.run(crew))
+        assert not notes(house.run(executor))
+    (opened,) = notes(house.run(executor))
     assert opened == "tool look is out of order and not called for 30 s: ConnectionError: the catalogue is gone"
     house.wait(9.5)
-    (said,) = answers(house.run(crew))
+    (said,) = answers(house.run(executor))
     assert shelf.calls == 5
     assert "look was not called: it has been out of order for 10 s" in said
     assert "tried again in 21 s. Do without it, or give up and say why." in said
@@ -84,22 +84,22 @@ def test_after_five_failures_of_its_own_no_run_calls_a_tool_and_models_are_told_
 def test_one_call_probes_and_its_success_lets_everybody_in_again() -> None:
     house = Playhouse()
     shelf = Shelf(*[GONE] * 5, "found", seconds=1.0)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(5):
-        house.run(crew)
+        house.run(executor)
     house.wait(30.0)
-    entries = house.run(team_of(crew, shelf, 4))
+    entries = house.run(team_of(executor, shelf, 4))
     assert shelf.calls == 6  # the others came while the one was tried
     assert sorted("found" in said for said in answers(entries)) == [False, False, False, True]
     assert notes(entries) == ["tool look works again"]
-    entries = house.run(team_of(crew, shelf, 4))
+    entries = house.run(team_of(executor, shelf, 4))
     assert (shelf.calls, notes(entries)) == (10, [])
     assert all("found" in said for said in answers(entries))
 
 
-def team_of(crew: Supervisor, shelf: Shelf, tasks: int) -> Supervisor:
+def team_of(executor: Supervisor, shelf: Shelf, tasks: int) -> Supervisor:
     """The same team with more to do: what it knows of its tools is known to all that are copied from it."""
-    more = crew.bounded()
+    more = executor.bounded()
     more._fixed = team(shelf, tasks=tasks)._fixed
     return more
 
@@ -107,17 +107,17 @@ def team_of(crew: Supervisor, shelf: Shelf, tasks: int) -> Supervisor:
 def test_a_probe_that_fails_shuts_the_tool_for_longer() -> None:
     house = Playhouse()
     shelf = Shelf(GONE)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(5):
-        house.run(crew)
+        house.run(executor)
     house.wait(30.0)
-    (note,) = notes(house.run(crew))
+    (note,) = notes(house.run(executor))
     assert note.startswith("tool look is still out of order and not called for 60 s")
     house.wait(59.0)
-    house.run(crew)
+    house.run(executor)
     assert shelf.calls == 6
     house.wait(1.0)
-    house.run(crew)
+    house.run(executor)
     assert shelf.calls == 7
 
 
@@ -129,9 +129,9 @@ def test_a_probe_that_fails_shuts_the_tool_for_longer() -> None:
 def test_what_is_wrong_with_the_arguments_never_shuts_a_tool(fault: Exception) -> None:
     house = Playhouse()
     shelf = Shelf(fault)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(12):
-        assert not notes(house.run(crew))
+        assert not notes(house.run(executor))
     assert shelf.calls == 12
 
 
@@ -139,9 +139,9 @@ def test_arguments_that_are_none_are_the_models_mistake() -> None:
     house = Playhouse()
     shelf = Shelf("found")
     wrong = ScriptedModel(lambda request: calls(call("look", 1, wort="w")) if len(request.messages) < 4 else "well")
-    crew = team(shelf, wrong)
+    executor = team(shelf, wrong)
     for _ in range(8):
-        assert not notes(house.run(crew))
+        assert not notes(house.run(executor))
     assert shelf.calls == 0
 
 
@@ -153,9 +153,9 @@ def test_arguments_that_are_none_are_the_models_mistake() -> None:
 def test_what_is_wrong_with_the_tool_counts(fault: object, timeout: float) -> None:
     house = Playhouse()
     shelf = Shelf(fault, seconds=1.0, timeout=timeout)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(7):
-        house.run(crew)
+        house.run(executor)
     assert shelf.calls == 5
 
 
@@ -181,9 +181,9 @@ def test_a_success_in_between_starts_the_count_again_and_then_nothing_is_remembe
 def test_half_of_twenty_calls_within_a_minute_are_enough() -> None:
     house = Playhouse()
     shelf = Shelf(*[GONE, "found"] * 30)
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(24):
-        house.run(crew)
+        house.run(executor)
     assert shelf.calls == 21  # the first failure from the twentieth call on
 
 
@@ -224,11 +224,11 @@ def test_calls_that_were_under_way_before_do_not_let_a_second_probe_through() ->
 
     shelf = Shelf()
     shelf.tool = look
-    crew = team(shelf, tasks=1)
+    executor = team(shelf, tasks=1)
 
     async def run(name: str, wait: float) -> None:
         await asyncio.sleep(wait)
-        await house.drive(crew, lambda driver: driver.start(name, crew.request("Look.", house.loop.time())))
+        await house.drive(executor, lambda driver: driver.start(name, executor.request("Look.", house.loop.time())))
 
     async def story() -> None:
         async with asyncio.TaskGroup() as jobs:
@@ -278,8 +278,8 @@ def test_a_resumed_run_reads_back_that_a_tool_was_not_called() -> None:
     house = Playhouse()
     shelf = Shelf(GONE)
     script = asking(times=7)
-    crew = team(shelf, script)
-    whole = house.run(crew)
+    executor = team(shelf, script)
+    whole = house.run(executor)
     assert (shelf.calls, len(script.requests)) == (5, 8)
     for kept in range(2, len(whole) - 2):
         again = Playhouse()
@@ -332,11 +332,11 @@ def _called(event: ev.Event) -> bool:
 def test_an_effect_of_which_nobody_knows_stays_uncertain_and_counts() -> None:
     house = Playhouse()
     shelf = Shelf(GONE, effect="effect")
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(5):
-        entries = house.run(crew)
+        entries = house.run(executor)
         assert [one.event.failure.kind for one in entries if isinstance(one.event, ev.AttemptFailed)] == ["uncertain"]
-    (said,) = answers(house.run(crew))
+    (said,) = answers(house.run(executor))
     assert "out of order" in said
     assert shelf.calls == 5
     assert of(house.entries, house.loop.time()).state == "open"
@@ -345,14 +345,14 @@ def test_an_effect_of_which_nobody_knows_stays_uncertain_and_counts() -> None:
 def test_health_shows_it_as_shut_from_the_entries_alone() -> None:
     house = Playhouse()
     shelf = Shelf(*[GONE] * 5, "found")
-    crew = team(shelf)
+    executor = team(shelf)
     for _ in range(7):
-        house.run(crew)
+        house.run(executor)
     shut = of(house.entries, house.loop.time() + 10.0)
     assert (shut.state, shut.retry_at) == ("open", pytest.approx(NOW + 30.0, abs=0.01))
     assert (shut.attempts, shut.failures, shut.rate) == (5, {"failed": 5}, 1.0)  # two calls were not made
     assert of(house.entries, NOW + 31.0).state == "half-open"
     house.wait(31.0)
-    house.run(crew)
+    house.run(executor)
     well = of(house.entries, house.loop.time())
     assert (well.state, well.attempts, well.failures) == ("closed", 6, {"failed": 5})

@@ -6,7 +6,7 @@ from pathlib import Path
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.cli.plan_view import forecast_lines
 from chargehand.cli.teams import above_budget
-from chargehand.terms.budget import Amount
+from chargehand.engine.budget import Amount
 from tests.cli.commands import chargehand
 
 TEAM = "version: 1\nname: cellar\nworkers:\n  ann: {description: counts apples}\n"

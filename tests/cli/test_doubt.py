@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.engine.events import InputAnswered
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import InputAnswered
 from tests.cli.commands import JOURNAL, chargehand
 from tests.cli.terminal import Terminal
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.artifacts import save_artifacts
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.runtime.trace import TaskTrace, Trace
-from chargehand.terms.plan import TaskId
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="3" height="4"/></svg>'
 

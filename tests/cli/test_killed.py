@@ -6,8 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from chargehand.engine.events import AttemptSucceeded
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptSucceeded
 from tests.cli.commands import COMMAND, JOURNAL, environment
 
 TEAM = """

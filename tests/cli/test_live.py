@@ -10,9 +10,9 @@ import pytest
 from chargehand.cli.console import Console
 from chargehand.cli.live_view import MAX_ROWS, LiveView, view_footer, view_rows, view_title
 from chargehand.cli.transcript import Transcript
-from chargehand.core.state import Work
+from chargehand.engine.events import AttemptStarted, Entry, InputAnswered, InputRequested, RetryScheduled, RunReleased
+from chargehand.engine.state import Work
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, InputRequested, RetryScheduled, RunReleased
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.terminal import Terminal
 

@@ -9,7 +9,7 @@ import pytest
 
 from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, ToolCall, Worker
 from chargehand.agents.messages import MATCHING
-from chargehand.terms.plan import TaskId
+from chargehand.engine.plan import TaskId
 from tests.cli.commands import COMMAND, Underway, chargehand, environment, run_of
 from tests.cli.terminal import Terminal
 from tests.cli.test_bad_input import refused

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chargehand.engine.events import Entry, RunReleased
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import Entry, RunReleased
 from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, Underway, chargehand, environment, run_of, script, task
 
 

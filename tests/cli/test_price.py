@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.arguments import token_price
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import RunRequested
 from chargehand.models.messages import Usage
 from chargehand.models.prices import PriceTag, flat
 from chargehand.stores.reader import read_run
-from chargehand.terms.budget import Budget
-from chargehand.terms.events import RunRequested
 from tests.cli.commands import JOURNAL, chargehand
 from tests.config.files import write
 

@@ -10,8 +10,8 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.config.discover import TEMPLATES
+from chargehand.engine.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested, StepStarted
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested, StepStarted
 from tests.cli.commands import JOURNAL, Done, Underway, chargehand, fed
 
 ASKED = "What do 40 tomato seedlings cost?"

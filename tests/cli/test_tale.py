@@ -8,9 +8,9 @@ from chargehand.agents.checks.spec import Reviewer
 from chargehand.cli.console import Console
 from chargehand.cli.format import describe_gap
 from chargehand.cli.transcript import Transcript
-from chargehand.terms.events import Entry, Event, Noted
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import TaskId
+from chargehand.engine.events import Entry, Event, Noted
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import TaskId
 from tests.sim.run import Case, play
 
 

@@ -16,8 +16,8 @@ from chargehand.cli.console import Console, clean, clean_json, clean_lines, shor
 from chargehand.cli.event_text import DESCRIBERS, TEMPLATES
 from chargehand.cli.format import dollars, money
 from chargehand.cli.main import VERBS, parser
-from chargehand.terms.budget import Amount
-from chargehand.terms.events import Event
+from chargehand.engine.budget import Amount
+from chargehand.engine.events import Event
 from tests.cli.commands import COMMAND, EXAMPLES, chargehand, environment, script, task
 
 EVIL = "\x1b[2Jred\x1b]0;title\x07 \x9b31m \u202egnp.exe \u2066x\u2069 \x00\x7f \u200bzero\U000e0041"

@@ -9,9 +9,9 @@ from chargehand.cli.format import count_attempts, seconds_worked
 from chargehand.cli.report import report
 from chargehand.cli.timeline import timeline_lines
 from chargehand.cli.transcript import Transcript
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.runtime.trace import Trace, trace
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 
 T1 = TaskId("t1")

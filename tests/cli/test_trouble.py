@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand.engine.failure import Refusal
+from chargehand.engine.plan import TaskId
 from chargehand.models.testing.fault_server import FaultServer
-from chargehand.terms.failure import Refusal
-from chargehand.terms.plan import TaskId
 from tests.agents.playhouse import Playhouse
 from tests.cli.commands import COMMAND, environment
 from tests.config.files import write

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.engine.events import AttemptStarted, ResultReused
 from chargehand.stores.reader import read_run
-from chargehand.terms.events import AttemptStarted, ResultReused
 from tests.cli.commands import JOURNAL, Underway, chargehand, script, task
 from tests.cli.terminal import Terminal
 

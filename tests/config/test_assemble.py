@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.terms.budget import Amount
+from chargehand.engine.budget import Amount
 from chargehand.tools import rules
 from chargehand.tools.tool import Tool
 from tests.config.files import parts, said

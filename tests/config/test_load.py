@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from chargehand.config.load import load_team
+from chargehand.engine.budget import Budget
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
-from chargehand.terms.budget import Budget
-from chargehand.terms.policy import Limits, Policy, Retry
 from tests.config.files import TOOLS, write
 
 WHOLE = """\

@@ -9,12 +9,12 @@ import pytest
 from chargehand.config.explain import describe
 from chargehand.config.load import load_team
 from chargehand.config.source import Finding
+from chargehand.engine.budget import Amount
 from chargehand.errors import Invalid
 from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Amount
 from tests.cli.commands import chargehand
 from tests.config.files import write
 
@@ -133,7 +133,7 @@ async def test_keys_beside_the_inner_file_are_found_for_the_inner_team(outer: Pa
     (cellar / ".env").write_text("OPENAI_API_KEY=sk-of-the-cellar\n")
     assert describe(outer).errors == []
     team = load_team(outer)
-    async with team.crew():  # without its own lookup this would say that the key is missing
+    async with team.executor():  # without its own lookup this would say that the key is missing
         pass
     (cellar / ".env").unlink()
     assert (
@@ -141,7 +141,7 @@ async def test_keys_beside_the_inner_file_are_found_for_the_inner_team(outer: Pa
         in placed(describe(outer).errors, cellar.parent)[0]
     )
     with pytest.raises(Invalid, match="needs a key"):
-        async with team.crew():
+        async with team.executor():
             pass
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from chargehand.config import schema
 from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
+from chargehand.engine.policy import Limits
 from chargehand.models.known import BUILT_IN
 from chargehand.team import Supervisor
-from chargehand.terms.policy import Limits
 from chargehand.tools.tool import CAP
 from tests.config.files import shaped, write
 

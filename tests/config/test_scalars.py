@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.config.schema import parse_dollars, parse_size, parse_span
-from chargehand.terms.duration import parse_duration
+from chargehand.engine.duration import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from pathlib import Path
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
+from chargehand.engine.events import Effect
+from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Dataset, read_dataset
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.terms.events import Effect
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import Tool, tool
 
 

@@ -3,15 +3,15 @@
 import pytest
 
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import Effect
+from chargehand.engine.policy import Policy
 from chargehand.evals.bench import require_approval
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score
 from chargehand.evals.run import evaluate
 from chargehand.models.find import Finder
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Budget
-from chargehand.terms.events import Effect
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import Tool
 from tests.evals.samples import Till, dataset
 
@@ -116,7 +116,7 @@ class Foreign:
         self.teams = team.teams
         self.request = team.request
         self.offered = team.offered
-        self.crew = team.crew
+        self.executor = team.executor
         self.unpriced_models = team.unpriced_models
 
     def bounded(self, *, budget: Budget | None = None, policy: Policy | None = None) -> "Foreign":

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Expect, Number
 from chargehand.evals.graders import (
@@ -16,7 +17,6 @@ from chargehand.evals.graders import (
     written_numbers,
 )
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.terms.failure import Failure
 
 RUBRIC = Expect(rubric="It names a source.")
 ANSWER = "Revenue in May 2026: **12,223.40 EUR**, a loss of 3.5 % [t1]."

@@ -2,6 +2,7 @@
 
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
+from chargehand.engine.failure import Failure
 from chargehand.evals.cases import Case
 from chargehand.evals.measures import macro_f1, report_section
 from chargehand.evals.report import Score, Section
@@ -9,7 +10,6 @@ from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.terms.failure import Failure
 from tests.evals.samples import dataset, desk, store
 
 CASES = (

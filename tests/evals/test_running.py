@@ -4,6 +4,8 @@ import pytest
 
 from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Expect, PlanShape
 from chargehand.evals.drafts import waiting_pairs
 from chargehand.evals.report import Score, Section
@@ -11,8 +13,6 @@ from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
 from tests.evals.samples import dataset, store
 
 COUNT = "How many anvils are in stock? How many tongs are in stock?"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.engine.policy import Policy
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Case, read_dataset
 from chargehand.evals.run import evaluate
 from chargehand.evals.saving import append_case, case_of_run
-from chargehand.terms.policy import Policy
 from tests.evals.samples import Till, store
 
 REQUEST = "How many anvils are in stock? How many hammers are in stock?"

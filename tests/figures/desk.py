@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable
 
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import Tool, as_tool
 from tests.figures.held_out import Case
 

@@ -11,16 +11,16 @@ from msgspec import structs
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.worker import Worker
+from chargehand.engine.events import Noted
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Combine, Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.events import Noted
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Combine, Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.calculator import calculator
 from tests.agents.crowd import call, calls
 from tests.figures import held_out, tuned

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.core.state import RunState
+from chargehand.engine.budget import Amount
+from chargehand.engine.events import Ending, EndReason, Entry
+from chargehand.engine.state import RunState
+from chargehand.engine.value import decode_value
 from chargehand.stores.codec import TAGS, decode, encode, version_of
-from chargehand.terms.budget import Amount
-from chargehand.terms.events import Ending, EndReason, Entry
-from chargehand.terms.value import decode_value
 
 HERE = Path(__file__).parent
 

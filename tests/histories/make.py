@@ -8,18 +8,18 @@ from collections.abc import Callable
 import msgspec
 from msgspec import structs
 
-from chargehand.agents.crew import Done, Hand, Proposal, WorkFailed
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.core.fold import replay
-from chargehand.core.owed import Brief
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import FailureKind
+from chargehand.engine.fold import replay
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Match, Roster
+from chargehand.engine.value import encode_value
 from chargehand.models.messages import Message
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import FailureKind
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Match, Roster
-from chargehand.terms.value import encode_value
+from chargehand.runtime.executor import Done, Proposal, StepContext, WorkFailed
 from tests.histories.kept import HERE, expected_of, lines_of, names
 from tests.requests import request
 from tests.virtual import NOW, Stage
@@ -57,10 +57,10 @@ def fails(kind: FailureKind, message: str, **more: object) -> Move:
     return structs.replace(Move(fail=kind, message=message, used=CALL), **more)
 
 
-class Tools(ScriptedCrew):
+class Tools(ScriptedExecutor):
     """Works in steps: a search, an idempotent note and, for tasks called `send`, an effect. Plans in two pieces."""
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         for number, effect in enumerate(("read", "idempotent", "effect")):
             if effect == "effect" and not brief.work.task.startswith("send"):
                 continue
@@ -70,24 +70,24 @@ class Tools(ScriptedCrew):
                 await asyncio.sleep(1.0)
                 return Done({"step": number, "found": ["x", "y"]}, CALL)
 
-            await hand.step("tool", call, request=f"{brief.work.task}/{number}", effect=effect, reserve=CALL)
-            hand.note(f"step {number} of {brief.work.task} is over")
-        return await super().attempt(brief, hand)
+            await context.step("tool", call, request=f"{brief.work.task}/{number}", effect=effect, reserve=CALL)
+            context.note(f"step {number} of {brief.work.task} is over")
+        return await super().attempt(brief, context)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         if brief.work.number > 1:
             more = (task("third", "second", worker="cid"),)
             return Proposal(more if len(brief.tasks) < 3 else (), "forward", used=CALL)
-        await hand.grow([task("first")])
+        await context.grow([task("first")])
         await asyncio.sleep(3.0)
         return Proposal((task("second", "first"),), "merge", closed=False, wake="any", used=CALL)
 
 
-def crashed(stage: Stage, crew: ScriptedCrew, last: Callable[[ev.Event], bool]) -> Stage:
+def crashed(stage: Stage, executor: ScriptedExecutor, last: Callable[[ev.Event], bool]) -> Stage:
     """Another process that finds what a first one left that died right after this event."""
     entries = stage.entries["run"]
     cut = next(entry.seq for entry in entries if last(entry.event))
-    second = Stage(crew)
+    second = Stage(executor)
     second.loop.now = entries[cut - 1].at + 30.0
     second.entries["run"] = entries[:cut]
 
@@ -106,7 +106,7 @@ def retries() -> Stage:
         "b": (fails("logic", "no sources given"), PAID),
         "c": (fails("timeout", "too slow"), fails("timeout", "too slow"), fails("timeout", "too slow"), PAID),
     }
-    stage = Stage(ScriptedCrew(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID)))
     plan = Plan((task("a"), task("b"), task("c"), task("d", "a", "b", Edge(TaskId("c"), "optional"), worker="cid")))
     stage.start(request(plan, ROSTER, budget=Budget(calls=50, usd=0.05, floor=CALL)))
     return stage
@@ -115,7 +115,7 @@ def retries() -> Stage:
 def cascade() -> Stage:
     moves = {"T1": (fails("logic", "the source is closed"),)}
     plan = Plan((task("T1"), task("T2"), task("T3", "T1"), task("T4", "T2"), task("T5", "T3", "T4")))
-    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(moves, otherwise=PAID)))
     stage.start(request(plan, ROSTER, policy=Policy(retry=Retry(base=0.0))))
     return stage
 
@@ -123,7 +123,7 @@ def cascade() -> Stage:
 def approval() -> Stage:
     first = Plan((task("a"), task("b", worker="cid")))
     better = Plan((task("a"), task("b", "a", worker="cid"), task("c", "b")))
-    stage = Stage(ScriptedCrew(Script(plans=(first, better), otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(plans=(first, better), otherwise=PAID)))
     stage.start(request(None, ROSTER, policy=Policy(approve=True)))
     stage.resume(ev.InputAnswered(1, "reject", "b cannot begin before a"))
     edited = Plan((task("a"), task("b", "a", worker="cid"), task("e", "b", instruction="carry out the end")), "select")
@@ -137,7 +137,7 @@ def repeated() -> Stage:
         "each[1]": (fails("logic", "y is not there", permanent=True),),
     }
     each = task("each", for_each=TaskId("list"), at_least=3, worker="", match=Match(("facts",), ("fast", "prose")))
-    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(moves, otherwise=PAID)))
     plan = Plan((task("list"), each, task("reduce", "each", worker="cid")), "reduce")
     stage.start(
         request(
@@ -154,7 +154,7 @@ def streamed() -> Stage:
 
 
 def budget() -> Stage:
-    stage = Stage(ScriptedCrew(Script(otherwise=PAID, answers=(PAID,))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=PAID, answers=(PAID,))))
     plan = Plan(tuple(task(f"t{n}", *([f"t{n - 2}"] if n > 1 else []), worker="bob") for n in range(10)))
     stage.start(request(plan, ROSTER, budget=Budget(calls=8, usd=0.002, tokens=900, floor=CALL)))
     return stage
@@ -162,7 +162,7 @@ def budget() -> Stage:
 
 def deadline() -> Stage:
     moves = {"slow": (Move(seconds=500.0),), "slower": (fails("network", "no line", retry_after=25.0),)}
-    stage = Stage(ScriptedCrew(Script(moves, otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(moves, otherwise=PAID)))
     quick = [task("quick"), task("next", "quick"), task("then", "next")]
     plan = Plan((*quick, task("slow", worker="bob"), task("slower", worker="cid"), task("last", "slow")))
     stage.start(request(plan, ROSTER, policy=Policy(retry=Retry(attempts=5))), seconds=100.0)
@@ -170,28 +170,28 @@ def deadline() -> Stage:
 
 
 def crash() -> Stage:
-    crew = Tools(Script({"b": (fails("logic", "not like this"), PAID)}, otherwise=PAID))
-    stage = Stage(crew)
+    executor = Tools(Script({"b": (fails("logic", "not like this"), PAID)}, otherwise=PAID))
+    stage = Stage(executor)
     stage.start(request(Plan((task("a"), task("b"), task("send", "a", worker="cid"))), ROSTER))
 
     def died(event: ev.Event) -> bool:
         return isinstance(event, ev.StepStarted) and (event.task, event.step) == ("b", 2)
 
-    second = crashed(stage, crew, died)
+    second = crashed(stage, executor, died)
     second.resume()
     return second
 
 
 def uncertain() -> Stage:
-    crew = Tools(Script(otherwise=PAID))
+    executor = Tools(Script(otherwise=PAID))
     plan = Plan((task("a"), task("send", worker="cid"), task("after", "send")))
-    stage = Stage(crew)
+    stage = Stage(executor)
     stage.start(request(plan, ROSTER, policy=Policy(uncertain="ask")))
 
     def died(event: ev.Event) -> bool:
         return isinstance(event, ev.StepStarted) and event.effect == "effect"
 
-    second = crashed(stage, crew, died)
+    second = crashed(stage, executor, died)
     found = second.resume()
     assert found.question is not None
     second.resume(ev.InputAnswered(found.question.number, "done", result=encode_value({"sent": True})))
@@ -219,7 +219,7 @@ def cancelled() -> Stage:
 
 
 def forked() -> Stage:
-    stage = Stage(ScriptedCrew(Script({"a": (Move(result=[1, 2], used=CALL),)}, otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script({"a": (Move(result=[1, 2], used=CALL),)}, otherwise=PAID)))
     old = Plan((task("a"), task("b"), task("c", "a"), task("d", "b", "c")))
     stage.start(request(old, ROSTER), "first")
     changed = task("b", instruction="carry out b anew")
@@ -248,7 +248,7 @@ def replanned() -> Stage:
         limits=Limits(replans=1, fan_out=20),
         refine=False,
     )
-    stage = Stage(ScriptedCrew(Script(moves, plans=(cyclic, first, second), otherwise=PAID)))
+    stage = Stage(ScriptedExecutor(Script(moves, plans=(cyclic, first, second), otherwise=PAID)))
     stage.start(request(None, ROSTER, policy=policy))
     return stage
 
@@ -256,17 +256,17 @@ def replanned() -> Stage:
 class Asks(Tools):
     """Says what its model is told, asks a person before it sends, and leaves a part of the request to nobody."""
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
-        hand.prompt("model-a", (Message("system", "You plan."), Message("user", brief.goal)))
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
+        context.prompt("model-a", (Message("system", "You plan."), Message("user", brief.goal)))
         tasks = (task("a"), task("send", "a", worker="cid"))
         return Proposal(tasks, "merge", used=CALL, unserved=("Nobody can fly.",))
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        hand.prompt("model-a", (Message("system", "You work."), Message("user", brief.instruction)), ("send",))
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        context.prompt("model-a", (Message("system", "You work."), Message("user", brief.instruction)), ("send",))
         if brief.work.task == "send" and "send({})" not in (brief.answers or {}):
             question = ev.Question("tool", "send", {"to": "all"}, "tainted", ("cid",))
             raise WorkFailed(ev.Failure("approval", "send({})", question=question), CALL)
-        return await super().attempt(brief, hand)
+        return await super().attempt(brief, context)
 
 
 def asked() -> Stage:
@@ -278,7 +278,7 @@ def asked() -> Stage:
 
 def released() -> Stage:
     """Five orderly stops in the middle of one long attempt."""
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=40.0, used=CALL))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=40.0, used=CALL))))
     patient = structs.replace(request(Plan((task("a"), task("b", "a"))), ROSTER), deadline=NOW + 600)
 
     async def story() -> None:
@@ -295,18 +295,18 @@ def released() -> Stage:
     return stage
 
 
-class Refusing(ScriptedCrew):
+class Refusing(ScriptedExecutor):
     """The first call of each task is refused by the provider: it costs nothing but itself."""
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         async def call(_key: str) -> Done:
             await asyncio.sleep(1.0)
             if brief.work.number == 1:
                 raise WorkFailed(ev.Failure("resource", "too many calls", 2.0), Amount(calls=1))
             return Done("found", CALL)
 
-        await hand.step("model", call, reserve=structs.replace(CALL, micros=900))
-        return await super().attempt(brief, hand)
+        await context.step("model", call, reserve=structs.replace(CALL, micros=900))
+        return await super().attempt(brief, context)
 
 
 def refused() -> Stage:

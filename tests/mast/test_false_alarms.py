@@ -12,13 +12,13 @@ from msgspec import Raw
 
 import chargehand.config as config
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
-from chargehand.agents.scripted import ScriptedCrew
+from chargehand.agents.scripted import ScriptedExecutor
 from chargehand.cli.play import read_story
 from chargehand.config.load import load_team
-from chargehand.runtime.driver import Driver
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 from tests.sim.loop import VirtualLoop
 
@@ -63,7 +63,7 @@ def test_the_scripts_that_come_as_examples_have_no_findings(script: str) -> None
 
     async def play() -> list[ev.Entry]:
         clock = loop.time
-        await Driver(journal, ScriptedCrew(story), wall=clock, ticks=clock).start("run", story.request(clock()))
+        await Runner(journal, ScriptedExecutor(story), wall=clock, ticks=clock).start("run", story.request(clock()))
         return await journal.read("run")
 
     try:

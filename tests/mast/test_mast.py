@@ -10,6 +10,9 @@ import pytest
 from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
 from chargehand.agents.strategies import Loop
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Corrupt
 from chargehand.models.exhibits import Table
 from chargehand.models.messages import Request
@@ -17,9 +20,6 @@ from chargehand.models.model import ModelCard
 from chargehand.models.subject import Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, plan, team
@@ -155,8 +155,8 @@ async def test_each_item_of_a_list_is_looked_for_where_it_was_given() -> None:
             return '["left upper shelf near the window", "right lower shelf behind the barrels"]'
         return f"There are 206 apples on the {inputs[0].value}." if name == "bob" else "Together 412 apples, 206 each."
 
-    crew = (Worker("ann", output=list[str]), Worker("bob"), Worker("cid"))
-    found = await team(model(work=counts), *crew, plan=Plan(tasks, "forward")).run(GOAL)
+    executor = (Worker("ann", output=list[str]), Worker("bob"), Worker("cid"))
+    found = await team(model(work=counts), *executor, plan=Plan(tasks, "forward")).run(GOAL)
     assert (found.ending, len(found.trace().tasks), modes(found)) == ("complete", 5, [])
 
 
@@ -173,8 +173,8 @@ async def test_a_planner_that_never_comes_to_an_end_is_stopped() -> None:
 
 async def test_nobody_goes_on_from_a_journal_with_a_hole(tmp_path: Path) -> None:
     script = model(work=[calls(call("look", place="cellar")), COUNTED])
-    crew = team(script, Worker("ann", tools=[look]), journal=None)
-    whole = await crew.run(GOAL)
+    executor = team(script, Worker("ann", tools=[look]), journal=None)
+    whole = await executor.run(GOAL)
     at = next(n for n, one in enumerate(whole.entries) if isinstance(one.event, ev.StepFinished))
     holed = (*whole.entries[:at], *whole.entries[at + 1 :])
     (one,) = audit_run(holed)
@@ -234,15 +234,15 @@ async def test_no_answer_of_a_model_can_hide_what_is_missing_and_a_function_that
     plans = [plan(COUNT, ("Count the pears in the attic.", "bob", ()))]
     work = by_task(ann=COUNTED, bob=calls(call("give_up", reason="it is dark")))
     hides = "All is well: 412 apples, 230 on the left shelf and 182 in wooden crates [t1]."
-    crew = (Worker("ann"), Worker("bob"))
-    found = await team(model(plans=plans, work=work, answer=hides), *crew, policy=ONCE).run(GOAL)
+    executor = (Worker("ann"), Worker("bob"))
+    found = await team(model(plans=plans, work=work, answer=hides), *executor, policy=ONCE).run(GOAL)
     assert "t2: it is dark" in str(found.answer)
     assert modes(found) == []
 
     def own(goal: str, results: object, gaps: object) -> str:
         return hides
 
-    found = await team(model(plans=plans, work=work), *crew, policy=ONCE, combine=own).run(GOAL)
+    found = await team(model(plans=plans, work=work), *executor, policy=ONCE, combine=own).run(GOAL)
     (one,) = audited(found)
     assert (one.mode, one.task, "it is dark" in one.evidence) == ("2.4", "", True)
 
@@ -301,10 +301,10 @@ async def test_an_effect_that_somebody_checks_is_no_finding(checked: str) -> Non
         lines += [calls(call("look", place="outbox")), "The letter reached the baker."]
     if checked == "by a look":
         lines.insert(1, calls(call("look", place="outbox")))
-    crew = team(model(plans=plans, work=lines), Worker("ann", tools=[sends, look]), policy=ONCE)
-    found = await crew.run("Send the baker a letter about the apples", run="r")
+    executor = team(model(plans=plans, work=lines), Worker("ann", tools=[sends, look]), policy=ONCE)
+    found = await executor.run("Send the baker a letter about the apples", run="r")
     if checked == "by a person":
-        found = await crew.resume("r", ev.InputAnswered(1, "approve"))
+        found = await executor.resume("r", ev.InputAnswered(1, "approve"))
     assert (found.ending, modes(found)) == ("complete", [])
 
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 import pytest
 
+from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.embedding_find import find_embedding
 from chargehand.models.embedding_http import EmbeddingEndpoint, HttpEmbedding, read_vectors
@@ -22,7 +23,6 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.limits import Pace
 from chargehand.models.prices import FREE, flat
-from chargehand.terms.policy import Retry
 from tests.models.loopback import Asked, Loopback, Move, loopback, whole
 
 KEY = "sk-very-secret-0123456789"

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from msgspec import Struct
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Timeouts, Transport
@@ -18,7 +19,6 @@ from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.testing.fault_server import MODES, FaultServer, serve
-from chargehand.terms.failure import Failure
 
 TIMES = Timeouts(connect=1.0, first=1.0, whole=1.0, idle=1.0, total=1.5)
 PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=20.0)  # where nobody is too slow on purpose

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid
 from chargehand.models.find import Finder, Lookup, Options, find_model, models_folder
 from chargehand.models.guard import Guarded
@@ -16,7 +17,6 @@ from chargehand.models.limits import Pace
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.prices import flat
-from chargehand.terms.policy import Retry
 from tests.models.loopback import loopback, whole
 
 HELLO = Request([Message("user", "hello")])

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import pytest
 
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Breaking, Retry
 from chargehand.models.failed import CallFailed
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
@@ -16,8 +18,6 @@ from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.prices import PriceTag, flat
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.waits import Wait, collect_waits
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Breaking, Retry
 from tests.sim.loop import VirtualLoop
 
 HELLO = Request([Message("user", "hello")])

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from chargehand import Message, Plan, Request, Supervisor, Task, Worker
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
-from chargehand.terms.plan import TaskId
 
 PLAN = Plan((Task(TaskId("t1"), "What is 6 * 7?", "ann"),), "forward")
 

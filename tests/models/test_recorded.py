@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.envelope import wrap
 from chargehand.models.find import Finder
@@ -15,7 +16,6 @@ from chargehand.models.openai import OpenAIChat
 from chargehand.models.subject import WorkerCard, Working
 from chargehand.models.testing.recorded import Recorder, Replayer, digest
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.terms.failure import Failure
 from tests.models.loopback import loopback, whole
 
 A = Request([Message("user", "a")])

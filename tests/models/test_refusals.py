@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand.engine.failure import RefusalCause
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Limits, Policy
 from chargehand.models.failed import Party, headline, refused
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.testing.fault_server import FaultServer
-from chargehand.terms.failure import RefusalCause
-from chargehand.terms.plan import TaskId
-from chargehand.terms.policy import Limits, Policy
 from tests.sim.loop import VirtualLoop
 
 PARTY = Party("openai:gpt-5-mini", "api.openai.com", ("sk-secret-secret-secret",), "OPENAI_API_KEY")

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from chargehand.engine.failure import Failure
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import ModelFailed
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.terms.failure import Failure
 
 HELLO = Request([Message("user", "hello")])
 

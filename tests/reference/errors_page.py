@@ -6,9 +6,9 @@ from typing import get_args
 
 from chargehand import errors
 from chargehand.cli.exit_codes import error_exit_code
+from chargehand.engine import lint
+from chargehand.engine.failure import FailureKind
 from chargehand.errors import ChargehandError
-from chargehand.terms import lint
-from chargehand.terms.failure import FailureKind
 from tests.reference.markdown import code, page, sentence, table
 
 _ABOUT = """\

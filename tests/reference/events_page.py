@@ -10,15 +10,15 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
+from chargehand.engine.events import VERSIONS, Entry, Event
 from chargehand.stores.codec import TAGS, encode
-from chargehand.terms.events import VERSIONS, Entry, Event
 from tests.histories.kept import entries_of, names, read_lines
 from tests.reference.markdown import code, page, sentence, table
 
 _ABOUT = """\
 Every entry of a journal is an event with its number and its time: `chargehand runs show RUN --jsonl` prints them like
 the examples here, which are from runs kept for tests. How they are stored and what they survive is in
-[journal.md](../journal.md); they are defined in [`terms/events.py`](../../src/chargehand/terms/events.py). An event
+[journal.md](../journal.md); they are defined in [`engine/events.py`](../../src/chargehand/engine/events.py). An event
 keeps its meaning for ever: a new field has a default, a new meaning gets a new event. Fields of an
 event that have their default are left out."""
 _ROOM = 300  # characters of an event that is laid out line by line

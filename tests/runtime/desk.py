@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.errors import RunUnknown
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
@@ -21,9 +24,6 @@ from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import tool
 
 PLAN = Plan((Task(TaskId("t1"), "What is the price of a room in Ghent?", "ann"),), "forward")

@@ -6,18 +6,18 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from chargehand.agents.crew import Done, Hand
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.core.fold import replay
-from chargehand.core.owed import Brief
-from chargehand.core.state import RunState
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine.budget import Amount
+from chargehand.engine.events import Entry, InputAnswered
+from chargehand.engine.fold import replay
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.state import RunState
 from chargehand.errors import StoreUnavailable
-from chargehand.runtime.driver import Driver, Outcome, outcome
+from chargehand.runtime.executor import Done, StepContext
+from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.stores.journal import Journal
-from chargehand.terms.budget import Amount
-from chargehand.terms.events import Entry, InputAnswered
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from tests.requests import request
 from tests.sim.play import snapshot
 
@@ -38,15 +38,15 @@ ASKED = request(PLAN, policy=Policy(approve=True, retry=Retry(base=0.001)))
 SCRIPT = Script({"a": (Move(fail="network"), Move(used=CALL)), "b": (Move(fail="logic"), Move(used=CALL))})
 
 
-class Crew(ScriptedCrew):
+class Executor(ScriptedExecutor):
     """Makes a call that is recorded, then does as the script says."""
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         async def call(key: str) -> Done:
             return Done({"looked": brief.work.task, "body": "x" * 1500}, CALL)
 
-        await hand.step("look", call, request=brief.work.task, effect="idempotent")
-        return await super().attempt(brief, hand)
+        await context.step("look", call, request=brief.work.task, effect="idempotent")
+        return await super().attempt(brief, context)
 
 
 class Story:
@@ -57,7 +57,7 @@ class Story:
         self.on_told: Callable[[], None] = lambda: None
         self.live: RunState | None = None
         self.refusals: list[str] = []
-        self.driver = Driver(journal, Crew(SCRIPT), wall=clock, ticks=clock, listener=self._heard)
+        self.driver = Runner(journal, Executor(SCRIPT), wall=clock, ticks=clock, listener=self._heard)
         self.asked = structs.replace(ASKED, deadline=clock() + 60)
 
     def _heard(self, run: str, entries: Sequence[Entry]) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from chargehand.engine import events as ev
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
 
 
 async def rows(journal: Journal) -> dict[str, list[ev.Entry]]:

@@ -9,6 +9,9 @@ import pytest
 
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.worker import Worker
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy
 from chargehand.models.failed import CallFailed
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
@@ -16,12 +19,9 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy
 from tests.sim.loop import VirtualLoop
 
 ANN = Worker("ann", "carries things out")
@@ -79,13 +79,13 @@ class Line200:
         return len(self.line.requests) / TASKS
 
     def play(self, team: Supervisor, runs: int, *, together: bool = True) -> None:
-        async def one(driver: Driver, n: int) -> None:
+        async def one(driver: Runner, n: int) -> None:
             found = await driver.start(f"r{n}", team.request(GOAL, self.loop.time(), seed=n))
             self.gaps += len(found.gaps)
 
         async def story() -> None:
-            async with team.crew() as crew:
-                driver = Driver(MemoryJournal(), crew, wall=self.loop.time, ticks=self.loop.time)
+            async with team.executor() as executor:
+                driver = Runner(MemoryJournal(), executor, wall=self.loop.time, ticks=self.loop.time)
                 if not together:
                     for n in range(runs):
                         await one(driver, n)

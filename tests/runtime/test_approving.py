@@ -20,11 +20,11 @@ from chargehand import (
     Worker,
     tool,
 )
+from chargehand.engine import events as ev
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid, Refused
 from chargehand.runtime.approving import OnApproval
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
 
 PLAN = Plan((Task(TaskId("bill"), "Pay the bills.", "clerk"),), "forward")
 

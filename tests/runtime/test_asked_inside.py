@@ -6,16 +6,16 @@ from typing import Literal
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.errors import Refused
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model
 

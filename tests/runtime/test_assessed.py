@@ -9,16 +9,16 @@ import pytest
 
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.worker import Worker
+from chargehand.engine.events import Entry
+from chargehand.engine.plan import Combine, Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.tracing import Ruling
 from chargehand.models.messages import Request
 from chargehand.models.subject import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
-from chargehand.terms.events import Entry
-from chargehand.terms.plan import Combine, Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
-from chargehand.terms.tracing import Ruling
 from tests.agents.crowd import call, calls
 from tests.cli.commands import chargehand
 

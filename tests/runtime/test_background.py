@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.declared import Memory
@@ -24,8 +26,6 @@ from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.reader import read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
 from chargehand.tools.tool import tool
 from tests.cli.commands import python
 from tests.runtime.desk import NOTES, PLAN, covered, desk, everything, librarian, noted, price

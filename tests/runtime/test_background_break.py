@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Policy
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Policy
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
 from tests.runtime.desk import covered, desk, everything, librarian

@@ -6,13 +6,13 @@ from math import inf, nan
 import pytest
 from msgspec import structs
 
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.plan import Plan, Task, TaskId, parse
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError, Invalid, NotJson, PlanInvalid, Refused, RunBusy, RunUnknown
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.plan import Plan, Task, TaskId, parse
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Match
 from tests.requests import request
 from tests.virtual import NOW, Stage
 
@@ -57,7 +57,7 @@ def seen(stage: Stage) -> list[SEEN]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_plan_that_cannot_run_leaves_no_trace(plan: Plan, limits: Limits, code: str) -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     with pytest.raises(PlanInvalid) as caught:
         stage.start(request(plan, policy=Policy(limits=limits)))
     assert code in [finding.code for finding in caught.value.findings]
@@ -65,7 +65,7 @@ def test_a_plan_that_cannot_run_leaves_no_trace(plan: Plan, limits: Limits, code
 
 
 def test_a_chain_of_ten_thousand_runs_where_it_is_allowed() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     found = stage.start(request(chain(DEEP), policy=Policy(limits=ROOMY)))
     assert (found.ending, len(found.results)) == ("complete", DEEP)
 
@@ -121,7 +121,7 @@ def test_what_is_no_plan_is_said_to_be_none(source: bytes | str | dict[str, obje
 def test_a_request_that_makes_no_sense_leaves_no_trace(
     changes: dict[str, object], error: type[ChargehandError], said: str
 ) -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     asked = structs.replace(request(GOOD), **({"deadline": NOW + 60} | changes))
     with pytest.raises(error, match=said):
         stage.play(lambda: stage.driver.start("run", asked))
@@ -131,7 +131,7 @@ def test_a_request_that_makes_no_sense_leaves_no_trace(
 
 @pytest.mark.parametrize("name", ["", HALF])
 def test_a_name_that_cannot_be_kept_is_refused(name: str) -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     with pytest.raises(Invalid):
         stage.start(request(GOOD), name)
     assert seen(stage) == []
@@ -141,7 +141,7 @@ def test_a_name_that_cannot_be_kept_is_refused(name: str) -> None:
 
 
 def test_a_run_is_resumed_only_when_it_is_there_unfinished_and_free() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=10.0))))
 
     async def story() -> None:
         asked = structs.replace(request(GOOD), deadline=NOW + 600)
@@ -169,7 +169,7 @@ def test_a_run_is_resumed_only_when_it_is_there_unfinished_and_free() -> None:
 
 
 def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     found = stage.start(request(GOOD, policy=Policy(approve=True)))
     assert found.question is not None
     number = found.question.number
@@ -191,7 +191,7 @@ def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
 
 
 def test_a_request_that_cannot_be_kept_does_not_disturb_the_run() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=10.0))))
 
     async def story() -> ev.Ending:
         asked = structs.replace(request(GOOD), deadline=NOW + 600)

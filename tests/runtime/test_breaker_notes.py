@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.cli.live_view import view_footer
-from chargehand.core.fold import begin, fold, replay
+from chargehand.engine import events as ev
+from chargehand.engine.fold import begin, fold, replay
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
 from chargehand.runtime.run_log import MARK
 from chargehand.runtime.trace import Tracer
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
 from tests.cli.commands import chargehand, script, task
 from tests.requests import request
 from tests.virtual import Stage
@@ -26,7 +26,7 @@ CREW = Roster((Agent("ann", model="big"),))
 
 
 def stage(*moves: Move) -> Stage:
-    return Stage(ScriptedCrew(Script({f"t{n}": (move,) for n, move in enumerate(moves)})))
+    return Stage(ScriptedExecutor(Script({f"t{n}": (move,) for n, move in enumerate(moves)})))
 
 
 def work(count: int) -> Plan:

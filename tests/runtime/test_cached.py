@@ -11,8 +11,10 @@ from msgspec import structs
 
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
-from chargehand.core.fold import replay
-from chargehand.core.state import Status
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.state import Status
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
@@ -20,13 +22,11 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import cached
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls
 from tests.config.files import write
@@ -100,11 +100,11 @@ async def test_nothing_is_used_again_unless_a_team_says_so() -> None:
 async def test_a_result_is_used_no_longer_than_it_is_fresh_however_often_it_was_used() -> None:
     journal = MemoryJournal()
     model = Clerk()
-    crew = team(journal, model)
-    await crew.run("apples?", run="one")
-    await crew.run("apples?", run="two")
+    executor = team(journal, model)
+    await executor.run("apples?", run="one")
+    await executor.run("apples?", run="two")
     assert model.worked == 1
-    request = crew.request("apples?", time.time())
+    request = executor.request("apples?", time.time())
     lookers = frozenset(("ann",))
     now = time.time()
     assert await cached.earlier(journal, request, 600.0, now + 599.0, lookers)
@@ -118,14 +118,14 @@ async def test_it_is_the_age_of_the_result_that_counts_and_not_that_of_its_run()
     kept = MemoryJournal()
     model = Clerk()
     now = time.time()
-    crew = team(kept, model)
-    await crew.run("apples?", run="one")
+    executor = team(kept, model)
+    await executor.run("apples?", run="one")
     entries = await kept.read("one")
     journal = MemoryJournal()  # the same run, had it gone on for an hour after the task was done
     times = [now - 3600.0] * (len(entries) - 1) + [now]
     lease = await journal.claim("long", new=True)
     await journal.append(lease, [structs.replace(one, at=at) for one, at in zip(entries, times, strict=True)])
-    request = crew.request("apples?", now)
+    request = executor.request("apples?", now)
     assert not await cached.earlier(journal, request, 600.0, now, frozenset(("ann",)))
     assert await cached.earlier(journal, request, 7200.0, now, frozenset(("ann",)))
 
@@ -218,17 +218,17 @@ async def test_a_run_that_took_results_over_goes_on_after_a_crash() -> None:
     for crash in range(1, 4):
         journal = Crashing()
         model = Clerk()
-        crew = team(journal, model, plan=CHAIN)
-        await crew.run("apples?", run="one")
-        request = crew.request("apples?", time.time())
-        also = await crew.offered(journal, request)
-        async with crew.crew() as staff:
+        executor = team(journal, model, plan=CHAIN)
+        await executor.run("apples?", run="one")
+        request = executor.request("apples?", time.time())
+        also = await executor.offered(journal, request)
+        async with executor.executor() as staff:
             journal.left = crash
             with suppress(KeyboardInterrupt):
-                await Driver(journal, staff).start("two", request, also=also)
+                await Runner(journal, staff).start("two", request, also=also)
             journal.left = 10**9
             if replay(await journal.read("two")).ended is None:
-                await Driver(journal, staff).resume("two", steal=True)
+                await Runner(journal, staff).resume("two", steal=True)
         done = replay(await journal.read("two"))
         assert done.ended is not None
         assert done.ended.ending == "complete"

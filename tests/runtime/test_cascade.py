@@ -2,13 +2,13 @@
 
 import pytest
 
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine.budget import Amount
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms.budget import Amount
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
 from tests.requests import request
 
 # Which tasks fail at every attempt, and what T1..T5 must end as (Done, Failed, Skipped): once where T5 requires T3,
@@ -60,9 +60,9 @@ async def cascade(failing: str, *, optional: bool) -> Outcome:
     third = Edge(TaskId("T3"), "optional") if optional else TaskId("T3")
     plan = Plan((task(1), task(2), task(3, TaskId("T1")), task(4, TaskId("T2")), task(5, third, TaskId("T4"))))
     moves = {f"T{number}": (Move(fail="logic", message="no", used=CALL),) for number in failing.strip("-")}
-    crew = ScriptedCrew(Script(moves, otherwise=Move(used=CALL), answers=(Move(used=Amount()),)))
+    executor = ScriptedExecutor(Script(moves, otherwise=Move(used=CALL), answers=(Move(used=Amount()),)))
     roster = Roster((Agent("worker", estimate=CALL),))
-    return await Driver(MemoryJournal(), crew).start("run", request(plan, roster, policy=PATIENT))
+    return await Runner(MemoryJournal(), executor).start("run", request(plan, roster, policy=PATIENT))
 
 
 @pytest.mark.parametrize("optional", [False, True], ids=["T3 required", "T3 optional"])

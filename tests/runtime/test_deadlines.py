@@ -4,11 +4,11 @@ import pytest
 
 from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker, tool
 from chargehand.agents.strategies import Route
+from chargehand.engine import events as ev
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
-from chargehand.terms.policy import Policy, Retry
 from tests.agents.playhouse import Playhouse
 
 WEEK = 7 * 86_400.0

@@ -7,17 +7,17 @@ from msgspec import structs
 
 from chargehand.agents.worker import Worker
 from chargehand.cli.exit_codes import exit_code
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
 from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
 from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.runner import Runner
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
 from tests.agents.crowd import call, calls, model, of_kind, plan
 from tests.agents.playhouse import Playhouse
 
@@ -56,8 +56,8 @@ def timed(team: Supervisor) -> Result:
     found = list[Result]()
 
     async def story() -> None:
-        async with team.crew() as crew:
-            driver = Driver(house.journal, crew, wall=house.loop.time, ticks=house.loop.time)
+        async with team.executor() as executor:
+            driver = Runner(house.journal, executor, wall=house.loop.time, ticks=house.loop.time)
             outcome = await driver.start("r", team.request(GOAL, house.loop.time(), seed=7))
         found.append(spoken(result_of(outcome, await house.journal.read("r"), team.notice)))
 

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.core.owed import Brief
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import FailureKind
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Match, Roster
 from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import FailureKind
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Match, Roster
 from tests.requests import request
 from tests.virtual import NOW, Stage
 
@@ -43,7 +43,7 @@ def fails(kind: FailureKind = "logic", **more: object) -> Move:
 
 
 def test_a_transient_failure_is_retried_unchanged_after_a_wait() -> None:
-    stage = Stage(ScriptedCrew(Script({"a": (fails("network"), fails("network"), Move(result=1))})))
+    stage = Stage(ScriptedExecutor(Script({"a": (fails("network"), fails("network"), Move(result=1))})))
     found = stage.start(request(plan(task("a"))))
     assert found.ending == "complete"
     assert stage.events(ev.TaskRefined) == []
@@ -53,15 +53,15 @@ def test_a_transient_failure_is_retried_unchanged_after_a_wait() -> None:
 
 
 def test_a_logic_failure_is_refined_with_the_error_in_view() -> None:
-    stage = Stage(ScriptedCrew(Script({"a": (fails("logic"), Move())}, refined={"a": "carry out a with more care"})))
+    stage = Stage(ScriptedExecutor(Script({"a": (fails("logic"), Move())}, refined={"a": "carry out a with care"})))
     found = stage.start(request(plan(task("a"))))
-    assert found.results[TaskId("a")] == {"did": "carry out a with more care"}
+    assert found.results[TaskId("a")] == {"did": "carry out a with care"}
     assert len(stage.events(ev.AttemptStarted)) == 2
 
 
 def test_three_attempts_then_the_fallbacks_in_order_then_the_end() -> None:
     roster = Roster((Agent("worker", fallbacks=("second", "third")), Agent("second"), Agent("third")))
-    stage = Stage(ScriptedCrew(Script({"a": (fails("timeout"),)})))
+    stage = Stage(ScriptedExecutor(Script({"a": (fails("timeout"),)})))
     found = stage.start(request(plan(task("a")), roster))
     assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["worker"] * 3 + ["second", "third"]
     assert (found.ending, found.reason) == ("failed", "no_results")
@@ -69,7 +69,7 @@ def test_three_attempts_then_the_fallbacks_in_order_then_the_end() -> None:
 
 def test_a_long_retry_after_sends_the_task_to_somebody_else() -> None:
     roster = Roster((Agent("worker", fallbacks=("second",)), Agent("second")))
-    stage = Stage(ScriptedCrew(Script({"a": (fails("resource", retry_after=3600.0), Move(result=1))})))
+    stage = Stage(ScriptedExecutor(Script({"a": (fails("resource", retry_after=3600.0), Move(result=1))})))
     assert stage.start(request(plan(task("a")), roster)).ending == "complete"
     assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["worker", "second"]
     assert stage.loop.time() == NOW
@@ -77,7 +77,7 @@ def test_a_long_retry_after_sends_the_task_to_somebody_else() -> None:
 
 def test_a_worker_that_hangs_is_given_up_in_time() -> None:
     roster = Roster((Agent("worker", timeout=30.0),))
-    stage = Stage(ScriptedCrew(Script({"a": (Move(seconds=9999.0), Move(result=1))})))
+    stage = Stage(ScriptedExecutor(Script({"a": (Move(seconds=9999.0), Move(result=1))})))
     assert stage.start(request(plan(task("a")), roster)).ending == "complete"
     assert [one.failure.kind for one in stage.events(ev.AttemptFailed)] == ["timeout"]
 
@@ -86,7 +86,7 @@ def test_a_failing_worker_is_left_alone_for_a_while() -> None:
     tasks = [task(f"t{number}") for number in range(6)]
     policy = Policy(retry=Retry(attempts=1), limits=Limits(width=1), breaking=Breaking(consecutive=3, open=30.0))
     moves = {f"t{number}": (fails("network", permanent=True),) for number in range(3)}
-    stage = Stage(ScriptedCrew(Script(moves)))
+    stage = Stage(ScriptedExecutor(Script(moves)))
     found = stage.start(request(plan(*tasks), policy=policy))
     starts = {
         entry.event.task: entry.at for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptStarted)
@@ -104,7 +104,7 @@ def test_a_quorum_goes_ahead_when_enough_have_answered() -> None:
     sources = [task(f"s{number}") for number in range(4)]
     edges = [Edge(one.id, "quorum") for one in sources]
     moves = {"s0": (Move(seconds=1.0, result=0),), "s1": (Move(seconds=2.0, result=1),), "s2": (Move(seconds=50.0),)}
-    stage = Stage(ScriptedCrew(Script({**moves, "s3": (fails("logic", permanent=True),)})))
+    stage = Stage(ScriptedExecutor(Script({**moves, "s3": (fails("logic", permanent=True),)})))
     found = stage.start(request(plan(*sources, task("join", *edges, quorum=2))))
     assert found.results[TaskId("join")] == {"did": "carry out join of the work", "from": {"s0": 0, "s1": 1}}
     joined = next(
@@ -114,7 +114,7 @@ def test_a_quorum_goes_ahead_when_enough_have_answered() -> None:
 
 
 def test_a_quorum_that_cannot_be_reached_is_skipped_with_the_cause() -> None:
-    stage = Stage(ScriptedCrew(Script({"a": (fails("logic", permanent=True),)})))
+    stage = Stage(ScriptedExecutor(Script({"a": (fails("logic", permanent=True),)})))
     join = task("join", Edge(TaskId("a"), "quorum"), Edge(TaskId("b"), "quorum"), quorum=2)
     found = stage.start(request(plan(task("a"), task("b"), join)))
     assert {gap.task: gap.because for gap in found.gaps} == {"a": "", "join": "a"}
@@ -122,7 +122,7 @@ def test_a_quorum_that_cannot_be_reached_is_skipped_with_the_cause() -> None:
 
 def test_a_task_is_repeated_over_a_list_and_folded_back() -> None:
     moves = {"list": (Move(result=["x", "y", "z"]),), "each[1]": (fails("logic", permanent=True),)}
-    stage = Stage(ScriptedCrew(Script(moves)))
+    stage = Stage(ScriptedExecutor(Script(moves)))
     each = task("each", for_each=TaskId("list"), at_least=2)
     found = stage.start(request(plan(task("list"), each, task("sum", "each"))))
     assert found.results[TaskId("each[0]")] == {"did": "carry out each of the work", "from": {"list": "x"}}
@@ -134,7 +134,7 @@ def test_a_task_is_repeated_over_a_list_and_folded_back() -> None:
 
 def test_an_item_whose_source_failed_is_skipped_with_its_cause_and_stays_a_gap_in_the_list() -> None:
     moves = {"list": (Move(result=["x", "y", "z"]),), "price[1]": (fails("logic", permanent=True),)}
-    stage = Stage(ScriptedCrew(Script(moves)))
+    stage = Stage(ScriptedExecutor(Script(moves)))
     price = task("price", for_each=TaskId("list"))
     order = task("order", for_each=TaskId("price"))
     found = stage.start(request(plan(task("list"), price, order, task("sum", "order"))))
@@ -150,7 +150,7 @@ def test_an_item_whose_source_failed_is_skipped_with_its_cause_and_stays_a_gap_i
 
 def test_too_few_items_with_a_source_fail_the_task_that_needs_more() -> None:
     moves = {"list": (Move(result=["x", "y"]),), "price[1]": (fails("logic", permanent=True),)}
-    stage = Stage(ScriptedCrew(Script(moves)))
+    stage = Stage(ScriptedExecutor(Script(moves)))
     price = task("price", for_each=TaskId("list"))
     order = task("order", for_each=TaskId("price"), at_least=2)
     found = stage.start(request(plan(task("list"), price, order)))
@@ -163,7 +163,7 @@ def test_too_few_items_with_a_source_fail_the_task_that_needs_more() -> None:
 
 @pytest.mark.parametrize(("result", "said"), [("text", "no list"), (list(range(101)), "at most 100")])
 def test_what_cannot_be_repeated_over_fails_that_task_alone(result: object, said: str) -> None:
-    stage = Stage(ScriptedCrew(Script({"list": (Move(result=result),)})))
+    stage = Stage(ScriptedExecutor(Script({"list": (Move(result=result),)})))
     found = stage.start(request(plan(task("list"), task("each", for_each=TaskId("list")), task("other"))))
     assert [said in gap.message for gap in found.gaps] == [True]
     assert found.ending == "partial"
@@ -171,7 +171,7 @@ def test_what_cannot_be_repeated_over_fails_that_task_alone(result: object, said
 
 def test_the_longest_remaining_path_goes_first() -> None:
     tasks = [task("short"), task("long"), task("longer", "long", seconds=500.0)]
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     stage.start(request(plan(*tasks), policy=Policy(limits=Limits(width=1))))
     assert [one.task for one in stage.events(ev.AttemptStarted)] == ["long", "longer", "short"]
 
@@ -179,7 +179,7 @@ def test_the_longest_remaining_path_goes_first() -> None:
 def test_the_idlest_of_those_with_the_tags_takes_it() -> None:
     roster = Roster((Agent("ann", tags=("x", "y")), Agent("ben", tags=("x",), capacity=1), Agent("cat", tags=("z",))))
     tasks = [task(f"t{n}", worker="", match=Match(all=("x",))) for n in range(4)]
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=1.0))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=1.0))))
     stage.start(request(plan(*tasks), roster))
     assert [one.worker for one in stage.events(ev.AttemptStarted)] == ["ann", "ben", "ann", "ann"]
 
@@ -190,8 +190,8 @@ def test_the_idlest_of_those_with_the_tags_takes_it() -> None:
 def test_the_cap_is_never_passed_and_the_answer_keeps_its_share() -> None:
     roster = Roster((Agent("worker", estimate=CALL),), supervision=CALL)
     budget = Budget(calls=4, floor=Amount(calls=1))
-    crew = ScriptedCrew(Script(otherwise=Move(used=CALL), answers=(Move(used=CALL),)))
-    stage = Stage(crew)
+    executor = ScriptedExecutor(Script(otherwise=Move(used=CALL), answers=(Move(used=CALL),)))
+    stage = Stage(executor)
     found = stage.start(request(plan(*(task(f"t{n}") for n in range(6)), combine="merge"), roster, budget=budget))
     assert found.spent == Amount(calls=4, micros=40)
     assert (found.ending, found.reason) == ("partial", "budget")
@@ -201,13 +201,13 @@ def test_the_cap_is_never_passed_and_the_answer_keeps_its_share() -> None:
 
 def test_usage_that_is_missing_or_absurd_is_charged_as_reserved() -> None:
     for used in (None, Amount(calls=-5)):
-        stage = Stage(ScriptedCrew(Script(otherwise=Move(used=used))))
+        stage = Stage(ScriptedExecutor(Script(otherwise=Move(used=used))))
         found = stage.start(request(plan(task("a")), Roster((Agent("worker", estimate=CALL),))))
         assert found.spent == CALL
 
 
 def test_at_the_deadline_what_there_is_becomes_the_answer() -> None:
-    stage = Stage(ScriptedCrew(Script({"slow": (Move(seconds=500.0),)})))
+    stage = Stage(ScriptedExecutor(Script({"slow": (Move(seconds=500.0),)})))
     found = stage.start(
         request(plan(task("quick"), task("slow"), task("after", "slow"), combine="merge")), seconds=100.0
     )
@@ -218,14 +218,14 @@ def test_at_the_deadline_what_there_is_becomes_the_answer() -> None:
 
 
 def test_a_wall_time_budget_is_a_deadline() -> None:
-    stage = Stage(ScriptedCrew(Script({"slow": (Move(seconds=500.0),)})))
+    stage = Stage(ScriptedExecutor(Script({"slow": (Move(seconds=500.0),)})))
     assert stage.start(request(plan(task("slow")), budget=Budget(seconds=50.0))).reason == "deadline"
     assert stage.loop.time() <= NOW + 50.0
 
 
 @pytest.mark.parametrize("late", [0.0, 0.5, 30.0])
 def test_a_time_limit_that_ran_out_before_the_run_began_ends_it_like_any_other(late: float) -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     asked = structs.replace(request(plan(task("a"), task("b", "a"))), deadline=NOW - late)
     found = stage.play(lambda: stage.driver.start("run", asked))
     assert (found.ending, found.reason) == ("failed", "deadline")
@@ -236,7 +236,7 @@ def test_a_time_limit_that_ran_out_before_the_run_began_ends_it_like_any_other(l
 
 
 def test_a_plan_waits_for_approval_and_says_so() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     found = stage.start(request(plan(task("a")), policy=Policy(approve=True)))
     assert found.ending == "needs_input"
     assert found.question is not None
@@ -245,7 +245,7 @@ def test_a_plan_waits_for_approval_and_says_so() -> None:
 
 
 def test_an_edited_plan_is_checked_and_then_carried_out() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     found = stage.start(request(plan(task("a")), policy=Policy(approve=True)))
     assert found.question is not None
     bad = ev.InputAnswered(found.question.number, "edit", plan=plan(task("b", "nowhere")))
@@ -259,10 +259,10 @@ def test_an_edited_plan_is_checked_and_then_carried_out() -> None:
 def test_a_rejected_plan_goes_back_to_the_planner_with_the_reason() -> None:
     seen: list[str] = []
 
-    class Planner(ScriptedCrew):
-        async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    class Planner(ScriptedExecutor):
+        async def plan(self, brief: Brief, context: StepContext) -> Proposal:
             seen.extend(finding.message for finding in brief.findings)
-            return await super().plan(brief, hand)
+            return await super().plan(brief, context)
 
     stage = Stage(Planner(Script(plans=(plan(task("a")), plan(task("b"))))))
     found = stage.start(request(policy=Policy(approve=True)))
@@ -274,7 +274,7 @@ def test_a_rejected_plan_goes_back_to_the_planner_with_the_reason() -> None:
 
 
 def test_nobody_approving_ends_the_run_at_its_deadline() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     found = stage.start(request(plan(task("a")), policy=Policy(approve=True)), seconds=60.0, wait=True)
     assert (found.ending, found.reason) == ("needs_input", "no_input")
     assert stage.loop.time() <= NOW + 65.0
@@ -283,10 +283,10 @@ def test_nobody_approving_ends_the_run_at_its_deadline() -> None:
 def test_cancel_reaches_the_worker_and_keeps_what_was_done() -> None:
     cancelled: list[str] = []
 
-    class Slow(ScriptedCrew):
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    class Slow(ScriptedExecutor):
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
             try:
-                return await super().attempt(brief, hand)
+                return await super().attempt(brief, context)
             except asyncio.CancelledError:
                 cancelled.append(brief.work.task)
                 raise
@@ -306,7 +306,7 @@ def test_cancel_reaches_the_worker_and_keeps_what_was_done() -> None:
 
 
 def test_a_paused_run_starts_nothing_new() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=10.0))))
 
     async def story() -> None:
         async with asyncio.TaskGroup() as jobs:
@@ -326,7 +326,7 @@ def test_whoever_asks_too_late_is_told_so_and_not_cancelled() -> None:
             await asyncio.sleep(1.0)
             await super().append(lease, entries)
 
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     stage.driver._journal = SlowJournal()
 
     async def story() -> None:
@@ -347,10 +347,10 @@ class Tidying:
         self.heard = ""
         self.tidies = asyncio.Event()
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         raise AssertionError("its plan is given")
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         try:
             await asyncio.sleep(1e6)
         finally:
@@ -358,15 +358,15 @@ class Tidying:
             await asyncio.sleep(10.0)
             if self.step:
                 try:
-                    await hand.step("tidy", _done)
+                    await context.step("tidy", _done)
                 except Refused as error:
                     self.heard = str(error)
         return Done(1)
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         raise AssertionError("it fails once")
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         raise AssertionError("nobody wants one")
 
 
@@ -376,20 +376,20 @@ async def _done(_: str) -> Done:
 
 @pytest.mark.parametrize("step", [False, True], ids=["somebody else asks", "its worker asks"])
 def test_whoever_asks_while_workers_put_things_away_is_told_so_and_nobody_waits_for_ever(step: bool) -> None:
-    crew = Tidying(step=step)
-    stage = Stage(crew)
+    executor = Tidying(step=step)
+    stage = Stage(executor)
     stage.driver._journal = _NotAtOnce()
 
     async def story() -> None:
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(stage.driver.start("run", structs.replace(request(plan(task("a"))), deadline=NOW + 60)))
-            await crew.tidies.wait()
+            await executor.tidies.wait()
             await asyncio.sleep(5.0)
             with pytest.raises(Refused, match="no longer driven here"):
                 await stage.driver.ask("run", ev.CancelRequested("enough"))
 
     stage.play(story)
-    assert bool(crew.heard) == step
+    assert bool(executor.heard) == step
 
 
 class _NotAtOnce(MemoryJournal):
@@ -404,19 +404,19 @@ class _NotAtOnce(MemoryJournal):
 class Rounds:
     """Adds one task at a time and looks at what came of the last."""
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         number = len(brief.tasks)
         if number == 3:
             return Proposal(())
         return Proposal((task(f"t{number}"),), "none", closed=False)
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         return Done(brief.instruction)
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         return Refined(brief.instruction)
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         return Done("")
 
 
@@ -428,8 +428,8 @@ def test_an_open_plan_is_asked_for_more_until_it_is_closed() -> None:
 
 def test_tasks_start_while_the_planner_is_still_writing() -> None:
     class Streaming(Rounds):
-        async def plan(self, brief: Brief, hand: Hand) -> Proposal:
-            await hand.grow([task("early")])
+        async def plan(self, brief: Brief, context: StepContext) -> Proposal:
+            await context.grow([task("early")])
             await asyncio.sleep(60.0)
             return Proposal((task("late", "early"),), "none")
 
@@ -440,7 +440,7 @@ def test_tasks_start_while_the_planner_is_still_writing() -> None:
 
 
 def test_a_bad_plan_goes_back_in_words_three_times_and_then_the_run_fails() -> None:
-    stage = Stage(ScriptedCrew(Script(plans=(plan(task("a", "b"), task("b", "a")),))))
+    stage = Stage(ScriptedExecutor(Script(plans=(plan(task("a", "b"), task("b", "a")),))))
     found = stage.start(request())
     assert (found.ending, found.reason) == ("failed", "no_plan")
     rejections = stage.events(ev.SupervisionFailed)
@@ -454,7 +454,7 @@ def test_a_replan_must_change_something_and_closes_the_gap() -> None:
     same = plan(task("a2", instruction="carry out a of the work"))
     other = plan(task("a3", instruction="look it up elsewhere instead", replaces=TaskId("a")))
     moves = {"a": (fails("logic", permanent=True),)}
-    stage = Stage(ScriptedCrew(Script(moves, plans=(first, same, same, other))))
+    stage = Stage(ScriptedExecutor(Script(moves, plans=(first, same, same, other))))
     found = stage.start(request(policy=Policy(limits=Limits(replans=1))))
     assert [one.code for event in stage.events(ev.SupervisionFailed) for one in event.findings] == ["unchanged"] * 2
     assert (found.ending, found.gaps) == ("complete", ())
@@ -469,7 +469,7 @@ class Patient(Rounds):
     def __init__(self) -> None:
         self.begun = 0
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         self.begun += 1
         await asyncio.sleep(100.0)
         return Done("at last")
@@ -512,19 +512,21 @@ def _interrupted(stage: Stage, times: int, *, killed: bool) -> None:
 
 @pytest.mark.parametrize("times", [1, 3, 10])
 def test_orderly_stops_do_not_use_up_an_attempt(times: int) -> None:
-    crew = Patient()
-    stage = Stage(crew)
+    executor = Patient()
+    stage = Stage(executor)
     _interrupted(stage, times, killed=False)
     found = stage.resume()
-    assert (found.ending, found.results, crew.begun) == ("complete", {"a": "at last"}, times + 1)
+    assert (found.ending, found.results, executor.begun) == ("complete", {"a": "at last"}, times + 1)
     assert {one.attempt for one in stage.events(ev.AttemptStarted)} == {1}
 
 
 @pytest.mark.parametrize("waits_to_retry", [False, True])
 def test_the_time_between_an_orderly_stop_and_the_resume_does_not_count(waits_to_retry: bool) -> None:
-    stage = Stage(ScriptedCrew(Script({"a": (Move(fail="network", retry_after=40.0), Move("a")), "b": (Move("b"),)})))
+    stage = Stage(
+        ScriptedExecutor(Script({"a": (Move(fail="network", retry_after=40.0), Move("a")), "b": (Move("b"),)}))
+    )
     if not waits_to_retry:
-        stage = Stage(ScriptedCrew(Script({"a": (Move("a", seconds=40.0),), "b": (Move("b"),)})))
+        stage = Stage(ScriptedExecutor(Script({"a": (Move("a", seconds=40.0),), "b": (Move("b"),)})))
     asked = structs.replace(request(plan(task("a"), task("b", "a"))), deadline=NOW + 100)
 
     async def story() -> None:
@@ -541,11 +543,11 @@ def test_the_time_between_an_orderly_stop_and_the_resume_does_not_count(waits_to
 
 
 def test_an_attempt_that_its_process_dies_of_is_given_up_in_the_end() -> None:
-    crew = Patient()
-    stage = Stage(crew)
+    executor = Patient()
+    stage = Stage(executor)
     _interrupted(stage, Limits().resumes + 1, killed=True)
     found = stage.resume()
-    assert (found.ending, crew.begun) == ("failed", Limits().resumes + 1)
+    assert (found.ending, executor.begun) == ("failed", Limits().resumes + 1)
     assert found.gaps[0].message == f"the process died {Limits().resumes + 1} times during this attempt"
 
 
@@ -553,8 +555,8 @@ def test_what_was_reported_before_an_orderly_stop_is_kept() -> None:
     class Sent(Rounds):
         sent = 0
 
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
-            await hand.step("send", self.send, effect="effect")
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
+            await context.step("send", self.send, effect="effect")
             return Done("sent")
 
         async def send(self, _key: str) -> Done:
@@ -562,8 +564,8 @@ def test_what_was_reported_before_an_orderly_stop_is_kept() -> None:
             asyncio.get_running_loop().call_soon(stop)
             return Done("ok")
 
-    crew = Sent()
-    stage = Stage(crew)
+    executor = Sent()
+    stage = Stage(executor)
     stage.driver._journal = _NotAtOnce()
     job: asyncio.Task[object] | None = None
 
@@ -581,7 +583,7 @@ def test_what_was_reported_before_an_orderly_stop_is_kept() -> None:
 
     stage.play(story)
     assert stage.resume().ending == "complete"
-    assert crew.sent == 1
+    assert executor.sent == 1
 
 
 class Mailer(Rounds):
@@ -590,8 +592,8 @@ class Mailer(Rounds):
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        await hand.step("send", self.send, request="to: all", effect="effect")
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        await context.step("send", self.send, request="to: all", effect="effect")
         if brief.work.number == 1:
             raise WorkFailed(ev.Failure("logic", "forgot the date"))
         return Done("sent")
@@ -602,10 +604,10 @@ class Mailer(Rounds):
 
 
 def test_an_effect_is_not_repeated_by_the_next_attempt() -> None:
-    crew = Mailer()
-    stage = Stage(crew)
+    executor = Mailer()
+    stage = Stage(executor)
     assert stage.start(request(plan(task("mail")))).ending == "complete"
-    assert crew.sent == ["run/mail/1/1"]
+    assert executor.sent == ["run/mail/1/1"]
 
 
 def test_an_effect_that_failed_half_way_is_uncertain_and_never_repeated() -> None:
@@ -614,11 +616,11 @@ def test_an_effect_that_failed_half_way_is_uncertain_and_never_repeated() -> Non
             self.sent.append(key)
             raise ConnectionError("cut off")
 
-    crew = Cut()
-    stage = Stage(crew)
+    executor = Cut()
+    stage = Stage(executor)
     found = stage.start(request(plan(task("mail"))))
     assert [gap.reason for gap in found.gaps] == ["uncertain"]
-    assert len(crew.sent) == 1
+    assert len(executor.sent) == 1
 
 
 def test_a_person_may_say_what_became_of_an_uncertain_effect() -> None:
@@ -636,22 +638,22 @@ def test_a_person_may_say_what_became_of_an_uncertain_effect() -> None:
 
 def test_a_step_the_budget_does_not_cover_fails_its_task_and_spends_nothing() -> None:
     class Greedy(Mailer):
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
-            await hand.step("ask", self.send, reserve=Amount(calls=50))
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
+            await context.step("ask", self.send, reserve=Amount(calls=50))
             return Done("never")
 
-    crew = Greedy()
-    stage = Stage(crew)
+    executor = Greedy()
+    stage = Stage(executor)
     found = stage.start(request(plan(task("a")), budget=Budget(calls=10)))
     assert [gap.reason for gap in found.gaps] == ["budget"]
-    assert (crew.sent, found.spent.calls) == ([], 0)
+    assert (executor.sent, found.spent.calls) == ([], 0)
 
 
 # --- forks
 
 
 def test_a_fork_does_again_only_what_changed_and_what_hangs_on_it() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(used=CALL))))
     old = plan(task("a"), task("b"), task("c", "a"), task("d", "b"), task("e", "c", "d"))
     stage.start(request(old), "first")
     new = plan(task("a"), task("b", instruction="carry out b quite differently"), *old.tasks[2:])
@@ -663,14 +665,14 @@ def test_a_fork_does_again_only_what_changed_and_what_hangs_on_it() -> None:
 
 
 def test_a_fork_under_another_worker_does_it_again() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(used=CALL))))
     stage.start(request(plan(task("a"))), "first")
     asked = structs.replace(request(plan(task("a")), Roster((Agent("worker", spec="new prompt"),))), deadline=NOW + 600)
     assert stage.play(lambda: stage.driver.fork("first", "second", asked)).spent.calls == 1
 
 
 def test_a_fork_with_a_plan_for_the_same_goal_knows_what_nobody_could_do() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(used=CALL))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(used=CALL))))
     same = structs.replace(request(plan(task("a"))), deadline=NOW + 600)
     knowing = ev.ResultsOffered("before", (), ("nobody flies",))
     stage.play(lambda: stage.driver.start("first", same, also=[knowing]))
@@ -684,7 +686,7 @@ def test_a_fork_with_a_plan_for_the_same_goal_knows_what_nobody_could_do() -> No
 
 
 def test_what_does_not_fit_is_refused_with_a_reason() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(seconds=10.0))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=10.0))))
 
     async def story() -> list[str]:
         said: list[str] = []
@@ -713,7 +715,7 @@ def test_what_does_not_fit_is_refused_with_a_reason() -> None:
 
 def test_a_crew_that_hands_over_the_wrong_type_fails_its_own_work_only() -> None:
     class Wrong(Rounds):
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
             return Done("fine", used=3) if brief.work.task == "a" else Done("fine")  # pyright: ignore[reportArgumentType]
 
     stage = Stage(Wrong())
@@ -722,7 +724,7 @@ def test_a_crew_that_hands_over_the_wrong_type_fails_its_own_work_only() -> None
 
 
 def test_a_listener_that_fails_does_not_end_the_run() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
 
     def fails_always(run: str, entries: object) -> None:
         raise RuntimeError(f"no ear for {run}")
@@ -743,14 +745,14 @@ def test_a_listener_that_fails_does_not_end_the_run() -> None:
     ],
 )
 def test_a_roster_nobody_could_work_with_is_refused(agents: tuple[Agent, ...], said: str) -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     with pytest.raises(Invalid, match=said):
         stage.start(request(plan(task("t", worker="a")), Roster(agents)))
     assert stage.play(stage.journal.runs) == []
 
 
 def test_an_invalid_plan_is_refused_before_anything_is_written() -> None:
-    stage = Stage(ScriptedCrew(Script()))
+    stage = Stage(ScriptedExecutor(Script()))
     with pytest.raises(PlanInvalid) as caught:
         stage.start(request(plan(task("a", "b"), task("b", "a"))))
     assert [finding.code for finding in caught.value.findings][:1] == ["cycle"]

@@ -1,11 +1,11 @@
 """When a fallback fails too, the gap tells both reasons: that of the worker it was meant for is the one to mend."""
 
 from chargehand import Supervisor, Worker, tool
-from chargehand.core.owed import Brief
-from chargehand.core.state import Work
-from chargehand.runtime.hand import with_first
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Task, TaskId
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.state import Work
+from chargehand.runtime.context import with_first
 
 
 def brief(worker: str, earlier: str, meant: str = "analyst") -> Brief:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine.events import Entry, Noted, RunEnded
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Refused, RunUnknown, StoreUnavailable
-from chargehand.runtime.driver import Driver
 from chargehand.runtime.feed import MANY, Feed, Reader
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import Entry, Noted, RunEnded
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 from tests.sim.loop import VirtualLoop
 
@@ -243,10 +243,10 @@ async def test_fifty_readers_of_a_real_run_on_disk_agree_with_its_journal(tmp_pa
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     feed = Feed(journal, most=8)
     tasks = tuple(Task(TaskId(f"t{n}"), f"carry out part {n} of many", "worker") for n in range(30))
-    crew = ScriptedCrew(Script(otherwise=Move(seconds=0.002)))
+    executor = ScriptedExecutor(Script(otherwise=Move(seconds=0.002)))
     async with asyncio.TaskGroup() as jobs:
         early = [jobs.create_task(everything(feed.subscribe("r", expected=True))) for _ in range(25)]
-        run = jobs.create_task(Driver(journal, crew, listener=feed).start("r", request(Plan(tasks))))
+        run = jobs.create_task(Runner(journal, executor, listener=feed).start("r", request(Plan(tasks))))
         await anext(feed.subscribe("r", expected=True))
         late = [jobs.create_task(everything(feed.subscribe("r"))) for _ in range(25)]
     assert run.result().ending == "complete"

@@ -5,20 +5,20 @@ import time
 
 import pytest
 
-from chargehand.agents.crew import Done, Hand, WorkFailed
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.agents.worker import Worker
-from chargehand.core.owed import Brief
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
 from chargehand.models.messages import Reply
 from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.runtime.health import WorkerHealth, health, health_of
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan
 from tests.requests import request
@@ -39,7 +39,7 @@ def of(found: tuple[WorkerHealth, ...], what: str, name: str) -> WorkerHealth:
 
 def test_attempts_failures_and_times_are_those_of_the_runs() -> None:
     slow = {f"t{n}": (Move(seconds=float(n)),) for n in range(1, 20)}
-    stage = Stage(ScriptedCrew(Script({**slow, "t0": (DEAD, Move(seconds=1.0))})))
+    stage = Stage(ScriptedExecutor(Script({**slow, "t0": (DEAD, Move(seconds=1.0))})))
     stage.start(request(tasks(20), PAIR, policy=Policy(limits=Limits(width=1))))
     found = health([("run", stage.entries["run"])], stage.loop.time())
     ann = of(found, "worker", "ann")
@@ -50,7 +50,7 @@ def test_attempts_failures_and_times_are_those_of_the_runs() -> None:
 
 
 def test_a_breaker_that_opened_says_when_it_may_be_tried_again() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=DEAD)))
+    stage = Stage(ScriptedExecutor(Script(otherwise=DEAD)))
     stage.start(request(tasks(5), PAIR, policy=ONCE))
     opened = max(entry.at for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptFailed))
     told = [("run", stage.entries["run"])]
@@ -63,16 +63,16 @@ def test_a_breaker_that_opened_says_when_it_may_be_tried_again() -> None:
 
 
 def test_bad_work_shuts_nobody() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=Move(fail="logic"))))
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(fail="logic"))))
     stage.start(request(tasks(5), PAIR, policy=ONCE))
     found = health([("run", stage.entries["run"])], stage.loop.time())
     assert [(one.what, one.name, one.state) for one in found] == [("worker", "ann", "closed")]
 
 
 def test_a_later_run_that_went_well_is_what_counts() -> None:
-    stage = Stage(ScriptedCrew(Script(otherwise=DEAD)))
+    stage = Stage(ScriptedExecutor(Script(otherwise=DEAD)))
     stage.start(request(tasks(5), PAIR, policy=ONCE), "bad")
-    good = Stage(ScriptedCrew(Script()))
+    good = Stage(ScriptedExecutor(Script()))
     good.loop.now = stage.loop.now + 1.0
     good.start(request(tasks(1), PAIR, policy=ONCE), "good")
     both = [("good", good.entries["good"]), ("bad", stage.entries["bad"])]
@@ -82,7 +82,7 @@ def test_a_later_run_that_went_well_is_what_counts() -> None:
 
 
 def test_what_is_open_is_under_way_only_where_somebody_drives_it() -> None:
-    stage = Stage(ScriptedCrew(Script({"t0": (Move(seconds=100.0),)})))
+    stage = Stage(ScriptedExecutor(Script({"t0": (Move(seconds=100.0),)})))
 
     async def look() -> tuple[tuple[WorkerHealth, ...], tuple[WorkerHealth, ...]]:
         async with asyncio.TaskGroup() as jobs:
@@ -144,8 +144,8 @@ async def test_a_call_that_waits_for_a_person_has_not_failed() -> None:
 
 
 def test_an_attempt_that_a_crash_cut_short_is_one_attempt() -> None:
-    class Dies(ScriptedCrew):
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    class Dies(ScriptedExecutor):
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
             if stage.loop.time() < NOW + 5.0:
                 await asyncio.sleep(100.0)
             raise WorkFailed(Failure("logic", "no", permanent=True))

@@ -10,20 +10,20 @@ import pytest
 
 from chargehand.agents.worker import Worker
 from chargehand.cli.report import report
-from chargehand.core.fold import replay
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, whole_trace
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, plan
 from tests.runtime.streams import rows
@@ -124,8 +124,8 @@ async def test_gaps_come_along_when_a_result_is_taken_over_by_another_run() -> N
     journal = MemoryJournal()
     top = three(model(without_figs, PLANS), journal)
     first = await top.run("What about the garden?", run="r")
-    async with top.crew() as crew:
-        again = await Driver(journal, crew).fork(
+    async with top.executor() as executor:
+        again = await Runner(journal, executor).fork(
             "r", "again", top.request("What about the garden?", time.time(), plan=first.plan)
         )
     assert (again.ending, again.gaps) == ("partial", first.gaps)
@@ -250,8 +250,8 @@ async def cancelled(journal: MemoryJournal | SqliteJournal) -> float:
     """Cancel three levels at work; how long it took until all had ended."""
     LIVING.clear()
     team = slow(journal)
-    async with team.crew() as crew, asyncio.TaskGroup() as jobs:
-        driver = Driver(journal, crew)
+    async with team.executor() as executor, asyncio.TaskGroup() as jobs:
+        driver = Runner(journal, executor)
         job = jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
         await until(2)
         before = time.monotonic()
@@ -332,8 +332,8 @@ async def test_a_supervisor_inside_a_capped_team_reserves_what_its_model_costs()
     inner = Supervisor([Worker("ann")], model="openai:gpt-5-mini", name="inner", lookup={"OPENAI_API_KEY": "sk-x"}.get)
     capped = inner.bounded(budget=Budget(usd=1.0))
     assert capped.roster.supervision.micros == 1, "by its name alone nobody knows the price"
-    async with capped.crew() as crew:
-        known = getattr(crew, "supervision")(capped.budget)  # noqa: B009 - not every crew has it
+    async with capped.executor() as executor:
+        known = getattr(executor, "supervision")(capped.budget)  # noqa: B009 - not every crew has it
     assert known.micros > 1
 
 
@@ -369,8 +369,8 @@ async def test_a_trace_of_something_still_under_way_can_be_read(tmp_path: Path) 
     LIVING.clear()
     journal = MemoryJournal()
     team = slow(journal)
-    async with team.crew() as crew, asyncio.TaskGroup() as jobs:
-        driver = Driver(journal, crew)
+    async with team.executor() as executor, asyncio.TaskGroup() as jobs:
+        driver = Runner(journal, executor)
         jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
         await until(2)
         whole = await whole_trace(journal, "r")

@@ -12,19 +12,19 @@ from msgspec import Raw, structs
 from chargehand.agents.routing.decision import Decision, Load, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
-from chargehand.core.fold import begin
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure, FailureKind
+from chargehand.engine.fold import begin
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Roster
 from chargehand.models.messages import Request, Usage
 from chargehand.models.subject import Routing, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
 from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure, FailureKind
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Roster
 from tests.agents.test_routing import says
 from tests.requests import request
 
@@ -70,7 +70,7 @@ class Stall:
 class Market:
     """Runs of one driver, by number."""
 
-    def __init__(self, team: Supervisor, driver: Driver) -> None:
+    def __init__(self, team: Supervisor, driver: Runner) -> None:
         self._team = team
         self._driver = driver
         self._count = 0
@@ -111,8 +111,8 @@ async def market(
     ]
     team = Supervisor(workers, way=way, policy=policy, journal=MemoryJournal(), combine="forward")
     if clock is not None:
-        async with team.crew() as crew:
-            yield Market(team, Driver(MemoryJournal(), crew, wall=clock, ticks=clock))
+        async with team.executor() as executor:
+            yield Market(team, Runner(MemoryJournal(), executor, wall=clock, ticks=clock))
         return
     async with team.driven() as driver:
         yield Market(team, driver)
@@ -421,8 +421,8 @@ async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside
     south = Stall("south")
     workers = [Worker(one.name, "sells ripe apples", model=one.model) for one in (north, south)]
     team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
-    async with team.driven() as driver, inner.crew() as crew, asyncio.TaskGroup() as jobs:
-        below = driver.beneath(crew)
+    async with team.driven() as driver, inner.executor() as executor, asyncio.TaskGroup() as jobs:
+        below = driver.beneath(executor)
         tasks = tuple(Task(TaskId(f"t{n}"), f"pack box number {n} well", "cyd") for n in range(3))
         packing = jobs.create_task(below.start("inside", inner.request("Pack", time.time(), plan=Plan(tasks, "none"))))
         async with asyncio.timeout(20):

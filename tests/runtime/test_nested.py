@@ -11,22 +11,22 @@ import pytest
 
 from chargehand.agents.messages import MATCHING, ONE
 from chargehand.agents.worker import Worker
-from chargehand.core.fold import begin, fold
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.fold import begin, fold
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.documents import documents
 from chargehand.tools.tool import Costs, tool
 from tests.runtime.streams import rows, written
@@ -372,10 +372,10 @@ async def test_what_was_asked_stops_with_who_asked() -> None:
             raise
         return "late"
 
-    crew = team(model(says), LEAD, *HANDS, journal=journal)
-    async with crew.crew() as hired, asyncio.TaskGroup() as jobs:
-        driver = Driver(journal, hired)
-        job = jobs.create_task(driver.start("r", crew.request("Count", time.time())))
+    executor = team(model(says), LEAD, *HANDS, journal=journal)
+    async with executor.executor() as hired, asyncio.TaskGroup() as jobs:
+        driver = Runner(journal, hired)
+        job = jobs.create_task(driver.start("r", executor.request("Count", time.time())))
         await begun.wait()
         assert len(driver.under_way) == 2
         await driver.ask("r", ev.CancelRequested())
@@ -385,8 +385,8 @@ async def test_what_was_asked_stops_with_who_asked() -> None:
 
 
 async def test_whoever_follows_a_run_hears_only_of_that_run() -> None:
-    crew = team(model(plainly), LEAD, *HANDS)
-    entries = [entry async for entry in crew.stream("Count", run="r")]
+    executor = team(model(plainly), LEAD, *HANDS)
+    entries = [entry async for entry in executor.stream("Count", run="r")]
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
 
 
@@ -498,8 +498,8 @@ async def test_a_second_message_waits_for_what_the_first_gives_back() -> None:
         seen.extend(one.text for one in request.messages if one.role == "tool" and at)
         return sends(ask("bob", call="c1"), ask("cid", call="c2")) if at == 0 else "done"
 
-    hands = [Worker(name, tools=[look]) for name in ("bob", "cid")]
-    found = await team(model(says), LEAD, *hands, budget=Budget(calls=12)).run("Count")
+    contexts = [Worker(name, tools=[look]) for name in ("bob", "cid")]
+    found = await team(model(says), LEAD, *contexts, budget=Budget(calls=12)).run("Count")
     assert [one.count('"status":"answered"') for one in seen] == [1, 1]
     assert found.spent.calls == 6
 

@@ -15,22 +15,22 @@ from chargehand.agents.messages import ONE
 from chargehand.agents.nested import Team
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
-from chargehand.core.fold import begin, fold
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.fold import begin, fold
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import tool
 from tests.agents.crowd import of_kind, plan
@@ -410,8 +410,8 @@ async def test_cancelling_the_highest_ends_all(kept: str, tmp_path: Path) -> Non
 
     team = three(model(says, PLANS), journal)
     try:
-        async with team.crew() as crew, asyncio.TaskGroup() as jobs:
-            driver = Driver(journal, crew)
+        async with team.executor() as executor, asyncio.TaskGroup() as jobs:
+            driver = Runner(journal, executor)
             job = jobs.create_task(driver.start("r", team.request("What about the garden?", time.time())))
             await begun.wait()
             await driver.ask("r", ev.CancelRequested("enough"))
@@ -581,8 +581,8 @@ async def test_no_run_of_a_tree_spends_more_than_it_may(seed: int) -> None:
     )
     journal = MemoryJournal()
     top = tree(chance, script, 3, "a").bounded(budget=budget)
-    async with top.crew() as crew:
-        driver = Driver(journal, crew)
+    async with top.executor() as executor:
+        driver = Runner(journal, executor)
         found = await driver.start("r", top.request("Do it", time.time(), seed=seed))
     runs = await rows(journal)
     spent = {run: kept_within(entries) for run, entries in runs.items()}

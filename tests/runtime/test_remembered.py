@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Append, Block, Grant, Rethink
@@ -19,7 +20,6 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import PERSON, TEAM
 from chargehand.runtime.remembered import SharedMemory, id_of, open_memory
 from chargehand.stores.catalog import SqliteCatalog
-from chargehand.terms.roster import Match
 
 ANN = Worker("ann", "counts", tags=["fruit", "north"])
 BOB = Worker("bob", "sums", tags=["fruit"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chargehand.agents.messages import ONE
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Append, Block
 from chargehand.memory.declared import Memory
@@ -14,7 +15,6 @@ from chargehand.models.messages import Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.remembered import SharedMemory, open_memory
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.agents.crowd import call, calls, team
 
 ANN = Worker("ann")
@@ -121,16 +121,16 @@ async def test_a_run_whose_name_begins_like_the_key_of_anothers_call_is_not_mist
         return [calls(call(ONE, 1, message="How many?", worker="bob")), "done"][said]
 
     script = ScriptedModel(play)
-    crew = team(
+    executor = team(
         script,
         Worker("ann", tools=[ONE], contacts=["bob"]),
         Worker("bob"),
         plan=Plan((Task(TaskId("t1"), "Ask.", "ann"),), "none"),
     )
-    async with crew.driven() as driver, asyncio.TaskGroup() as jobs:
-        jobs.create_task(driver.start("a/t1/1", crew.request("Count", 4e9)))
+    async with executor.driven() as driver, asyncio.TaskGroup() as jobs:
+        jobs.create_task(driver.start("a/t1/1", executor.request("Count", 4e9)))
         await told.wait()
-        found = await driver.start("a", crew.request("Count", 4e9))
+        found = await driver.start("a", executor.request("Count", 4e9))
         over.set()
     assert found.ending == "complete"
     assert "three" in next(one.text for one in script.requests[-1].messages if one.role == "tool")

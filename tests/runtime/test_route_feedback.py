@@ -7,6 +7,8 @@ import pytest
 
 from chargehand.agents.strategies import Loop, Route, Way
 from chargehand.agents.worker import Worker
+from chargehand.engine.plan import Combine
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Judging, Working
@@ -17,8 +19,6 @@ from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.route_examples import RouteExample, open_journal_file
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Combine
-from chargehand.terms.policy import Policy, Retry
 from tests.agents.crowd import FREE
 
 QUICK = Policy(retry=Retry(attempts=1, base=0.001), refine=False)

@@ -52,25 +52,25 @@ async def test_two_teams_on_one_path_run_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", [True, False])
 async def test_a_run_whose_stream_was_left_can_be_resumed_at_once(tmp_path: Path, file: bool) -> None:
-    crew = team(tmp_path / "runs.db" if file else None)
-    async for entry in crew.stream("count", run="dropped"):
+    executor = team(tmp_path / "runs.db" if file else None)
+    async for entry in executor.stream("count", run="dropped"):
         if entry.seq >= 3:
             break
-    assert (await crew.resume("dropped")).ending == "complete"
-    held = crew.stream("count", run="held")
+    assert (await executor.resume("dropped")).ending == "complete"
+    held = executor.stream("count", run="held")
     async for entry in held:
         if entry.seq >= 3:
             break
-    assert (await crew.resume("held")).ending == "complete"
+    assert (await executor.resume("held")).ending == "complete"
 
 
 async def test_a_run_whose_stream_is_being_read_cannot_be_resumed(tmp_path: Path) -> None:
-    crew = team(tmp_path / "runs.db")
+    executor = team(tmp_path / "runs.db")
     begun = asyncio.Event()
 
     async def read() -> int:
         count = 0
-        async for _ in crew.stream("count", run="r"):
+        async for _ in executor.stream("count", run="r"):
             begun.set()
             count += 1
         return count
@@ -79,16 +79,16 @@ async def test_a_run_whose_stream_is_being_read_cannot_be_resumed(tmp_path: Path
         reading = jobs.create_task(read())
         await begun.wait()
         with pytest.raises(RunBusy, match="driven by this process"):
-            await crew.resume("r")
+            await executor.resume("r")
     assert reading.result() > 5
 
 
 async def test_a_team_without_a_journal_forgets_the_oldest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chargehand.team._MAX_ENDED_RUNS", 5)
     model = ScriptedModel(["fine"], repeat=True)
-    crew = Supervisor([Worker("ann", model=model)], model=model, plan=PLAN)
+    executor = Supervisor([Worker("ann", model=model)], model=model, plan=PLAN)
     for number in range(20):
-        assert (await crew.run("count", run=f"r{number}")).ending == "complete"
+        assert (await executor.run("count", run=f"r{number}")).ending == "complete"
     gc.collect()
-    async with crew.driven() as driver:
+    async with executor.driven() as driver:
         assert [row.run for row in await driver.journal.runs()] == [f"r{number}" for number in range(15, 20)]

@@ -14,16 +14,16 @@ from typing import TypeVar
 import pytest
 from msgspec import structs
 
-from chargehand.core.fold import replay
+from chargehand.engine.events import VERSIONS, Entry, InputAnswered
+from chargehand.engine.fold import replay
+from chargehand.engine.policy import Policy
 from chargehand.errors import Corrupt, StoreUnavailable
-from chargehand.runtime import drive
-from chargehand.runtime.driver import outcome
+from chargehand.runtime import run_loop as drive
+from chargehand.runtime.runner import outcome
 from chargehand.stores.database import connect
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import VERSIONS, Entry, InputAnswered
-from chargehand.terms.policy import Policy
 from tests.runtime.story import ASKED, Story
 from tests.sim.loop import VirtualLoop
 from tests.stores.faults import Fault, failing, prepared

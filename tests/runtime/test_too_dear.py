@@ -4,15 +4,15 @@ import pytest
 
 from chargehand.agents.strategies import Loop, Recursive, Route, Way, Whole
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import PlanInvalid
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 
 DEAR = ModelCard("dear", micros_in=10.0, micros_out=100.0)
 QUICK = Policy(retry=Retry(base=0.001))

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from chargehand.core.fold import replay
-from chargehand.core.state import Progress, RunState, Status
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.state import Progress, RunState, Status
 from chargehand.errors import Corrupt
 from chargehand.runtime.trace import Trace, calls_in, critical_path, trace
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))

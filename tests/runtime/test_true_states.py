@@ -6,6 +6,10 @@ from pathlib import Path
 
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import run_status
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -13,10 +17,6 @@ from chargehand.runtime.result import plain_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import Found, read_run, read_runs
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.tool import tool
 
 _PLANLESS = ScriptedModel(["never asked"], repeat=True)

@@ -4,18 +4,18 @@ import asyncio
 
 from msgspec import structs
 
-from chargehand.agents.crew import Done, Hand
-from chargehand.agents.scripted import Script, ScriptedCrew
-from chargehand.core.owed import Brief
+from chargehand.agents.scripted import Script, ScriptedExecutor
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.models.waits import Wait, collect_waits, waiting
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.executor import Done, StepContext
+from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.plan import Plan, Task, TaskId
 from tests.requests import request
 
 
-class Spends(ScriptedCrew):
+class Spends(ScriptedExecutor):
     """Each task makes one call that takes most of the budget while it is under way."""
 
     def __init__(self, waits: list[Wait]) -> None:
@@ -23,13 +23,13 @@ class Spends(ScriptedCrew):
         self.seen: list[Wait] = []
         self._waits = waits
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         async def call(_key: str) -> Done:
             await asyncio.sleep(0.02)
             self.seen.extend(self._waits)
             return Done("found", Amount(micros=10, calls=1))
 
-        return Done(await hand.step("model", call, reserve=Amount(micros=800, calls=1)))
+        return Done(await context.step("model", call, reserve=Amount(micros=800, calls=1)))
 
 
 def test_a_call_that_waits_for_the_budget_says_so() -> None:
@@ -37,11 +37,11 @@ def test_a_call_that_waits_for_the_budget_says_so() -> None:
 
     async def drive() -> Spends:
         with collect_waits() as waits:
-            crew = Spends(waits)
+            executor = Spends(waits)
             asked = structs.replace(request(Plan(tasks, "none")), budget=Budget(usd=0.001))
-            outcome = await Driver(MemoryJournal(), crew).start("run", asked)
+            outcome = await Runner(MemoryJournal(), executor).start("run", asked)
             assert outcome.ending == "complete"
-            return crew
+            return executor
 
     seen = asyncio.run(drive()).seen
     assert [(wait.who, wait.why) for wait in seen] == [("b", "the budget is reserved for calls under way")]

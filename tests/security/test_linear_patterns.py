@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tests.server.hostile import KINDS, hostile_text
 
-_ROOMS = ("agents", "core", "memory", "models", "runtime", "server", "stores", "terms", "text", "tools")
+_ROOMS = ("agents", "engine", "memory", "models", "runtime", "server", "stores", "text", "tools")
 _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(

@@ -13,22 +13,22 @@ import httpx
 import msgspec
 import pytest
 
-from chargehand.agents.crew import Hand
 from chargehand.agents.worker import Worker
 from chargehand.config.environment import secret_values
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy
+from chargehand.engine.work import Work
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.driver import Driver
-from chargehand.server.middleware.redacted import GuardedHand, open_redacted, redactor_of
+from chargehand.runtime.executor import StepContext
+from chargehand.runtime.runner import Runner
+from chargehand.server.middleware.redacted import GuardedContext, open_redacted, redactor_of
 from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy
-from chargehand.terms.work import Work
 from chargehand.tools.tool import tool
 from tests.server.running import running, settings_in
 
@@ -107,8 +107,8 @@ GOAL = f"Find out what {CANARIES[39]} opens."
 async def driven(
     tenant: Tenant, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
 ) -> None:
-    async with world.team.crew(tenant.finder) as crew:
-        driver = Driver(tenant.journal, crew, listener=tenant.heard, whisper=tenant.whispered)
+    async with world.team.executor(tenant.finder) as executor:
+        driver = Runner(tenant.journal, executor, listener=tenant.heard, whisper=tenant.whispered)
         if resume:
             await driver.resume(run, *(() if answer is None else (answer,)))
         else:
@@ -309,10 +309,10 @@ class _Listener:
 def _streamed(text: str, size: int) -> str:
     """What comes of a text that is said in pieces of a size."""
     listener = _Listener()
-    hand = GuardedHand(cast("Hand", listener), Redactor(()))
+    context = GuardedContext(cast("StepContext", listener), Redactor(()))
     for start in range(0, len(text), size):
-        hand.say(text[start : start + size])
-    hand.flush()
+        context.say(text[start : start + size])
+    context.flush()
     return "".join(listener.said)
 
 

@@ -28,16 +28,16 @@ import time
 import pytest
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.subject import Answering, Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import CallKey, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
@@ -160,9 +160,9 @@ async def test_a_limit_stays_a_limit_however_long_nobody_asks() -> None:
     """Fault 5: every second of rest let one more in, for ever."""
     counts = Counts()
     guarded = Guarded(counts, limiter=Limiter(Pace(concurrency=2)))
-    crew = team(guarded, Worker("ann"))  # pyright: ignore[reportArgumentType] - a model
+    executor = team(guarded, Worker("ann"))  # pyright: ignore[reportArgumentType] - a model
     for _ in range(3):
-        assert (await crew.run("Count")).ending == "complete"
+        assert (await executor.run("Count")).ending == "complete"
         await asyncio.sleep(0.3)
     assert counts.most == 2
     alone = Counts()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
-from chargehand.core.owed import Brief
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.engine import events as ev
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Policy
 from chargehand.errors import PlanInvalid
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Policy
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext
 from tests.requests import request
 from tests.virtual import Stage
 
@@ -33,7 +33,7 @@ def attempts(stage: Stage) -> dict[str, int]:
 
 def test_a_failed_input_does_not_take_the_plan_with_it() -> None:
     """Fault 1: one failure raised "Plan stuck" and threw away what had nothing to do with it."""
-    stage = Stage(ScriptedCrew(Script({"T1": (CLOSED,)})))
+    stage = Stage(ScriptedExecutor(Script({"T1": (CLOSED,)})))
     found = stage.start(request(EXERCISE))
     assert found.ending == "partial"
     assert found.results.keys() == {"T2", "T4"}
@@ -46,7 +46,7 @@ def test_a_failed_input_does_not_take_the_plan_with_it() -> None:
 
 def test_a_retry_forgets_nothing_that_was_completed() -> None:
     """Fault 2: the second pass began with an empty map, so a plan whose last task failed came back unfinished."""
-    stage = Stage(ScriptedCrew(Script({"T1": (DEAD, Move()), "T5": (DEAD, DEAD, Move())})))
+    stage = Stage(ScriptedExecutor(Script({"T1": (DEAD, Move()), "T5": (DEAD, DEAD, Move())})))
     found = stage.start(request(EXERCISE))
     assert found.ending == "complete"
     assert attempts(stage) == {"T1": 2, "T2": 1, "T3": 1, "T4": 1, "T5": 3}
@@ -60,8 +60,8 @@ def test_whoever_refines_a_task_is_told_what_went_wrong() -> None:
     """Fault 3: the error was cleared before it was handed over."""
     told: list[tuple[str, str]] = []
 
-    class Refiner(ScriptedCrew):
-        async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    class Refiner(ScriptedExecutor):
+        async def refine(self, brief: Brief, context: StepContext) -> Refined:
             told.append((brief.instruction, brief.failure))
             return Refined(f"carry it out better ({len(told)})")
 
@@ -77,7 +77,7 @@ def test_whoever_refines_a_task_is_told_what_went_wrong() -> None:
 @pytest.mark.parametrize("move", [CLOSED, DEAD], ids=["refined", "unchanged"])
 def test_three_tries_are_three(move: Move) -> None:
     """Fault 6: the words said three, the code counted two."""
-    stage = Stage(ScriptedCrew(Script({"T1": (move,)})))
+    stage = Stage(ScriptedExecutor(Script({"T1": (move,)})))
     stage.start(request(Plan((task(1),))))
     assert attempts(stage) == {"T1": 3}
     assert Policy().retry.attempts == 3
@@ -96,10 +96,10 @@ def test_three_tries_are_three(move: Move) -> None:
 def test_a_plan_is_checked_before_a_worker_sees_it(tasks: tuple[Task, ...], code: str) -> None:
     """Fault 8: the words demanded a check and the code had none."""
     with pytest.raises(PlanInvalid) as caught:
-        Stage(ScriptedCrew(Script())).start(request(Plan(tasks)))
+        Stage(ScriptedExecutor(Script())).start(request(Plan(tasks)))
     assert code in [finding.code for finding in caught.value.findings]
     # from a planner: it goes back in words, and nothing has been started
-    stage = Stage(ScriptedCrew(Script(plans=(Plan(tasks), EXERCISE))))
+    stage = Stage(ScriptedExecutor(Script(plans=(Plan(tasks), EXERCISE))))
     assert stage.start(request()).ending == "complete"
     (failed,) = stage.events(ev.SupervisionFailed)
     assert code in [finding.code for finding in failed.findings]
@@ -111,13 +111,13 @@ def test_a_worker_who_does_not_exist_does_not_shift_the_results_of_the_others() 
     given: dict[str, list[str]] = {}
     heard: list[str] = []
 
-    class Planner(ScriptedCrew):
-        async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    class Planner(ScriptedExecutor):
+        async def plan(self, brief: Brief, context: StepContext) -> Proposal:
             heard.extend(finding.message for finding in brief.findings)
             who = "worker" if brief.findings else "wizard"
             return Proposal((task(1), task(2, worker=who), task(3), task(4, 3), task(5, 2)), "none")
 
-        async def attempt(self, brief: Brief, hand: Hand) -> Done:
+        async def attempt(self, brief: Brief, context: StepContext) -> Done:
             given[brief.work.task] = [one.task for one in brief.inputs]
             return Done(f"result of {brief.work.task}")
 
@@ -132,8 +132,8 @@ def test_whoever_writes_the_answer_gets_failures_as_data() -> None:
     """Fault 12: failures came as text among the results."""
     seen: list[Brief] = []
 
-    class Writer(ScriptedCrew):
-        async def answer(self, brief: Brief, hand: Hand) -> Done:
+    class Writer(ScriptedExecutor):
+        async def answer(self, brief: Brief, context: StepContext) -> Done:
             seen.append(brief)
             return Done("what there is")
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from bench.server_parts import serving
+from chargehand.engine.events import Entry, Noted
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import Entry, Noted
 from tests.server.api import BOTH, Garden, garden, key_for, team_in
 from tests.server.sse_load import load
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import httpx
 
+from chargehand.engine import events as ev
+from chargehand.engine.plan import TaskId
 from chargehand.runtime.stats import OTHER, Histogram, Stats
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
 from tests.server.api import BOTH, garden, key_for
 
 LINE = re.compile(r"(?:# (?:HELP|TYPE) chargehand_\w+ .+|(chargehand_\w+)(?:\{([^}]*)\})? ([0-9.e+-]+))\Z")

@@ -6,11 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.server.letta.executor import MessageAllowances, may_name
 from chargehand.server.settings import Limits, Settings
-from chargehand.terms.failure import Failure
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 

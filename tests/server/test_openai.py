@@ -14,10 +14,10 @@ import httpx
 import openai
 import pytest
 
+from chargehand.engine.plan import NO_TASK
+from chargehand.engine.work import Work
 from chargehand.server.openai.stream import AnswerWords
 from chargehand.server.settings import Limits
-from chargehand.terms.plan import NO_TASK
-from chargehand.terms.work import Work
 from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in

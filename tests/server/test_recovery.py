@@ -8,12 +8,12 @@ import httpx
 from msgspec import structs
 
 from chargehand.config.load import load_team
-from chargehand.core.fold import replay
+from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunRequested
+from chargehand.engine.fold import replay
 from chargehand.server.recovery import goes_on
 from chargehand.server.settings import Limits
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import Entry, Event, PauseSet, RunEnded, RunRequested
 from tests.server.running import Running, running, settings_in
 
 GOAL = "Show the revenue per country in May 2026"

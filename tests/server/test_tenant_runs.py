@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.events import Entry, PauseSet
 from chargehand.errors import RunBusy
-from chargehand.runtime.driver import Outcome
+from chargehand.runtime.runner import Outcome
 from chargehand.server.admission import Admission
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
 from chargehand.server.tenant_runs import TenantRuns
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.events import Entry, PauseSet
 
 ENTRY = Entry(1, 0.0, PauseSet(paused=False))
 

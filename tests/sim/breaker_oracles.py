@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from chargehand.terms.policy import Breaking
+from chargehand.engine.policy import Breaking
 
 Outcome: TypeAlias = Literal["good", "bad", "other"]
 

@@ -14,13 +14,13 @@ from multiprocessing import get_context
 
 from msgspec import structs
 
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Breaking, Limits, Retry
+from chargehand.engine.roster import Roster
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Breaking, Limits, Retry
-from chargehand.terms.roster import Roster
 from tests.sim.breaker_oracles import Began, Ended, Happened, Outcome, Refused, healed, watched
 from tests.sim.loop import VirtualLoop
 from tests.sim.planted import Bug, hunt
@@ -31,7 +31,7 @@ from tests.sim.scenario import Scenario, scenario
 _MOODS = ("fine", "down", "down", "slow", "hangs", "flaky", "busy", "odd", "refuses")
 _REQUEST = Request((Message("user", "How many?"),))
 
-_BREAKER = "terms/breaker.py"
+_BREAKER = "engine/breaker.py"
 _GUARD = "models/guard.py"
 _ROW = "breaker.row >= numbers.consecutive"
 _PROBE = "# the probe failed"

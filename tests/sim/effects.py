@@ -16,16 +16,16 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from chargehand.agents.worker import Worker
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
+from chargehand.engine.value import encode_value
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import Working
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
-from chargehand.terms.value import encode_value
 from chargehand.tools.tool import Tool, tool
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
@@ -228,8 +228,8 @@ class Seed:
         return journal
 
     async def _live(self, journal: Mortal, answer: ev.InputAnswered | None) -> Outcome:
-        async with self.top.crew() as crew:
-            driver = Driver(journal, crew, wall=self.loop.time, ticks=self.loop.time)
+        async with self.top.executor() as executor:
+            driver = Runner(journal, executor, wall=self.loop.time, ticks=self.loop.time)
             if any(row.run == RUN for row in await journal.runs()):
                 return await driver.resume(RUN, *([] if answer is None else [answer]), steal=True)
             return await driver.start(RUN, self.top.request("Pay the bills", self.loop.time(), seed=self.seed))

@@ -12,16 +12,16 @@ import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 
-from chargehand.core.fold import begin, fold
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.fold import begin, fold
+from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
 from chargehand.models.find import Finder
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
 from tests.sim.nested_world import World
@@ -152,8 +152,8 @@ class Seed:
                 self.require(not finder.observations.of(model).under_way, f"a call of {model.card.handle} never ends")
 
     async def _drive(self, journal: Mortal, top: Supervisor, finder: Finder) -> Outcome:
-        async with top.crew(finder) as crew:
-            driver = Driver(journal, crew, wall=self.loop.time, ticks=self.loop.time)
+        async with top.executor(finder) as executor:
+            driver = Runner(journal, executor, wall=self.loop.time, ticks=self.loop.time)
             async with asyncio.TaskGroup() as jobs:
                 teller = jobs.create_task(self._called_off(driver))
                 try:
@@ -163,7 +163,7 @@ class Seed:
                 finally:
                     teller.cancel()
 
-    async def _called_off(self, driver: Driver) -> None:
+    async def _called_off(self, driver: Runner) -> None:
         if self.cancel is None:
             return
         await asyncio.sleep(self.cancel)

@@ -13,6 +13,10 @@ from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
+from chargehand.engine.failure import Failure
+from chargehand.engine.plan import Combine, Plan, Task, TaskId
+from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import (
@@ -28,10 +32,6 @@ from chargehand.models.subject import (
     Working,
 )
 from chargehand.team import Supervisor
-from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Combine, Plan, Task, TaskId
-from chargehand.terms.policy import Limits, Policy, Retry
 from chargehand.tools.tool import tool
 
 _PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)

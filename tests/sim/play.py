@@ -5,16 +5,16 @@ import contextlib
 import random
 from collections.abc import Sequence
 
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState, Status
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import TaskId
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
-from chargehand.runtime.drive import Drive
-from chargehand.runtime.driver import Driver, Outcome, outcome
+from chargehand.runtime.run_loop import RunLoop
+from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.stores.journal import DamagedRun, Ends, Lease, RunRow
 from chargehand.stores.memory import MemoryJournal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
-from chargehand.terms.value import decode_value, encode_value
 from tests.sim.loop import VirtualLoop
 from tests.sim.reference import expected
 from tests.sim.scenario import Scenario
@@ -104,7 +104,7 @@ class Play:
         self.crashes = 0
         self.deep = deep
         self.loop = VirtualLoop(EPOCH)
-        self.driver: Driver | None = None
+        self.driver: Runner | None = None
         self.handle: Handle | None = None
         self.entries: list[ev.Entry] = []
         self._prefix = prefix
@@ -156,7 +156,7 @@ class Play:
         for life in range(40):
             faults = life < 6 and not self._prefix
             self.handle = Handle(self, random.Random(f"life/{self.plot.seed}/{life}"), faults=faults)
-            self.driver = Driver(self.handle, self.world, wall=self._wall, ticks=self.loop.time)
+            self.driver = Runner(self.handle, self.world, wall=self._wall, ticks=self.loop.time)
             async with asyncio.TaskGroup() as jobs:
                 main = jobs.create_task(self._live(life))
                 others = [jobs.create_task(other) for other in self._disturbances(life, faults=faults)]
@@ -280,7 +280,7 @@ class Play:
         """Another process takes the run over while this one still drives it, and is killed when this one notices."""
         await asyncio.sleep(wait)
         handle = Handle(self, self._rng, faults=False)
-        driver = Driver(handle, self.world, wall=self._wall, ticks=self.loop.time)
+        driver = Runner(handle, self.world, wall=self._wall, ticks=self.loop.time)
         try:
             await driver.resume(RUN, steal=True, wait_for_input=True)
         except (Refused, Fenced):
@@ -358,7 +358,7 @@ class Play:
         drive = self._drive()
         return None if drive is None else drive.state
 
-    def _drive(self) -> Drive | None:
+    def _drive(self) -> RunLoop | None:
         return self.driver._under_way.get(RUN) if self.driver is not None else None
 
     def _now(self) -> float:

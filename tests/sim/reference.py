@@ -1,6 +1,6 @@
 """What must come of a calm scenario, worked out from the plan and the fates alone, without any scheduling."""
 
-from chargehand.terms.plan import Edge, Task, TaskId
+from chargehand.engine.plan import Edge, Task, TaskId
 from tests.sim.scenario import Scenario
 from tests.sim.world import World
 

@@ -10,9 +10,9 @@ from typing import cast
 
 from msgspec import Struct
 
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState
-from chargehand.terms import events as ev
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.state import RunState
 from tests.sim.play import Play
 from tests.sim.scenario import FAULTS, Scenario, scenario
 

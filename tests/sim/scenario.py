@@ -4,10 +4,10 @@ import random
 
 from msgspec import Struct, structs
 
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.plan import Edge, Plan, Task, TaskId
-from chargehand.terms.policy import Breaking, Limits, Policy, Retry
-from chargehand.terms.roster import Agent, Match, Roster
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.plan import Edge, Plan, Task, TaskId
+from chargehand.engine.policy import Breaking, Limits, Policy, Retry
+from chargehand.engine.roster import Agent, Match, Roster
 
 FAULTS = (
     "crash",  # the process dies right after (or instead of) the n-th write, up to three times

@@ -4,9 +4,9 @@ from collections import Counter
 
 from msgspec import Struct, field, structs
 
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.plan import Edge, Task, TaskId
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.plan import Edge, Task, TaskId
 from tests.sim.scenario import Scenario
 
 

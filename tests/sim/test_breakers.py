@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.terms.policy import Breaking
+from chargehand.engine.policy import Breaking
 from tests.sim.breaker_oracles import Began, Ended, Happened, Refused, healed, watched
 from tests.sim.breakers import BUGS, trouble
 from tests.sim.planted import ROOT, Bug, hunt

@@ -7,13 +7,13 @@ import asyncio
 import random
 from collections import Counter
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure, FailureKind, PendingCall, Question, Refusal
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
+from chargehand.engine.value import decode_value
 from chargehand.errors import NotJson
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure, FailureKind, PendingCall, Question, Refusal
-from chargehand.terms.plan import NO_TASK, Edge, Plan, Task, TaskId
-from chargehand.terms.value import decode_value
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from tests.sim.scenario import Scenario
 from tests.sim.shadow import Shadow
 
@@ -51,7 +51,7 @@ class World:
 
     # --- workers
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         task = brief.work.task
         number = brief.work.number
         node = self.shadow.nodes.get(task)
@@ -63,7 +63,7 @@ class World:
         latency = rng.choice((0.0, rng.uniform(0, 5), rng.uniform(0, 20)))  # with three steps: below every timeout
         steps = rng.choice((0, 0, 1, 2, 3))
         for step in range(steps):
-            await self._step(task, number, step, hand)
+            await self._step(task, number, step, context)
         self._leave(brief)
         try:
             await asyncio.sleep(10_000 if fate == "hang" else latency)
@@ -134,7 +134,7 @@ class World:
             return Amount(calls=1, micros=1)
         return rng.choice((None, Amount(calls=1, micros=-3), Amount(calls=1, micros=1), Amount(calls=2, micros=20)))
 
-    async def _step(self, task: TaskId, number: int, step: int, hand: Hand) -> None:
+    async def _step(self, task: TaskId, number: int, step: int, context: StepContext) -> None:
         rng = self.rng("step", task, number, step)
         effect = rng.choice(("read", "idempotent", "effect"))
         request = f"{step}" if effect == "effect" else f"{number}/{step}"
@@ -153,7 +153,7 @@ class World:
         reserve, used = (Amount(calls=1, micros=2), Amount(calls=1, micros=1)) if paid else (NOTHING, NOTHING)
         odd = effect != "read" and self.rng("odd", task, number, step).random() < 0.2
         try:
-            got = await hand.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
+            got = await context.step(f"tool{step}", call, request=request, effect=effect, reserve=reserve)
         except NotJson as error:
             self.problems.append(f"what {task} did in step {step} was not kept: {error}")
             raise
@@ -199,7 +199,7 @@ class World:
             wait = rng.choice((rng.uniform(1, 50), self.plot.seconds * rng.uniform(1, 2), 7 * 86_400.0))
             raise WorkFailed(Failure("resource", f"{duty}: come back later", wait), NOTHING)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         rng = self.rng("plan", brief.work.number)
         await asyncio.sleep(rng.uniform(0, 5))
         self._asks_to_wait("plan", "", brief.work.number)
@@ -215,7 +215,7 @@ class World:
             return Proposal(tuple(left[:2]), self.plot.plan.combine, closed=False, wake=wake, used=self._used(rng))
         if self.plot.style == "pieces" and len(left) > 1:
             cut = rng.randint(1, len(left))
-            await hand.grow(left[:cut])
+            await context.grow(left[:cut])
             await asyncio.sleep(rng.uniform(0, 10))
             left = left[cut:]
         return Proposal(tuple(left), self.plot.plan.combine, used=self._used(rng))
@@ -245,7 +245,7 @@ class World:
         }
         return Proposal(plans[kind].tasks)
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         rng = self.rng("refine", brief.work.task, brief.work.number)
         await asyncio.sleep(rng.uniform(0, 5))
         self._asks_to_wait("refine", brief.work.task, brief.work.number)
@@ -255,7 +255,7 @@ class World:
             self.problems.append(f"the refiner of {brief.work.task} was not told what failed")
         return Refined(f"carry out {brief.work.task} with more care", self._used(rng))
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         rng = self.rng("answer", brief.work.number)
         await asyncio.sleep(rng.uniform(0, 3))
         self._asks_to_wait("answer", "", brief.work.number)

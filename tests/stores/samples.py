@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 from msgspec import Raw, inspect
 
-from chargehand.terms.events import Entry, Event, Noted
+from chargehand.engine.events import Entry, Event, Noted
 
 AT = 1_763_200_000.125
 SHAPES: tuple[type[Event], ...] = get_args(Event)

@@ -7,6 +7,7 @@ import uuid
 import pytest
 from msgspec.structs import replace
 
+from chargehand.engine.roster import Match
 from chargehand.errors import Conflict, Corrupt, Invalid, NotJson, Refused, StoreError, Unknown
 from chargehand.memory.archives import Archive, Passage
 from chargehand.memory.blocks import Access, Block, Change, Grant
@@ -15,7 +16,6 @@ from chargehand.memory.conversation import Turn
 from chargehand.memory.editing import Append, Insert, Redo, Replace, Restore, Rethink, Undo
 from chargehand.memory.origin import PERSON, TEAM, Origin
 from chargehand.stores.catalog import SqliteCatalog
-from chargehand.terms.roster import Match
 
 KINDS: list[Thing] = [
     Profile(

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.engine.events import VERSIONS
 from chargehand.errors import Corrupt, RunUnknown, StoreError
 from chargehand.stores.journal import DamagedRun, RunRow
 from chargehand.stores.reader import read_readable, read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import VERSIONS
 from tests.stores.faults import prepared
 from tests.stores.samples import entries, noted, numbers
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pytest
 
+from chargehand.engine.events import Entry
 from chargehand.errors import RunUnknown, StoreUnavailable
 from chargehand.stores.database import connect
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.events import Entry
 from tests.stores.faults import Fault, failing, prepared
 from tests.stores.samples import entries, noted, numbers
 

@@ -6,10 +6,10 @@ import random
 import pytest
 from msgspec import Raw
 
+from chargehand.engine.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Corrupt, Fenced, Invalid, NotJson, Refused, RunBusy, RunUnknown
 from chargehand.stores.journal import Journal, Lease
-from chargehand.terms.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
-from chargehand.terms.plan import TaskId
 from tests.stores.samples import AT, SHAPES, entries, noted, numbers, sample
 
 

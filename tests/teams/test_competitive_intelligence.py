@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from tests.teams.executors import asked, rows
+
 from tests.teams.bundled import accuracy, lacking, ran
-from tests.teams.crews import asked, rows
 
 TEAM = "competitive_intelligence"
 

@@ -7,21 +7,21 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 
-from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import cut_off, too_dear
 from chargehand.agents.writer import Writer, WriterCalls
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, needs
+from chargehand.engine.tracing import Tracing
 from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.plan import Task, needs
-from chargehand.terms.tracing import Tracing
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import CAP, ToolFailed
 
@@ -33,7 +33,7 @@ CUT = "Not all of the results were read: "
 NOT_WHOLE = "This answer is not whole: "
 
 
-async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
+async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
     """The answer of a run. Every gap is named in it."""
     results = read_inputs(brief, by_id(brief.tasks))
     if writer.own is not None:
@@ -42,7 +42,7 @@ async def answer(writer: Writer, brief: Brief, hand: Hand) -> Done:
         last = _last_results(results, brief.tasks)
         text = "\n\n".join(result_text(result) for result in last)
         return Done("\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, last))), NOTHING)
-    calls = WriterCalls(writer, hand)
+    calls = WriterCalls(writer, context)
     try:
         if brief.combine in ("select", "vote") and results:
             return await _choose(calls, brief, results)
@@ -90,7 +90,7 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
     if len(last) > 1:
         choose = select if brief.combine == "select" else vote
         chosen, why = await choose(calls, brief.goal, last)
-        calls.hand.note(why)
+        calls.context.note(why)
         text = f"{result_text(chosen)}\n\n{why}"
     tracing = next(result.tracing for result in brief.inputs if result.task == chosen.task)
     text = "\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, [chosen])))
@@ -104,7 +104,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     from chargehand.agents.reduce import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
 
     writer = calls.writer
-    hand = calls.hand
+    context = calls.context
     nonce = new_nonce()
     settled = await settle_contradictions(calls, brief, results)
     pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
@@ -128,11 +128,11 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
             held = held or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
     if held is None:
         raise too_dear("an answer", alone=True)
-    hand.prompt(writer.model.card.handle, held.request.messages)
-    reply = await calls.ask(held, hand.say if hand.heard else None)
+    context.prompt(writer.model.card.handle, held.request.messages)
+    reply = await calls.ask(held, context.say if context.heard else None)
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
-    report = await report_answer(written, brief, results, known, settled, hand.note)
+    report = await report_answer(written, brief, results, known, settled, context.note)
     cut = cut_off(reply)
     below = [f"{NOT_WHOLE}{cut}."] if cut else []
     if calls.lost:

@@ -11,11 +11,11 @@ from msgspec import Struct
 from chargehand.agents.nested import seen_before
 from chargehand.agents.setup import own_archives, own_blocks, toolset
 from chargehand.agents.worker import Worker
+from chargehand.engine.failure import Gap
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Grant
 from chargehand.memory.declared import Memory
 from chargehand.models.envelope import new_nonce, wrap
-from chargehand.terms.failure import Gap
 from chargehand.tools.rules import needs_approval
 
 INSTRUCTION = (

@@ -13,12 +13,12 @@ from chargehand.agents.loop import Kit
 from chargehand.agents.nested import Subteam
 from chargehand.agents.setup import Equipped
 from chargehand.agents.writer import Writer
+from chargehand.engine.budget import Budget
+from chargehand.engine.forecast import Forecast, in_line
+from chargehand.engine.plan import Plan, Task, needs
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Roster
 from chargehand.models.model import Model
-from chargehand.terms.budget import Budget
-from chargehand.terms.forecast import Forecast, in_line
-from chargehand.terms.plan import Plan, Task, needs
-from chargehand.terms.policy import Policy
-from chargehand.terms.roster import Roster
 
 _CHARACTERS = 4  # a token
 _REPLY = 500  # tokens of a reply, a result or what a tool returns

@@ -1,4 +1,4 @@
-"""A crew of models: workers at their loops, a supervisor who plans, refines and answers."""
+"""An executor of models: workers at their loops, a supervisor who plans, refines and answers."""
 
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,6 @@ from msgspec import Struct, structs
 from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
@@ -24,15 +23,16 @@ from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
 from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.events import RunRequested
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Making
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.events import RunRequested
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Plan
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 
 if TYPE_CHECKING:
     from chargehand.agents.cost_forecast import CostForecast
@@ -44,7 +44,7 @@ _NO_MODELS: Mapping[str, Model] = {}
 
 
 class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
-    """The crew a driver works with; everything it needs is connected already."""
+    """The executor a runner works with; everything it needs is connected already."""
 
     workers: Mapping[str, Equipped]
     lead: Lead
@@ -86,45 +86,45 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         """From now on this one tells how busy everybody is, for its own runs."""
         self.lead.watches.add(watch)
 
-    def plan(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Proposal]:
+    def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
         way = self.way
         lead = self.lead
         brief = self._read(lead.model, brief)
         match way:
             case Whole():
-                return planner.plan(lead, brief, hand)
+                return planner.plan(lead, brief, context)
             case Route():
-                return route(way, lead, brief, hand)
+                return route(way, lead, brief, context)
             case Loop():
-                return next_task(way, lead, brief, hand)
+                return next_task(way, lead, brief, context)
             case Recursive():
-                return split(way, lead, brief, hand)
+                return split(way, lead, brief, context)
             case Broadcast():
-                return chat.broadcast(way, lead, brief, hand)
+                return chat.broadcast(way, lead, brief, context)
             case RoundRobin():
-                return chat.round_robin(way, lead, brief, hand)
+                return chat.round_robin(way, lead, brief, context)
             case Dynamic():
-                return chat.dynamic(way, lead, brief, hand)
+                return chat.dynamic(way, lead, brief, context)
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         return bare(brief) if model.card.reads_facts else brief
 
-    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+    def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         brief = aware(brief)
         if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
-            return self._inspected(brief, hand)
+            return self._inspected(brief, context)
         team = self.teams.get(brief.worker)
         if team is not None:
-            return team.attempt(brief, hand)
+            return team.attempt(brief, context)
         equipped = self.workers.get(brief.worker)
-        return self._made(brief, hand) if equipped is None else work(equipped, self.kit, brief, hand)
+        return self._made(brief, context) if equipped is None else work(equipped, self.kit, brief, context)
 
-    def _inspected(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+    def _inspected(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         """The same for results that must pass checks."""
         from chargehand.agents.checks.run import CheckedAttempt, Inspector, Witness  # noqa: PLC0415 - few teams have checks
 
         inspector = Inspector(checks=self.checks, workers=self.workers, writer=self.writer, verifiers=self.verifiers)
-        seen = Witness(hand)
+        seen = Witness(context)
         names = self.checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
         team = self.teams.get(brief.worker)
         equipped = self.workers.get(brief.worker)
@@ -134,10 +134,10 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
             return checked.run(attempt.run(), attempt)
         return checked.run(self._made(brief, seen) if team is None else team.attempt(brief, seen))
 
-    async def _made(self, brief: Brief, hand: Hand) -> Done:
+    async def _made(self, brief: Brief, context: StepContext) -> Done:
         equipped = None
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
-            equipped = await self.workshop.make(brief, hand, self.kit)
+            equipped = await self.workshop.make(brief, context, self.kit)
         if equipped is None:
             known = ", ".join((*self.workers, *self.teams)) or "nobody"
             raise WorkFailed(
@@ -148,14 +148,14 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
                     code="unknown_worker",
                 )
             )
-        return await work(equipped, self.kit, brief, hand)
+        return await work(equipped, self.kit, brief, context)
 
-    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return planner.refine(self.lead, brief, hand)
+    def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]:
+        return planner.refine(self.lead, brief, context)
 
-    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+    def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         brief = self._read(self.writer.model, brief)
-        return answer(self.writer, inherited(brief, leads=self.leads), hand)
+        return answer(self.writer, inherited(brief, leads=self.leads), context)
 
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""
@@ -204,7 +204,7 @@ class Workshop:
         self.model = model
         self._tools = toolset(f"factory {factory.name!r}", factory.tools)
 
-    async def make(self, brief: Brief, hand: Hand, kit: Kit) -> Equipped:
+    async def make(self, brief: Brief, context: StepContext, kit: Kit) -> Equipped:
         """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
         request = self._request(brief, kit)
         purse = kit.purse
@@ -212,10 +212,10 @@ class Workshop:
         reserve = claim if purse.capped else NOTHING
 
         async def call(_key: str) -> Done:
-            reply, used = await purse.call_in_turn([self.model], request, claim, hand)
+            reply, used = await purse.call_in_turn([self.model], request, claim, context)
             return Done(self._read(reply, used), used)
 
-        made = await hand.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)
+        made = await context.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)
         worker = Worker(
             self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps
         )

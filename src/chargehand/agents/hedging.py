@@ -9,15 +9,15 @@ from math import ceil, isfinite
 
 from msgspec import Struct, field
 
-from chargehand.agents.crew import Hand
 from chargehand.agents.money import Lost, Priced
+from chargehand.engine.budget import Amount
+from chargehand.engine.keywords import Declared
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelFailed
-from chargehand.terms.budget import Amount
-from chargehand.terms.keywords import Declared
-from chargehand.terms.policy import Seconds
+from chargehand.runtime.executor import StepContext
 
 _SEEN = 200
 _ENOUGH = 20
@@ -67,7 +67,9 @@ class Hedging:
         self._times: dict[str, deque[Seconds]] = {}
         self._saved = 0.0
 
-    async def race(self, first: Priced, second: Priced | None, request: Request, hear: Hear | None, hand: Hand) -> Race:
+    async def race(
+        self, first: Priced, second: Priced | None, request: Request, hear: Hear | None, context: StepContext
+    ) -> Race:
         """Make a call, and where it takes too long the second one; the first good reply is used."""
         race = Race()
         patience = self._patience(first, second)
@@ -79,14 +81,14 @@ class Hedging:
             unanswered = not any(job.done() for job in running) and not (gate is not None and gate.heard)
             if second is not None and unanswered and self._spend(first.model, second.model):
                 told = f"hedged: {first.model.card.handle} has not answered within {patience:.3g} s"
-                hand.note(f"{told}, so {second.model.card.handle} is asked as well")
+                context.note(f"{told}, so {second.model.card.handle} is asked as well")
                 race.asked = 2
                 if gate is not None:
                     gate.is_shut = True
                 running[jobs.create_task(self._call(second.model, request))] = second
             await self._decide(race, running)
         if race.asked > 1 and race.winner is not None and race.reply is not None:
-            hand.note(f"hedged: {race.winner.card.handle} answered first")
+            context.note(f"hedged: {race.winner.card.handle} answered first")
             if hear is not None and race.reply.text:
                 hear(race.reply.text)
         return race

@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.history import read_on
-from chargehand.core.owed import Brief
-from chargehand.core.view import Input
+from chargehand.engine.failure import Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import Input
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import PICTURES
 from chargehand.models.subject import Given
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import Task, TaskId
-from chargehand.terms.value import decode_value
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 

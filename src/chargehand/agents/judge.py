@@ -11,15 +11,15 @@ from typing import Literal, cast
 from msgspec import Raw
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
-from chargehand.agents.crew import WorkFailed
 from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls
+from chargehand.engine.tracing import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Given, Judging
-from chargehand.terms.tracing import Contradiction, Ruling, SettledContradiction
+from chargehand.runtime.executor import WorkFailed
 from chargehand.text.numbers import find_quantities
 from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.calling import capped
@@ -53,9 +53,9 @@ async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
     request = Request(messages, schema=schema, settings=calls.settings, subject=subject)
     held = await calls.hold(request)
     if held is None:
-        calls.hand.note("the budget does not cover a ruling on results this long")
+        calls.context.note("the budget does not cover a ruling on results this long")
         return None
-    calls.hand.prompt(calls.model.card.handle, messages)
+    calls.context.prompt(calls.model.card.handle, messages)
     reply = await calls.call(held)
     return _read_ruling(reply.text, tasks, subject.manner)
 
@@ -123,13 +123,13 @@ async def settle(
         given = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
         ruling: Ruling | None = None
-        if await calls.hand.afford(calls.reserve, 1):
+        if await calls.context.afford(calls.reserve, 1):
             try:
                 ruling = await rule(calls, Judging(goal, claims, given))
             except WorkFailed as error:
-                calls.hand.note(f"nobody could rule on {contradiction.about!r}: {error}")
+                calls.context.note(f"nobody could rule on {contradiction.about!r}: {error}")
         else:
-            calls.hand.note(f"the budget does not cover a ruling on {contradiction.about!r}")
+            calls.context.note(f"the budget does not cover a ruling on {contradiction.about!r}")
         return SettledContradiction(contradiction, ruling)
 
     async with asyncio.TaskGroup() as group:

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
-from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, show_inputs
@@ -21,7 +20,11 @@ from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.tool_calls import Calls
 from chargehand.agents.worker import REPEATS
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure, FailureCode
+from chargehand.engine.owed import Brief
+from chargehand.engine.policy import Breaking
+from chargehand.engine.tracing import Tracing
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.envelope import new_nonce, wrap
@@ -31,10 +34,7 @@ from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.subject import Working
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure, FailureCode
-from chargehand.terms.policy import Breaking
-from chargehand.terms.tracing import Tracing
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
 _REPAIRS = 2
@@ -57,9 +57,9 @@ class Kit(Struct, eq=False, frozen=True):
         return known[1]
 
 
-def work(equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
+def work(equipped: Equipped, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
     """Do the task of a brief; WorkFailed when it does not work out."""
-    return Attempt(equipped, kit, brief, hand).run()  # not awaited here: thousands may wait, and each frame counts
+    return Attempt(equipped, kit, brief, context).run()  # not awaited here: thousands may wait, and each frame counts
 
 
 class Attempt:
@@ -68,9 +68,9 @@ class Attempt:
     __slots__ = (
         "_asked",
         "_brief",
+        "_context",
         "_doubted",
         "_equipped",
-        "_hand",
         "_history",
         "_kit",
         "_longer",
@@ -84,10 +84,10 @@ class Attempt:
         "_tried",
     )
 
-    def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, hand: Hand) -> None:
+    def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, context: StepContext) -> None:
         self._equipped = equipped
         self._kit = kit
-        self._hand = hand
+        self._context = context
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
@@ -112,9 +112,9 @@ class Attempt:
         self._recall: Recall | None = None
         desk = equipped.desk
         if desk is not None and desk.looked(brief.steps):  # what it is told is not known before it has looked
-            self._recall = Recall(desk, hand, equipped.window)
+            self._recall = Recall(desk, context, equipped.window)
         else:
-            hand.prompt(equipped.models[0].card.handle, opening, equipped.names)
+            context.prompt(equipped.models[0].card.handle, opening, equipped.names)
 
     @property
     def _calls(self) -> Calls:
@@ -124,7 +124,7 @@ class Attempt:
             breakers = self._kit.breakers
             self._tried = Calls(
                 equipped=self._equipped,
-                hand=self._hand,
+                context=self._context,
                 history=self._history,
                 brief=self._brief,
                 breakers=breakers,
@@ -138,7 +138,7 @@ class Attempt:
         except WorkFailed as error:
             if self._doubted is None or error.failure.kind in ("approval", "uncertain"):
                 raise
-            self._hand.note(f"no better result could be had: {error}")
+            self._context.note(f"no better result could be had: {error}")
             found = self._doubted
         if (recall := self._recall) is not None:
             asked = Turn("user", self._asked, tainted=self._outside or recall.misled)
@@ -218,7 +218,7 @@ class Attempt:
             self._calls.seen = recall.versions
             self._calls.tainted = self._calls.tainted or recall.tainted
         if step == 1:
-            self._hand.prompt(equipped.models[0].card.handle, history.brief, equipped.names)
+            self._context.prompt(equipped.models[0].card.handle, history.brief, equipped.names)
 
     # --- the model
 
@@ -226,7 +226,7 @@ class Attempt:
         equipped = self._equipped
         try:
             if self._history.fit():
-                self._hand.note("the history was shortened to fit the model's window")
+                self._context.note("the history was shortened to fit the model's window")
         except Invalid as error:
             raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
         schema = equipped.shape.raw if equipped.shape is not None else None
@@ -252,11 +252,11 @@ class Attempt:
             return self._first_that_answers(request, claim)
 
         reserve = claim if claim is not None and purse.capped else NOTHING
-        return await self._hand.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
+        return await self._context.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
 
     async def _first_that_answers(self, request: Request, claim: CallClaim | None, *, aloud: bool = True) -> Done:
         """A reply of the worker's models in turn."""
-        hear = self._hand.say if aloud and self._hand.heard else None
+        hear = self._context.say if aloud and self._context.heard else None
         purse = self._kit.purse
         reserve = claim.amount if claim is not None and purse.capped else NOTHING
         models = self._equipped.models
@@ -267,7 +267,7 @@ class Attempt:
                 return Done(race.reply, self._cost_of_race(race, claim, reserve))
             lost = race.lost
             models = models[race.asked :]
-        reply, used = await purse.call_in_turn(models, request, claim, self._hand, hear=hear, lost=lost)
+        reply, used = await purse.call_in_turn(models, request, claim, self._context, hear=hear, lost=lost)
         return Done(reply, used)
 
     async def _race(self, hedging: Hedging, request: Request, claim: CallClaim, hear: Hear | None) -> Race:
@@ -283,7 +283,7 @@ class Attempt:
             purse.priced(second, claim) if covered else None,
             request=limited,
             hear=hear,
-            hand=self._hand,
+            context=self._context,
         )
 
     def _cost_of_race(self, race: Race, claim: CallClaim, reserve: Amount) -> Amount | None:
@@ -346,7 +346,9 @@ class Attempt:
         if not said or sent_back or last or not self._uses_words:
             return done
         self._doubted = done
-        self._hand.note(f"sent back once: {'; '.join(describe(item) for item in tracing.untraced if not item.origin)}")
+        self._context.note(
+            f"sent back once: {'; '.join(describe(item) for item in tracing.untraced if not item.origin)}"
+        )
         self._history.add(Message("user", said))
         return None
 

@@ -13,14 +13,14 @@ from weakref import WeakSet
 from msgspec import Struct, field, structs
 
 from chargehand.agents.worker import Contacts, Worker
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import InputRequested
+from chargehand.engine.policy import Seconds
+from chargehand.engine.roster import Agent, Match, fits
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.envelope import new_nonce, unwrap, wrap
 from chargehand.models.model import Model
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import InputRequested
-from chargehand.terms.policy import Seconds
-from chargehand.terms.roster import Agent, Match, fits
-from chargehand.terms.value import encode_value
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool, with_names
@@ -261,7 +261,7 @@ class Carrier(Protocol):
 
 
 class Post(Struct, eq=False, frozen=True):
-    """Where the workers of one crew hand in messages. `allowances` are what each may use, where money is capped.
+    """Where the workers of one executor hand in messages. `allowances` are what each may use, where money is capped.
 
     `contracts` say whom each may write to; who has none writes to nobody.
     """

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Claim, Hand, WorkFailed
+from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.code_errors import model_failed
 from chargehand.models.known import is_free
@@ -17,8 +18,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, ToolSp
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.observed import Observations
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
-from chargehand.terms.budget import NOTHING, Amount, Budget, Ledger
-from chargehand.terms.failure import Failure
+from chargehand.runtime.executor import Claim, StepContext, WorkFailed
 
 Lost: TypeAlias = list[tuple[Model, ModelFailed]]
 
@@ -210,7 +210,7 @@ class Purse:
         models: Sequence[Model],
         request: Request,
         claim: CallClaim | None,
-        hand: Hand,
+        context: StepContext,
         *,
         hear: Hear | None = None,
         lost: Lost | None = None,
@@ -225,11 +225,11 @@ class Purse:
             limited = request if claim is None else self.limited(model, request, claim.limit)
             if lost:
                 failure = lost[-1][1].failure
-                hand.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
+                context.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
                 if claim is None:
                     limited = self.limited(model, request, request.settings.max_tokens or self._most)
                 elif not await self._may_call(model, claim, reserve):
-                    hand.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
+                    context.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
                     continue
             try:
                 reply = await model.reply(limited, hear)
@@ -318,8 +318,8 @@ def failed(model: Model, error: ModelFailed) -> Amount | None:
 class SupervisorCalls:
     """Calls of one model for one piece of the supervisor's work. What they take is held before each is made."""
 
-    def __init__(self, hand: Hand, purse: Purse, model: Model, settings: Settings, reserve: Amount) -> None:
-        self.hand = hand
+    def __init__(self, context: StepContext, purse: Purse, model: Model, settings: Settings, reserve: Amount) -> None:
+        self.context = context
         self.purse = purse
         self.model = model
         self.settings = settings
@@ -343,7 +343,7 @@ class SupervisorCalls:
             request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
         if purse.capped:
             claim = purse.claim([self.model], request, estimate=self.reserve, at_least=at_least)
-            amount = await self.hand.hold(claim, self.reserve if covered else NOTHING)
+            amount = await self.context.hold(claim, self.reserve if covered else NOTHING)
             if amount is None:
                 return None
             return Held(purse.limited(self.model, request, claim.limit), amount, claim)
@@ -365,7 +365,7 @@ class SupervisorCalls:
         if again is None or (again.request.settings.max_tokens or 0) <= limit:
             return reply
         handle = self.model.card.handle
-        self.hand.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
+        self.context.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
         return await self._call_in_turn(again, hear)
 
     async def _call_in_turn(self, held: Held, hear: Hear | None) -> Reply:
@@ -376,7 +376,7 @@ class SupervisorCalls:
         await claim.enter()
         try:
             if not claim.amount.within(held.amount):
-                amount = await self.hand.hold(claim, held.amount)
+                amount = await self.context.hold(claim, held.amount)
                 if amount is None:
                     message = f"the budget does not cover a reply of {self.model.card.handle}"
                     raise WorkFailed(Failure("budget", message), self.total())
@@ -402,7 +402,7 @@ class SupervisorCalls:
         else:
             used = _billed(self.model, reply.usage, reply.micros, held.amount)
             self._used[at] = used
-            self.hand.release(held.amount.beyond(used))
+            self.context.release(held.amount.beyond(used))
         return reply
 
 

@@ -12,7 +12,6 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Raw, Struct, field, structs
 
-from chargehand.agents.crew import Crew, Done, Hand, Where, WorkFailed
 from chargehand.agents.inputs import show_inputs
 from chargehand.agents.partial_results import (
     INWARDS,
@@ -25,21 +24,22 @@ from chargehand.agents.partial_results import (
     of_worker,
     partly,
 )
-from chargehand.core.owed import Brief
-from chargehand.core.reuse import offers
-from chargehand.core.state import RunState, Status
-from chargehand.core.view import Input, gaps, results
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.failure import Failure, FailureKind, Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import NO_TASK, Task, TaskId, digest
+from chargehand.engine.policy import Policy, Seconds
+from chargehand.engine.reuse import offers
+from chargehand.engine.roster import Roster
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.view import Input, gaps, results
 from chargehand.errors import Invalid, NotJson
 from chargehand.models.envelope import new_nonce
 from chargehand.models.exhibits import Exhibit, Product
 from chargehand.models.find import Finder
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget
-from chargehand.terms.failure import Failure, FailureKind, Gap
-from chargehand.terms.plan import NO_TASK, Task, TaskId, digest
-from chargehand.terms.policy import Policy, Seconds
-from chargehand.terms.roster import Roster
-from chargehand.terms.value import decode_value, encode_value
+from chargehand.runtime.executor import Done, Executor, StepContext, Where, WorkFailed
 
 STEP = "team "
 """What the name of a step begins with that waits for a team; no tool is called so."""
@@ -97,7 +97,7 @@ class Team(Protocol):
         """What earlier runs of a journal have for this one."""
         ...
 
-    def crew(self, finder: Finder | None = None) -> AbstractAsyncContextManager[Crew]: ...
+    def executor(self, finder: Finder | None = None) -> AbstractAsyncContextManager[Executor]: ...
 
 
 def run_name(key: str, asked: str) -> str:
@@ -147,7 +147,7 @@ class Errand(Struct, frozen=True):
     """A task for a team: who does it, as which worker, what, and the name under which the step recorded it."""
 
     team: Team
-    crew: Crew
+    executor: Executor
     worker: str
     goal: str
     asked: str
@@ -177,25 +177,25 @@ class Foreman(Protocol):
 
 
 class Subteam(Struct, frozen=True, eq=False):
-    """A team at work for another. Its crew is open."""
+    """A team at work for another. Its executor is open."""
 
     worker: str
     team: Team
-    crew: Crew
+    executor: Executor
     estimate: Amount = NOTHING
     _foremen: WeakSet[Foreman] = field(default_factory=WeakSet[Foreman])
 
     @property
     def free(self) -> bool:
-        """Whether its work costs nothing, as far as its crew can tell."""
-        return bool(getattr(self.crew, "free", False))
+        """Whether its work costs nothing, as far as its executor can tell."""
+        return bool(getattr(self.executor, "free", False))
 
     def bind(self, foreman: Foreman) -> None:
         self._foremen.add(foreman)
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         """Have the team do the task of a brief."""
-        foreman = next((foreman for foreman in self._foremen if foreman.leads(hand.where.run)), None)
+        foreman = next((foreman for foreman in self._foremen if foreman.leads(context.where.run)), None)
         if foreman is None:
             words = f"{self.worker} is a team and can only work in a run that is driven; run it with Supervisor.run"
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
@@ -204,27 +204,27 @@ class Subteam(Struct, frozen=True, eq=False):
         asked = digest(step, request)
         errand = Errand(
             team=self.team,
-            crew=self.crew,
+            executor=self.executor,
             worker=self.worker,
             goal=_goal(brief),
             asked=asked,
             step=step,
             estimate=self.estimate,
         )
-        reserve = await foreman.allowance(hand.where, errand)
+        reserve = await foreman.allowance(context.where, errand)
 
         async def call(key: str) -> Done:
-            hand.note(f"{self.worker} does this in run {run_name(key, asked)}")
+            context.note(f"{self.worker} does this in run {run_name(key, asked)}")
             came, used = await foreman.carry_out(key, errand, brief.handed_on)
             return Done(came, used)
 
-        came = await hand.step(
+        came = await context.step(
             step, call, request=request, effect="idempotent", reserve=reserve, share=True, shape=Came
         )
         if came.failure is not None:
             raise WorkFailed(came.failure, NOTHING)
         if came.missing:
-            hand.note(f"{self.worker} left something out: {'; '.join(came.missing)}")
+            context.note(f"{self.worker} left something out: {'; '.join(came.missing)}")
         return Done(handed(came), NOTHING)
 
 

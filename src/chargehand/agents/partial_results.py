@@ -9,15 +9,15 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.core.state import RunState, Status
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
+from chargehand.engine.roster import Agent
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value
 from chargehand.models.exhibits import Exhibit, Product
 from chargehand.models.left_out import NOTHING, left
 from chargehand.models.messages import Message
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import NO_TASK, Task, TaskId, needs
-from chargehand.terms.roster import Agent
-from chargehand.terms.value import decode_value
 from chargehand.text.words import FUNCTION_WORDS, singular, split_words
 
 INWARDS = " > "

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Raw, Struct
 
-from chargehand.agents.crew import Proposal
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, object_schema, text_schema
+from chargehand.engine.plan import Combine, Edge, Task, TaskId
 from chargehand.errors import Invalid
-from chargehand.terms.plan import Combine, Edge, Task, TaskId
+from chargehand.runtime.executor import Proposal
 
 MOST_IN_SCHEMA = 12
 NO_TOOL = "none"

@@ -9,7 +9,6 @@ from weakref import WeakSet
 
 from msgspec import Raw, Struct, field
 
-from chargehand.agents.crew import Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
@@ -17,16 +16,17 @@ from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import one_line, sent_back, useless
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Combine, Finding, Task, fingerprint, needs
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.embedding import Embedding
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Hear, Model
 from chargehand.models.subject import Planned, Planning, Refining, Subject, WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Combine, Finding, Task, fingerprint, needs
+from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.tasks import BareTaskGroup
@@ -67,9 +67,9 @@ class Lead(Struct):
     def names(self) -> tuple[str, ...]:
         return tuple(card.name for card in self.cards)
 
-    def watch(self, hand: Hand) -> Watch | None:
+    def watch(self, context: StepContext) -> Watch | None:
         """Who sees the run that is planned."""
-        return next((watch for watch in self.watches if watch.drives(hand.where.run)), None)
+        return next((watch for watch in self.watches if watch.drives(context.where.run)), None)
 
     async def blocks(self) -> Sequence[Seen]:
         """The blocks of memory that the whole team sees."""
@@ -112,7 +112,7 @@ class Purpose(Struct, frozen=True):
 async def ask(
     lead: Lead,
     request: Request,
-    hand: Hand,
+    context: StepContext,
     purpose: Purpose,
     read: Callable[[str], _Read],
     *,
@@ -123,8 +123,8 @@ async def ask(
     WorkFailed, with a finding for whoever is asked next, where the reply is empty, cut off or `read` raises Invalid.
     """
     handle = lead.model.card.handle
-    hand.prompt(handle, request.messages)
-    calls = SupervisorCalls(hand, lead.purse, lead.model, lead.settings, lead.reserve)
+    context.prompt(handle, request.messages)
+    calls = SupervisorCalls(context, lead.purse, lead.model, lead.settings, lead.reserve)
     held = await calls.hold(request)
     if held is None:
         raise too_dear(purpose.text, alone=purpose.alone)
@@ -170,9 +170,9 @@ class Question(Struct, frozen=True):
         return Request(messages, schema=self.schema, settings=lead.settings, subject=self.subject)
 
 
-def hear_if_heard(hand: Hand) -> Hear | None:
+def hear_if_heard(context: StepContext) -> Hear | None:
     """Where words go as they come, if anybody listens."""
-    return hand.say if hand.heard else None
+    return context.say if context.heard else None
 
 
 # --- reading what a model wrote
@@ -213,17 +213,17 @@ def read_lines(written: object) -> tuple[str, ...]:
 # --- a plan
 
 
-async def plan(lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
     request = _planning_request(lead, brief, await lead.blocks())
     purpose = Purpose("a plan for a request this long", alone=not brief.tasks, code="not_a_plan", place="plan")
     grown = set[str]()
-    async with _growing(lead, brief, hand, grown) as hear:
-        read_plan, used = await ask(lead, request, hand, purpose, partial(read, holders=lead.holders()), hear=hear)
+    async with _growing(lead, brief, context, grown) as hear:
+        read_plan, used = await ask(lead, request, context, purpose, partial(read, holders=lead.holders()), hear=hear)
     for text in read_plan.assumptions:
-        hand.note(f"assumed: {text}", code="assumed")
+        context.note(f"assumed: {text}", code="assumed")
     for dropped in read_plan.dropped:
-        hand.note(f"plan: {dropped.task} does without its input {dropped.input}, because the plan has no such task")
+        context.note(f"plan: {dropped.task} does without its input {dropped.input}, because the plan has no such task")
     proposal = read_plan.proposal
     tasks = tuple(task for task in proposal.tasks if task.id not in grown)
     if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
@@ -306,26 +306,26 @@ def _line(task: Task) -> str:
 
 
 @asynccontextmanager
-async def _growing(lead: Lead, brief: Brief, hand: Hand, grown: set[str]) -> AsyncGenerator[Hear | None]:
+async def _growing(lead: Lead, brief: Brief, context: StepContext, grown: set[str]) -> AsyncGenerator[Hear | None]:
     """Where the words of a plan go. With `stream_plan` its tasks start while the rest is being written.
 
     A task that does not fit waits for the whole plan.
     """
     if not lead.stream or brief.tasks:
-        yield hear_if_heard(hand)
+        yield hear_if_heard(context)
         return
     stream = PlanStream(lead.holders())
     tasks: asyncio.Queue[Task | None] = asyncio.Queue()
 
     def hear(piece: str) -> None:
-        hand.say(piece)
+        context.say(piece)
         for task in stream.feed(piece):
             tasks.put_nowait(task)
 
     async def grow() -> None:
         while (task := await tasks.get()) is not None:
             try:
-                await hand.grow([task])
+                await context.grow([task])
             except (PlanInvalid, Refused):
                 return
             grown.add(task.id)
@@ -341,7 +341,7 @@ async def _growing(lead: Lead, brief: Brief, hand: Hand, grown: set[str]) -> Asy
 # --- a task that failed
 
 
-async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
+async def refine(lead: Lead, brief: Brief, context: StepContext) -> Refined:
     """A task that failed, put better."""
     nonce = new_nonce()
     card = next((card for card in lead.cards if card.name == brief.worker), WorkerCard(brief.worker, ""))
@@ -350,5 +350,5 @@ async def refine(lead: Lead, brief: Brief, hand: Hand) -> Refined:
     user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
     request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
     purpose = Purpose("putting the task better", alone=False)
-    instruction, used = await ask(lead, request, hand, purpose, read_instruction, hear=hear_if_heard(hand))
+    instruction, used = await ask(lead, request, context, purpose, read_instruction, hear=hear_if_heard(context))
     return Refined(instruction, used)

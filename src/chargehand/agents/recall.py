@@ -10,7 +10,6 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import tokens
 from chargehand.agents.memory_text import (
     Seen,
@@ -25,7 +24,10 @@ from chargehand.agents.memory_text import (
 from chargehand.agents.money import CallClaim
 from chargehand.agents.partial_results import Partly
 from chargehand.agents.prompts import Prompts
-from chargehand.core.state import Step
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.state import Step
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.compaction import behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.conversation import Turn
@@ -33,9 +35,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, Settings
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.value import encode_value
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
 REMEMBER = "remember"
 """The step that keeps what was done, the last of an attempt."""
@@ -126,7 +126,7 @@ class Recall(Struct, eq=False):
     """
 
     desk: Desk
-    hand: Hand
+    context: StepContext
     window: int
     blocks: dict[str, Seen] = field(default_factory=dict[str, Seen])
     turns: tuple[Turn, ...] = ()
@@ -141,7 +141,7 @@ class Recall(Struct, eq=False):
     async def look(self, speaker: Speaker, taken: int) -> bool:
         """Read what is there now; whether anything is to be shown anew. The rest of the brief has `taken` tokens."""
         self._chat_room = max(0, int(self.window * _FULL) - taken)
-        found = await self.hand.step(_LOOK, self._read, shape=Look)
+        found = await self.context.step(_LOOK, self._read, shape=Look)
         self._looked = True
         for one in found.blocks:
             self.blocks[one.label] = whole(self.blocks.get(one.label), one)
@@ -176,10 +176,10 @@ class Recall(Struct, eq=False):
         if not self.desk.remembers:
             return
         desk = self.desk
-        hand = self.hand
+        context = self.context
 
         async def call(_key: str) -> Done:
-            at = hand.where
+            at = context.where
             longest = _LONGEST_CHAT_TURN if desk.earlier == "chat" else _LONGEST
             first = structs.replace(asked, text=asked.text[:longest], run=at.run, task=at.task)
             came = Turn("assistant", _words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
@@ -187,11 +187,11 @@ class Recall(Struct, eq=False):
             try:
                 kept = await desk.memory.catalog.say(desk.turns_of, (first, came), key=once)
             except (StoreError, Refused, Invalid) as error:
-                hand.note(f"what was done is not remembered: {error}")
+                context.note(f"what was done is not remembered: {error}")
                 kept = False
             return Done(kept, NOTHING)
 
-        await hand.step(REMEMBER, call)  # said once by its key, so nobody need wait until it is written as begun
+        await context.step(REMEMBER, call)  # said once by its key, so nobody need wait until it is written as begun
 
     # --- inside
 
@@ -204,7 +204,7 @@ class Recall(Struct, eq=False):
             wanted = first and desk.remembers and desk.earlier != "hidden"
             limit = 2 * _MOST_CHAT_TURNS if desk.earlier == "chat" else _MOST_TURNS
             turns = await catalog.turns(desk.turns_of, limit=limit) if wanted else []
-            misled = first and self.hand.where.planned and await _poisoned(desk.memory)
+            misled = first and self.context.where.planned and await _poisoned(desk.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
         new = [(was, one) for one in there.values() if (was := self.blocks.get(one.label)) != one]
@@ -277,18 +277,18 @@ class Recall(Struct, eq=False):
                     await catalog.summarise(desk.turns_of, summary)
                     return Done(Compacted(summary), used)
             except (StoreError, Refused) as error:
-                self.hand.note(f"earlier tasks could not be summarised: {error}")
+                self.context.note(f"earlier tasks could not be summarised: {error}")
                 return Done(Compacted(), None)
 
         reserve = claim if speaker.speaks and speaker.capped else NOTHING
         try:
-            found = await self.hand.step(
+            found = await self.context.step(
                 "summary", call, request=str(upto), effect="idempotent", reserve=reserve, shape=Compacted
             )
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise
-            self.hand.note(f"earlier tasks are not summarised: {error}")  # the task itself may still be paid for
+            self.context.note(f"earlier tasks are not summarised: {error}")  # the task itself may still be paid for
             return
         if (one := found.summary) is not None:
             since = (turn for turn in self.turns if not turn.upto and turn.number > one.upto)
@@ -305,7 +305,7 @@ class Recall(Struct, eq=False):
         try:
             done = await speaker.ask(request, claim)
         except WorkFailed as error:
-            self.hand.note(f"earlier tasks are summarised without a model: {error}")
+            self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
         reply = done.value
         text = reply.text.strip() if isinstance(reply, Reply) and reply.finish not in ("refused", "length") else ""

@@ -53,7 +53,7 @@ async def reduce_results(calls: WriterCalls, goal: str, pieces: Sequence[Piece],
     rounds = 0
     while tokens(text) > room:
         rounds += 1
-        calls.hand.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
+        calls.context.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
         groups = group_pieces(pieces, room * _CHARACTERS)
         if len(groups) > _MAX_CALLS:
             calls.lose(f"{len(groups) - _MAX_CALLS} of {len(groups)} pieces of the results are too much and left out")
@@ -125,7 +125,7 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         held = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
         if held is None:
             for call, _ in reserved:
-                calls.hand.release(call.amount)
+                calls.context.release(call.amount)
             return None
         reserved.append((held, tasks))
     gate = asyncio.Semaphore(_CONCURRENCY)

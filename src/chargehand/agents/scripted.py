@@ -1,4 +1,4 @@
-"""A crew that does what a script says: results, delays, costs and faults, move by move. For tests and demonstrations.
+"""Executor that does what a script says: results, delays, costs and faults, move by move. For tests and demonstrations.
 
 No model is called. What a task without moves returns is made from its instruction and its inputs.
 """
@@ -8,13 +8,13 @@ from typing import TypeVar, cast
 
 from msgspec import Struct, field
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
-from chargehand.core.owed import Brief
-from chargehand.terms.budget import Amount
-from chargehand.terms.failure import Failure, FailureKind
-from chargehand.terms.plan import Plan, TaskId
-from chargehand.terms.policy import Seconds
-from chargehand.terms.value import decode_value
+from chargehand.engine.budget import Amount
+from chargehand.engine.failure import Failure, FailureKind
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.policy import Seconds
+from chargehand.engine.value import decode_value
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 
 
 class Move(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -42,17 +42,17 @@ class Script(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 _T = TypeVar("_T")
 
 
-class ScriptedCrew:
+class ScriptedExecutor:
     def __init__(self, script: Script) -> None:
         self._script = script
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         plan = _pick(self._script.plans, brief.work.number)
         if plan is None:
             raise WorkFailed(Failure("logic", "the script holds no plan"))
         return Proposal(plan.tasks, plan.combine)
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
         move = _pick(self._moves(brief.work.task), brief.work.number) or self._script.otherwise
         await _play(move)
         if move.result is not None:
@@ -60,11 +60,11 @@ class ScriptedCrew:
         given = {one.task: None if one.value is None else _said(decode_value(one.value)) for one in brief.inputs}
         return Done({"did": brief.instruction, "from": given} if given else {"did": brief.instruction}, move.used)
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         better = self._script.refined.get(_family(brief.work.task))
         return Refined(better or f"{brief.instruction} (last time: {brief.failure})")
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         move = _pick(self._script.answers, brief.work.number) or Move()
         await _play(move)
         if move.result is not None:

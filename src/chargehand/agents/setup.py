@@ -11,6 +11,10 @@ from chargehand.agents.messages import Post
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.duration import parse_duration
+from chargehand.engine.plan import digest
+from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
@@ -19,10 +23,6 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.messages import ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.subject import Skill, WorkerCard
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.duration import parse_duration
-from chargehand.terms.plan import digest
-from chargehand.terms.roster import Agent
 from chargehand.text.names import did_you_mean, listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules

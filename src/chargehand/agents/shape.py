@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
+from chargehand.engine.plan import Finding
 from chargehand.errors import Invalid
-from chargehand.terms.plan import Finding
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5

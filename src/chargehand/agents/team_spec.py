@@ -1,4 +1,4 @@
-"""From what a team declares to the crew that does its work. Who drives the crew is not known here."""
+"""From what a team declares to the executor that does its work. Who drives the executor is not known here."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +25,11 @@ from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Factory, Worker, check_worker_name
 from chargehand.agents.writer import Writer
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.duration import WrittenDuration
+from chargehand.engine.plan import Combine, digest
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
@@ -35,19 +40,14 @@ from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.subject import WorkerCard
 from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.duration import WrittenDuration
-from chargehand.terms.plan import Combine, digest
-from chargehand.terms.policy import Policy
-from chargehand.terms.roster import Agent, Roster
 
 _WHOLE = Whole()
 
 
 class TeamSpec(Struct, frozen=True):
-    """Everything a crew is made of. `models` are those of the workers, the planner and the judge.
+    """Everything an executor is made of. `models` are those of the workers, the planner and the judge.
 
-    Those in the `background` are known to the crew, and to nobody who plans.
+    Those in the `background` are known to the executor, and to nobody who plans.
     """
 
     workers: tuple[Worker, ...]
@@ -141,8 +141,8 @@ class TeamSpec(Struct, frozen=True):
                 if one.team is not None:
                     team = await one.team.keep_budget(finder)
                     bounded = team.bounded(budget=team.budget.limited(budget.caps))
-                    crew = await stack.enter_async_context(bounded.crew(finder))
-                    found[one.name] = Subteam(one.name, team, crew, one.estimate)
+                    executor = await stack.enter_async_context(bounded.executor(finder))
+                    found[one.name] = Subteam(one.name, team, executor, one.estimate)
             yield found
 
     async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class TeamSpec(Struct, frozen=True):
         teams: Mapping[str, Subteam],
         embedding: Embedding | None = None,
     ) -> AgentExecutor:
-        """The crew, its models found."""
+        """The executor, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
+from chargehand.engine.policy import Breaking, Instant
 from chargehand.models.failed import opening
-from chargehand.terms.breaker import Breaker, forget_probe, lease, next_change, note, stand
-from chargehand.terms.policy import Breaking, Instant
 from chargehand.tools.tool import Tool
 
 _MOST = 256

@@ -10,22 +10,22 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field, structs
 
-from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
 from chargehand.agents.partial_results import MAIL
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import AskedBecause, CodeError, Failure, PendingCall, Question
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import digest
+from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson
 from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import AskedBecause, CodeError, Failure, PendingCall, Question
-from chargehand.terms.plan import digest
-from chargehand.terms.value import DEPTH, decode_value, encode_or_text, encode_value
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.repetition import NOT_SEEN, Repetition
@@ -98,7 +98,7 @@ class Calls(Struct, eq=False, kw_only=True):
     """
 
     equipped: Equipped
-    hand: Hand
+    context: StepContext
     history: History
     brief: Brief
     breakers: ToolBreakers
@@ -280,7 +280,7 @@ class Calls(Struct, eq=False, kw_only=True):
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
         def make(key: str) -> Coroutine[Any, Any, Done]:
             caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
-            return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, hand=self.hand)
+            return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
         if tool.effect == "effect":
@@ -288,7 +288,7 @@ class Calls(Struct, eq=False, kw_only=True):
             request = _plainly(call.arguments)
             if times := self._acted.get((call.name, request), 0):
                 request = f"{request} (time number {times + 1})"
-        return await self.hand.step(
+        return await self.context.step(
             tool.name,
             make,
             request=request,
@@ -300,7 +300,7 @@ class Calls(Struct, eq=False, kw_only=True):
 
     def _caller(self, key: str) -> Caller:
         """Who calls: results of the same step are not shown yet, so nothing of them is in the arguments."""
-        where = self.hand.where
+        where = self.context.where
         return Caller(
             key=key,
             worker=self.equipped.worker.name,
@@ -495,7 +495,7 @@ def _plainly(arguments: str) -> str:
 
 
 async def make_call(
-    tool: Tool, call: ToolCall, key: str, caller: Caller | None, breakers: ToolBreakers, hand: Hand
+    tool: Tool, call: ToolCall, key: str, caller: Caller | None, breakers: ToolBreakers, context: StepContext
 ) -> Done:
     """Make a call, unless the tool is out of order."""
     probing = 0.0
@@ -507,14 +507,14 @@ async def make_call(
     try:
         value = await tool.call(call.arguments, key, caller)
         if breakers and (text := breakers.worked(tool)):
-            hand.note(text)
+            context.note(text)
         if isinstance(value, Costs):
             used = value.used
             value = value.value
     except ToolFailed as error:
         if error.broken:
             if text := breakers.failed(tool, _printable(str(error))):
-                hand.note(text)
+                context.note(text)
         else:
             breakers.unsettled(tool, probing)
         return _failed(tool, error)

@@ -7,16 +7,16 @@ from typing import Annotated, TypeAlias
 from msgspec import field, structs
 
 from chargehand.agents.nested import Team
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.declared_types import Write
+from chargehand.engine.duration import WrittenDuration, seconds_of
+from chargehand.engine.keywords import Declared
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.declared_types import Write
-from chargehand.terms.duration import WrittenDuration, seconds_of
-from chargehand.terms.keywords import Declared
-from chargehand.terms.policy import Seconds
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import Held, Purse, SupervisorCalls
 from chargehand.agents.prompts import Prompts
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Settings
 from chargehand.models.model import Hear, Model
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
+from chargehand.runtime.executor import StepContext, WorkFailed
 
 
 class Writer(Struct, frozen=True):
@@ -33,15 +33,15 @@ class Writer(Struct, frozen=True):
 class WriterCalls(SupervisorCalls):
     """The calls for one answer."""
 
-    def __init__(self, writer: Writer, hand: Hand) -> None:
-        super().__init__(hand, writer.purse, writer.model, writer.settings, writer.reserve)
+    def __init__(self, writer: Writer, context: StepContext) -> None:
+        super().__init__(context, writer.purse, writer.model, writer.settings, writer.reserve)
         self.writer = writer
         self.lost: list[str] = []
         """What of the results the writer did not get to read, in words."""
 
     def lose(self, what: str) -> None:
         self.lost.append(what)
-        self.hand.note(what)
+        self.context.note(what)
 
     async def ask(self, held: Held, hear: Hear | None = None) -> Reply:
         """One call that must come back with words."""

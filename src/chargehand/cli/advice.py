@@ -11,9 +11,9 @@ from msgspec import Struct
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, cells, clean
 from chargehand.cli.format import roughly
-from chargehand.core.state import RunState, Status
+from chargehand.engine.forecast import forecast
+from chargehand.engine.state import RunState, Status
 from chargehand.runtime.result import planned
-from chargehand.terms.forecast import forecast
 
 _ANSWERS = {
     "plan": ("--approve", "or --reject TEXT or --plan FILE"),
@@ -24,15 +24,15 @@ _ANSWERS = {
 
 
 class Advice(Struct, frozen=True):
-    """`crew` are the words that name whoever did the work (`--team FILE`), `again` those that do it once more."""
+    """`executor` are the words that name whoever did the work (`--team FILE`), `again` those that do it once more."""
 
     run: str
     journal: Path
-    crew: Sequence[str]
+    executor: Sequence[str]
     again: Sequence[str]
 
     def resume(self, *more: str) -> str:
-        return self.command("resume", self.run, *self.crew, *more)
+        return self.command("resume", self.run, *self.executor, *more)
 
     def once_more(self) -> str:
         return self.command(*self.again)

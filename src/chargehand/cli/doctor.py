@@ -16,6 +16,9 @@ from chargehand.cli.format import ago, counted, dollars
 from chargehand.config.doctor import check_surroundings
 from chargehand.config.doctor_models import State
 from chargehand.config.load import load_team
+from chargehand.engine.events import Entry, RunEnded, RunRequested
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Retry, Seconds
 from chargehand.errors import StoreError
 from chargehand.models.code_errors import model_failed
 from chargehand.models.failed import headline
@@ -24,9 +27,6 @@ from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
 from chargehand.stores.reader import read_run, read_runs
-from chargehand.terms.events import Entry, RunEnded, RunRequested
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Retry, Seconds
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 

@@ -10,10 +10,10 @@ from chargehand.agents.checks.review import STEP as CHECK
 from chargehand.agents.checks.review import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
+from chargehand.engine import events as ev
+from chargehand.engine.value import decode_value
 from chargehand.runtime.run_log import MARK
 from chargehand.runtime.trace import Tracer
-from chargehand.terms import events as ev
-from chargehand.terms.value import decode_value
 
 SUPERVISOR = "supervisor"
 MEMORY_STEPS = {

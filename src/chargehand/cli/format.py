@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Raw
 
 from chargehand.cli.console import short
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount
+from chargehand.engine.policy import Seconds
+from chargehand.engine.value import decode_value
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.trace import TaskTrace, calls_in
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.policy import Seconds
-from chargehand.terms.value import decode_value
 
 ROOM = 72
 

@@ -21,14 +21,14 @@ from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
 from chargehand.cli.timeline import draw_bar, timeline_rows
 from chargehand.cli.transcript import Transcript
-from chargehand.core.state import Progress, RunState, Status, Work
+from chargehand.engine import events as ev
+from chargehand.engine.breaker import stand
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.plan import needs
+from chargehand.engine.policy import Instant
+from chargehand.engine.state import Progress, RunState, Status, Work
 from chargehand.models.waits import Wait
 from chargehand.runtime.trace import DutyTrace, Tracer
-from chargehand.terms import events as ev
-from chargehand.terms.breaker import stand
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.plan import needs
-from chargehand.terms.policy import Instant
 
 MAX_ROWS = 20
 """How many rows there are before finished ones are only counted."""

@@ -14,13 +14,13 @@ from chargehand.cli.format import counted, seconds
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import load_team_of, team_arguments
 from chargehand.config.source import near
+from chargehand.engine import events as ev
+from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
-from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.messaging import as_message, replies_of
+from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.roster import Match
 from chargehand.text.names import listed
 
 _SETTLES = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
@@ -56,10 +56,10 @@ def message(options: Namespace) -> int:
     advice = Advice(name, options.journal, team_arguments(options), ())
     session = _MessageSession(options, advice, team, request)
 
-    async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
         return await driver.start(name, request)
 
-    return session.execute(act, team.crew)
+    return session.execute(act, team.executor)
 
 
 def _address(team: Supervisor, text: str, options: Namespace) -> Letter:

@@ -15,15 +15,15 @@ from chargehand.cli.format import counted, money
 from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
 from chargehand.cli.play import Story, decode_story, read_story, read_table
 from chargehand.cli.teams import forecast_plan, load_team_of, read_goal
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.forecast import forecast
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Plan, parse
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft
 from chargehand.team import Supervisor
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.forecast import forecast
-from chargehand.terms.lint import lint
-from chargehand.terms.plan import Plan, parse
-from chargehand.terms.policy import Policy
-from chargehand.terms.roster import Agent, Roster
 
 
 def add_plan(parser: ArgumentParser) -> None:

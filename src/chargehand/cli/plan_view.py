@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
 from chargehand.cli.console import clean, short
 from chargehand.cli.format import counted, dollars, roughly, seconds
-from chargehand.terms.budget import Amount
-from chargehand.terms.forecast import Forecast
-from chargehand.terms.plan import Finding, Plan, Task, TaskId, in_order, needs
+from chargehand.engine.budget import Amount
+from chargehand.engine.forecast import Forecast
+from chargehand.engine.plan import Finding, Plan, Task, TaskId, in_order, needs
 
 _MAX_ROWS = 60  # tasks that a tree shows
 _LEAST_ROOM = 16

@@ -16,25 +16,25 @@ from typing import cast
 import msgspec
 from msgspec import structs
 
-from chargehand.agents.crew import Crew
-from chargehand.agents.scripted import Move, Script, ScriptedCrew
+from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import add_execution, add_shared
 from chargehand.cli.plan_view import describe_finding
 from chargehand.cli.run_session import RunSession
 from chargehand.config.source import near
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import RunRequested
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Plan, parse
+from chargehand.engine.policy import Policy, Seconds
+from chargehand.engine.roster import Roster
+from chargehand.engine.validation import describe_misfit
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, NotJson, PlanInvalid
-from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.budget import Budget
-from chargehand.terms.events import RunRequested
-from chargehand.terms.lint import lint
-from chargehand.terms.plan import Plan, parse
-from chargehand.terms.policy import Policy, Seconds
-from chargehand.terms.roster import Roster
-from chargehand.terms.validation import describe_misfit
-from chargehand.terms.value import encode_value
 
 
 def add_play(parser: ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def play(options: Namespace) -> int:
         for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
             session.output.console.line(describe_finding(warning), "warn")
 
-    async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
         if options.reuse:
             return await driver.fork(options.reuse, run, request, wait_for_input=session.asks)
         return await driver.start(run, request, wait_for_input=session.asks)
@@ -104,14 +104,14 @@ class Story(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True,
         )
 
 
-def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Crew]]:
-    """The crew of a script: there is nothing to connect to."""
+def scripted(story: Story) -> Callable[[], AbstractAsyncContextManager[Executor]]:
+    """The executor of a script: there is nothing to connect to."""
 
     @asynccontextmanager
-    async def crew() -> AsyncGenerator[Crew]:
-        yield ScriptedCrew(story)
+    async def executor() -> AsyncGenerator[Executor]:
+        yield ScriptedExecutor(story)
 
-    return crew
+    return executor
 
 
 def read_story(path: str) -> Story:

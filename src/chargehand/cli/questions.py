@@ -13,13 +13,13 @@ from msgspec import Struct, structs
 
 from chargehand.cli.console import Console, clean, clean_json
 from chargehand.cli.signals import Leave
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Question
+from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
-from chargehand.runtime.driver import Driver
 from chargehand.runtime.nested_runs import doubtful_calls
+from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import TaskTrace
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Question
-from chargehand.terms.value import encode_value
 
 Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail"]
 _INDENT = "  "
@@ -131,7 +131,7 @@ class QuestionPrompt:
         """Ask this; the lines are all there is to say about it."""
         self._open.put_nowait((request, lines))
 
-    async def answer(self, driver: Driver, leave: Leave) -> None:
+    async def answer(self, driver: Runner, leave: Leave) -> None:
         """Answer every question as it comes; an empty reply leaves the run where it stands."""
         while True:
             request, lines = await self._open.get()

@@ -15,17 +15,17 @@ from chargehand.cli.console import Console, clean
 from chargehand.cli.run_session import RunOutput, RunSession
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.cli.teams import find_executor
-from chargehand.core.fold import replay as fold_entries
-from chargehand.core.reuse import offers
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay as fold_entries
+from chargehand.engine.plan import TaskId, in_order, needs
+from chargehand.engine.reuse import offers
+from chargehand.engine.state import RunState
 from chargehand.errors import Invalid
-from chargehand.runtime.driver import Driver, Outcome, checked
 from chargehand.runtime.result import planned
+from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId, in_order, needs
 
 _MAX_PAUSE = 2.0  # seconds that anybody waits between two entries
 _PICTURE = 0.125
@@ -101,10 +101,10 @@ def _do_again(options: Namespace, state: RunState) -> int:
     session = RunSession(options, advice, executor.team, executor.notice)
     offered = ev.ResultsOffered(options.name, tuple(kept), tuple(state.unserved))
 
-    async def act(driver: Driver, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
         return await driver.start(run, request, also=[offered], wait_for_input=session.asks)
 
-    return session.execute(act, executor.crew)
+    return session.execute(act, executor.executor)
 
 
 def _find_dependents(state: RunState, first: TaskId) -> list[TaskId]:

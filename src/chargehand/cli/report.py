@@ -14,6 +14,9 @@ from chargehand.cli.event_text import MEMORY_STEPS, describe_memory
 from chargehand.cli.format import count_attempts, counted, describe_gap, dollars, money, seconds, seconds_worked
 from chargehand.cli.plan_view import plan_tree
 from chargehand.cli.timeline import timeline_lines
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.events import Failure
+from chargehand.engine.plan import Plan, Task
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.trace import (
     AttemptTrace,
@@ -25,9 +28,6 @@ from chargehand.runtime.trace import (
     Trace,
     calls_in,
 )
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.events import Failure
-from chargehand.terms.plan import Plan, Task
 
 _MAX_CHARS = 1500  # of a prompt or a result
 _COLUMNS = 100

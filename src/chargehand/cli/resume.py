@@ -11,14 +11,14 @@ from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
 from chargehand.cli.play import read_plan, read_value
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import find_executor
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.state import RunState
+from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
-from chargehand.terms.value import encode_value
 
 _YES = ("approve", "yes", "y", "ok")
 
@@ -52,7 +52,7 @@ def resume(options: Namespace) -> int:
     advice = Advice(run, journal, executor.words, (*executor.again, "--reuse", run))
     session = RunSession(options, advice, executor.team, executor.notice)
 
-    async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, journal: SqliteJournal) -> Outcome:
         session.transcript.catch_up(run, await journal.read(run))
         state = session.transcript.state
         events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []
@@ -61,7 +61,7 @@ def resume(options: Namespace) -> int:
             session.put(state.input)
         return await driver.resume(run, *events, wait_for_input=session.asks)
 
-    code = session.execute(act, executor.crew)
+    code = session.execute(act, executor.executor)
     executor.leave(code)
     return code
 
@@ -80,7 +80,7 @@ def _read_reply(options: Namespace) -> ev.InputAnswered | None:
 
 
 def _fit_reply(options: Namespace, state: RunState, reply: ev.InputAnswered | None) -> list[ev.Event]:
-    """The reply to what is being asked; whether it fits, the driver says."""
+    """The reply to what is being asked; whether it fits, the runner says."""
     run: str = options.name
     quoted = shlex.quote(run)
     if state.ended is not None:

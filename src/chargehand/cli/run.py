@@ -13,14 +13,14 @@ from chargehand.cli.artifacts import make_save_folder
 from chargehand.cli.play import read_plan
 from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
-from chargehand.core.fold import replay
-from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan
 from chargehand.runtime.result import planned
+from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan
 
 
 def add_run(parser: ArgumentParser) -> None:
@@ -60,13 +60,13 @@ def run(options: Namespace) -> int:
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
     session = RunSession(options, advice, team=team.name, notice=team.notice)
 
-    async def act(driver: Driver, journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, journal: SqliteJournal) -> Outcome:
         if options.reuse:
             return await driver.fork(options.reuse, name, request, wait_for_input=session.asks)
         also = await team.offered(journal, request)
         return await driver.start(name, request, also=also, wait_for_input=session.asks)
 
-    code = session.execute(act, team.crew)
+    code = session.execute(act, team.executor)
     finish_background(team, options, code)
     return code
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from chargehand.agents.answer import MISSING
-from chargehand.agents.crew import Crew
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
@@ -21,21 +20,22 @@ from chargehand.cli.format import count_attempts, describe_gap, money, seconds_w
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
 from chargehand.cli.transcript import Transcript, describe_ending
-from chargehand.core.state import RunState, Work
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.failure import CodeError
+from chargehand.engine.plan import Task
+from chargehand.engine.policy import Instant
+from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.models.failed import headline
 from chargehand.models.waits import Wait, collect_waits
 from chargehand.runtime.assessed import assess
-from chargehand.runtime.driver import Outcome, outcome
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.result import plain_answer
 from chargehand.runtime.run_log import traceback_text
+from chargehand.runtime.runner import Outcome, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, trace
 from chargehand.stores.reader import read_run
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.failure import CodeError
-from chargehand.terms.plan import Task
-from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
@@ -145,12 +145,12 @@ class RunSession:
         if self._asker is None:
             self.transcript.show_question()
 
-    def execute(self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]]) -> int:
+    def execute(self, act: Act, executor: Callable[[], AbstractAsyncContextManager[Executor]]) -> int:
         """Drive the run, tell its end, and give the exit code."""
         try:
             with StopSignals(self._announce_stop, farewell(self.advice)) as signals, collect_waits() as waits:
                 self.output.waits = waits
-                result = self._drive(act, crew, signals)
+                result = self._drive(act, executor, signals)
                 if self._stop_code is not None and not self._is_resumable():
                     return self._stop_code
                 result = result or outcome(self.advice.run, self.transcript.state)
@@ -161,7 +161,7 @@ class RunSession:
             self._claim.restore()
 
     def _drive(
-        self, act: Act, crew: Callable[[], AbstractAsyncContextManager[Crew]], signals: StopSignals
+        self, act: Act, executor: Callable[[], AbstractAsyncContextManager[Executor]], signals: StopSignals
     ) -> Outcome | None:
         beside: list[Beside] = [self._keep_drawing, self._release_soon]
         if self._asker is not None:
@@ -170,7 +170,7 @@ class RunSession:
             return signals.run(
                 drive_run(
                     act,
-                    crew=crew,
+                    executor=executor,
                     journal=self.advice.journal,
                     durability=self.given.get("durability", "machine"),
                     listener=self._hear,

@@ -14,22 +14,22 @@ from msgspec import Struct, structs
 from rich.text import Text
 from rich.tree import Tree
 
-from chargehand.agents.scripted import Script, ScriptedCrew
+from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, count_attempts, counted, dollars, money, seconds
 from chargehand.cli.run_session import run_document
 from chargehand.cli.transcript import Transcript
-from chargehand.core.fold import replay
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import CancelRequested, Entry
+from chargehand.engine.fold import replay
 from chargehand.errors import Corrupt, Invalid, Refused
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, attempts_of, nested_trace, trace
 from chargehand.stores.maintenance import back_up, prune_runs, restore
 from chargehand.stores.reader import Found, read_readable, read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import CancelRequested, Entry
 
 RunStatus: TypeAlias = Literal[
     "complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted", "damaged"
@@ -200,7 +200,7 @@ def _show(options: Namespace, console: Console) -> int:
         console.draw(tree)
     _show_audit(console, readable.entries)
     if transcript.state.ended is None:
-        advice = Advice(options.name, options.journal, crew=(), again=())
+        advice = Advice(options.name, options.journal, executor=(), again=())
         console.line(f"go on, if nobody drives it: {going_on(transcript.state, advice)}")
     return 0
 
@@ -329,7 +329,7 @@ def _cancel(options: Namespace, console: Console) -> int:
     async def cancel_all() -> None:
         journal = await SqliteJournal.open(options.journal)
         try:
-            driver = Driver(journal, ScriptedCrew(Script()))  # nobody is asked to do anything
+            driver = Runner(journal, ScriptedExecutor(Script()))  # nobody is asked to do anything
             for name in names:
                 await driver.resume(name, CancelRequested(options.reason))
         finally:

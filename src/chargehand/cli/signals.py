@@ -10,11 +10,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from chargehand.agents.crew import Crew
 from chargehand.cli.exit_codes import Interrupted, Terminated
 from chargehand.errors import ChargehandError, StoreUnavailable
-from chargehand.runtime.drive import Listener, Whisper
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.run_loop import Listener, Whisper
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.database import Durability
 from chargehand.stores.sqlite import SqliteJournal
 
@@ -132,15 +132,15 @@ def deferred_interrupts() -> Generator[Callable[[], None]]:
 
 # --- a run
 
-Act: TypeAlias = Callable[[Driver, SqliteJournal], Awaitable[Outcome]]
+Act: TypeAlias = Callable[[Runner, SqliteJournal], Awaitable[Outcome]]
 Leave: TypeAlias = Callable[[], object]
-Beside: TypeAlias = Callable[[Driver, Leave], Coroutine[None, None, None]]
+Beside: TypeAlias = Callable[[Runner, Leave], Coroutine[None, None, None]]
 
 
 async def drive_run(
     act: Act,
     *,
-    crew: Callable[[], AbstractAsyncContextManager[Crew]],
+    executor: Callable[[], AbstractAsyncContextManager[Executor]],
     journal: Path,
     durability: Durability,
     listener: Listener,
@@ -157,14 +157,14 @@ async def drive_run(
         raise StoreUnavailable(f"{journal.parent} cannot be made: {error.strerror}; name another --journal") from error
     opened = await SqliteJournal.open(journal, durability=durability)
     try:
-        async with crew() as executor:
-            driver = Driver(opened, executor, listener=listener, whisper=whisper)
+        async with executor() as opened_executor:
+            driver = Runner(opened, opened_executor, listener=listener, whisper=whisper)
             return await _accompany(lambda: act(driver, opened), driver, beside)
     finally:
         await opened.close()
 
 
-async def _accompany(act: Callable[[], Awaitable[Outcome]], driver: Driver, beside: Sequence[Beside]) -> Outcome | None:
+async def _accompany(act: Callable[[], Awaitable[Outcome]], driver: Runner, beside: Sequence[Beside]) -> Outcome | None:
     """Do `act` with company; what it raises is raised bare, which a group of jobs would wrap."""
     trouble: ChargehandError | None = None
     outcome: Outcome | None = None

@@ -10,7 +10,6 @@ from functools import partial
 from msgspec import Struct, structs
 
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
-from chargehand.agents.crew import Crew
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import program
 from chargehand.cli.arguments import read_request
@@ -20,15 +19,16 @@ from chargehand.cli.format import counted, dollars
 from chargehand.cli.play import read_story, scripted
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
-from chargehand.core.state import RunState
+from chargehand.engine.budget import usd_of
+from chargehand.engine.events import RunRequested
+from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.prices import flat
 from chargehand.runtime.background import Rested, rest
 from chargehand.runtime.draft import foreseen
+from chargehand.runtime.executor import Executor
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
-from chargehand.terms.budget import usd_of
-from chargehand.terms.events import RunRequested
 
 _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 
@@ -81,12 +81,12 @@ def read_goal(team: Supervisor, options: Namespace, verb: str = "run", *, or_els
 
 
 class RunExecutor(Struct, frozen=True):
-    """`words` name the crew on a command line, `again` begins a command that does it once more.
+    """`words` name the executor on a command line, `again` begins a command that does it once more.
 
     `notice` is what people must know about its models; `leave` is told with which code it ended.
     """
 
-    crew: Callable[[], AbstractAsyncContextManager[Crew]]
+    executor: Callable[[], AbstractAsyncContextManager[Executor]]
     words: tuple[str, ...]
     again: tuple[str, ...]
     team: str = ""
@@ -95,7 +95,7 @@ class RunExecutor(Struct, frozen=True):
 
 
 def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -> RunExecutor:
-    """The crew that the options name; Refused where the run counts on somebody it does not have."""
+    """The executor that the options name; Refused where the run counts on somebody it does not have."""
     if options.script:
         file: str = options.script
         return RunExecutor(scripted(read_story(file)), ("--script", file), ("play", file))
@@ -106,7 +106,7 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
         next_step = "name the team it began with (--team), or its script (--script)"
         team.staff.check_recorded(run, state().requested.roster, next_step)
     return RunExecutor(
-        crew=team.crew,
+        executor=team.executor,
         words=words,
         again=("run", *words),
         team=team.name,
@@ -131,8 +131,8 @@ async def forecast_plan(team: Supervisor, request: RunRequested) -> PlanForecast
     """What the plan of a request takes."""
     if request.plan is None:
         raise Invalid("there is no plan to reckon with; name one with --plan")
-    async with team.crew() as crew:
-        return foreseen(crew, request.plan, request)
+    async with team.executor() as executor:
+        return foreseen(executor, request.plan, request)
 
 
 def above_budget(cost: CostForecast) -> str:

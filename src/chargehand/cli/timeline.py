@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from chargehand.cli.console import short
 from chargehand.cli.format import seconds
+from chargehand.engine.policy import Seconds
 from chargehand.runtime.trace import AttemptTrace, DutyTrace, Trace
-from chargehand.terms.policy import Seconds
 
 LEGEND = "━ work  x failed  · waiting to retry  ~ being refined"
 _FILL = {"work": "━", "failed": "─", "refine": "~", "wait": "·"}

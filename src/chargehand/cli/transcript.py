@@ -8,14 +8,14 @@ from chargehand.cli.format import describe_gap, money, seconds
 from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
 from chargehand.cli.questions import format_question, name_calls
 from chargehand.cli.timeline import LEGEND, timeline_lines
-from chargehand.core.state import RunState, Status
-from chargehand.core.view import results
+from chargehand.engine import events as ev
+from chargehand.engine.forecast import forecast
+from chargehand.engine.plan import Plan
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import results
 from chargehand.runtime.result import planned
 from chargehand.runtime.trace import Tracer
-from chargehand.terms import events as ev
-from chargehand.terms.forecast import forecast
-from chargehand.terms.plan import Plan
-from chargehand.terms.value import decode_value
 
 _MAX_GOAL = 2000  # characters: the goal of a background run holds whole turns, and the journal has all of it
 _MIN_TASK = 3  # columns for names such as t12, kept free before there is a plan

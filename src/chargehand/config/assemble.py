@@ -31,9 +31,9 @@ from chargehand.config.schema import (
 from chargehand.config.source import near
 from chargehand.config.tools import make_tools, named_object
 from chargehand.config.yaml import Path
+from chargehand.engine.budget import Amount
 from chargehand.errors import Invalid
 from chargehand.models.messages import Settings
-from chargehand.terms.budget import Amount
 from chargehand.text.names import listed
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule

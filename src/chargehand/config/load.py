@@ -20,16 +20,16 @@ from chargehand.config.schema import SupervisorShape, VerifierShape, WayName, Wa
 from chargehand.config.source import Unreadable, near, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
+from chargehand.engine.budget import Budget
+from chargehand.engine.keywords import check_declared
+from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.models.find import check_handle
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.team import Supervisor
-from chargehand.terms.budget import Budget
-from chargehand.terms.keywords import check_declared
-from chargehand.terms.policy import Limits, Policy, Retry
-from chargehand.terms.roster import Match, fits
 from chargehand.text.names import listed
 
 _SECONDS = 300.0

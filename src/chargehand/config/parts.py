@@ -14,10 +14,10 @@ from chargehand.agents.worker import Factory, Worker
 from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, Source, read_bytes
 from chargehand.config.yaml import Path
+from chargehand.engine.policy import Limits
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.memory.declared import Memory
-from chargehand.terms.policy import Limits
 from chargehand.tools.tool import Tool
 
 _FILE = "file:"

@@ -15,10 +15,10 @@ from msgspec import Meta, Struct, inspect
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
 from chargehand.agents.worker import Factory, Worker
+from chargehand.engine.duration import parse_duration, parse_timeout, show_value
+from chargehand.engine.plan import Combine
+from chargehand.engine.policy import Limits, Retry
 from chargehand.memory.blocks import LIMIT
-from chargehand.terms.duration import parse_duration, parse_timeout, show_value
-from chargehand.terms.plan import Combine
-from chargehand.terms.policy import Limits, Retry
 from chargehand.tools.rules import Conditional, ConstrainChildTools, Count, MaxCount, MaxCountPerStep, ParentLastTool
 
 # --- values as people write them

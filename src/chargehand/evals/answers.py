@@ -7,16 +7,16 @@ import msgspec
 from msgspec import structs
 
 from chargehand.agents.audit.failure_modes import audit_run
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import ChargehandError, Refused
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
-from chargehand.runtime.driver import Driver, checked
 from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.runner import Runner, checked
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Plan, Task, TaskId
 
 _TASK = TaskId("t1")
 """The one task of a worker that is asked alone."""
@@ -77,8 +77,8 @@ async def _carry_out(team: Supervisor, case: Case, worker: str) -> Result:
     journal = MemoryJournal()
     now = time.time()
     request = checked(team.request(case.request, now, plan=plan, seed=RUN_SEED), now)
-    async with team.crew() as crew:
-        outcome = await Driver(journal, crew).start("eval", request)
+    async with team.executor() as executor:
+        outcome = await Runner(journal, executor).start("eval", request)
         return spoken(result_of(outcome, await journal.read("eval"), ""))
 
 

@@ -12,8 +12,8 @@ from chargehand.agents.checks.spec import LONGEST_PATTERN
 from chargehand.agents.shape import inner_schemas, schema_problem
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
+from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.terms.validation import describe_misfit
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.crew import Crew
 from chargehand.agents.strategies import Route
+from chargehand.engine.plan import Task, TaskId, in_order, needs
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers
 from chargehand.evals.cases import Case, PlanShape, kind_of
 from chargehand.evals.measures import OUT
 from chargehand.evals.report import Score
 from chargehand.runtime.draft import Draft, draft
+from chargehand.runtime.executor import Executor
 from chargehand.team import Supervisor
-from chargehand.terms.plan import Task, TaskId, in_order, needs
 
 _CONFIDENCE = re.compile(r"\bconfidence (\d\.\d+)")
 _MAX_INSTRUCTION_CHARS = 80
@@ -24,20 +24,20 @@ _MAX_INSTRUCTION_CHARS = 80
 
 @asynccontextmanager
 async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awaitable[list[Score]]]]:
-    """All cases are drafted by one crew: a plan that is not carried out leaves nothing behind."""
+    """All cases are drafted by one executor: a plan that is not carried out leaves nothing behind."""
     team = await bench.new_team().keep_budget()
-    async with team.crew() as crew:
+    async with team.executor() as executor:
 
         async def score_case(case: Case) -> list[Score]:
-            return [await _score(team, crew, case)]
+            return [await _score(team, executor, case)]
 
         yield score_case
 
 
-async def _score(team: Supervisor, crew: Crew, case: Case) -> Score:
+async def _score(team: Supervisor, executor: Executor, case: Case) -> Score:
     check_workers(team, _named_workers(case))
     began = time.perf_counter()
-    drafted = await draft(crew, team.request(case.request, time.time(), seed=RUN_SEED))
+    drafted = await draft(executor, team.request(case.request, time.time(), seed=RUN_SEED))
     seconds = time.perf_counter() - began
     verdict = _judge_route(team, case, drafted) if case.plan is None else _judge_plan(case.plan, drafted)
     return Score(

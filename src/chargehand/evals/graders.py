@@ -16,6 +16,7 @@ from chargehand.agents.checks.rules import CheckedResult, CheckFailed, check_fun
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.exhibit_text import result_text
 from chargehand.config.tools import named_object
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
 from chargehand.models.envelope import new_nonce, wrap
@@ -23,7 +24,6 @@ from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.subject import Given
-from chargehand.terms.policy import Seconds
 from chargehand.text.numbers import find_number_words, find_quantities
 
 GRADER_TIMEOUT: Seconds = 60.0

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
+from chargehand.engine.budget import usd_of
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.answers import score_answer
 from chargehand.evals.bench import Bench, TeamFactory, failed_to_try
@@ -21,7 +22,6 @@ from chargehand.evals.verifying import score_results
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.model import Model
 from chargehand.team import Supervisor
-from chargehand.terms.budget import usd_of
 
 MAX_PARALLEL = 4
 _LIMIT_MICROS = 10**15
@@ -161,7 +161,7 @@ async def _check_prices(team: Supervisor) -> None:
     budget = team.budget
     if budget.usd is None:
         budget = structs.replace(budget, usd=usd_of(_LIMIT_MICROS))
-    async with team.bounded(budget=budget).crew():
+    async with team.bounded(budget=budget).executor():
         return
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 
 from chargehand.agents.exhibit_text import result_text
-from chargehand.core.fold import replay
+from chargehand.engine.events import Entry
+from chargehand.engine.fold import replay
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset_text
 from chargehand.evals.graders import written_numbers
 from chargehand.models.subject import Given
 from chargehand.runtime.result import plain_answer, planned
-from chargehand.terms.events import Entry
-from chargehand.terms.value import decode_value
 
 _MAX_NUMBERS = 8
 _MAX_ANSWER_CHARS = 4000

@@ -10,6 +10,9 @@ from msgspec import Struct, structs
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.agents.worker import Worker
+from chargehand.engine.events import Noted
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.bench import Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, as_tuple
@@ -20,9 +23,6 @@ from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.team import Supervisor
-from chargehand.terms.events import Noted
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Policy, Retry
 from chargehand.text.numbers import find_quantities
 
 _ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))

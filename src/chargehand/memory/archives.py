@@ -4,10 +4,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from chargehand.engine.keywords import Declared
+from chargehand.engine.policy import Instant
 from chargehand.memory.blocks import Access
 from chargehand.memory.origin import PERSON, Origin
-from chargehand.terms.keywords import Declared
-from chargehand.terms.policy import Instant
 
 TagMatch: TypeAlias = Literal["any", "all"]
 

@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from chargehand.engine.keywords import Declared
+from chargehand.engine.policy import Instant
 from chargehand.errors import Conflict, Corrupt, Invalid, Refused
 from chargehand.memory.editing import (
     Append,
@@ -30,8 +32,6 @@ from chargehand.memory.editing import (
 )
 from chargehand.memory.origin import Kind, Origin
 from chargehand.memory.splices import splice, swapped
-from chargehand.terms.keywords import Declared
-from chargehand.terms.policy import Instant
 
 Access: TypeAlias = Literal["none", "read", "append", "write"]
 LIMIT = 20_000

@@ -8,12 +8,12 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
+from chargehand.engine.policy import Instant
+from chargehand.engine.roster import Match
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Change, Edit, Grant
 from chargehand.memory.conversation import Role, Turn
 from chargehand.memory.origin import PERSON, Origin
-from chargehand.terms.policy import Instant
-from chargehand.terms.roster import Match
 
 Order: TypeAlias = Literal["asc", "desc"]
 ANYONE = Match()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant
 from chargehand.memory.conversation import Turn
-from chargehand.terms.policy import Instant
 
 CHARACTERS = 4
 """Of a token, about."""

@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.terms.policy import Instant
+from chargehand.engine.policy import Instant
 
 Role: TypeAlias = Literal["user", "assistant", "summary"]
 

@@ -14,13 +14,13 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, StoreUnavailable
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
 from chargehand.memory.editing import check_text
 from chargehand.memory.embedding import Embedding
-from chargehand.terms.policy import Instant
 
 Embeddings = Callable[[str], Embedding | None]
 """The embedding model behind a handle (`auto` is one); None when there is none here: then words have to do."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from chargehand.engine.failure import CodeError, Failure, Frame
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelFailed
-from chargehand.terms.failure import CodeError, Failure, Frame
 
 MISTAKES = (
     AttributeError,

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import StoreUnavailable
 from chargehand.models.failed import (
     NOTHING,
@@ -31,7 +32,6 @@ from chargehand.models.http import Endpoint, Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.wire import checked_usage, decoded
-from chargehand.terms.failure import Failure
 
 MOST_BYTES = 16 * 1024 * 1024
 PATIENCE = Timeouts(whole=60.0, total=120.0)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine.failure import Failure, FailureKind, Refusal, RefusalCause
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelFailed
-from chargehand.terms.failure import Failure, FailureKind, Refusal, RefusalCause
 
 LONGEST_WAIT = 7 * 86_400.0
 _LONGEST_WORDS = 300

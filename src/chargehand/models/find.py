@@ -24,6 +24,8 @@ from random import Random
 from typing import Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 from urllib.parse import urlsplit
 
+from chargehand.engine.breaker import Breaker
+from chargehand.engine.policy import Breaking, Retry
 from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.extras import install_command
@@ -47,8 +49,6 @@ from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.models.testing.recorded import Recorder, Replayer
 from chargehand.models.wire import EndpointOptions
-from chargehand.terms.breaker import Breaker
-from chargehand.terms.policy import Breaking, Retry
 from chargehand.text.names import nearest_names
 
 Lookup: TypeAlias = Callable[[str], str | None]

@@ -15,15 +15,15 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
+from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
+from chargehand.engine.failure import OUTAGES, Failure
+from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
 from chargehand.models.failed import CallFailed, asked_too_much, headline, opening
 from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
 from chargehand.models.waits import waiting
-from chargehand.terms.breaker import Breaker, forget_probe, lease, next_change, note, stand
-from chargehand.terms.failure import OUTAGES, Failure
-from chargehand.terms.policy import Breaking, Instant, Retry, Seconds
 
 RETRY = Retry()
 BREAKING = Breaking()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed, Party, Unreadable, garbled, late, lost, too_large
 from chargehand.models.stream import Taker
 from chargehand.models.unpack import ACCEPTED, Unpacker, unpacker
-from chargehand.terms.policy import Seconds
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout

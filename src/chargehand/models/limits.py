@@ -12,8 +12,8 @@ from math import inf
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.models.messages import Request
-from chargehand.terms.policy import Instant, Seconds
 
 _MINUTE = 60.0
 _LEAST_WAIT = 0.001

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
+from chargehand.engine.keywords import Declared
 from chargehand.models.subject import Subject
-from chargehand.terms.keywords import Declared
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]

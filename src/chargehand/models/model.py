@@ -4,9 +4,9 @@ from collections.abc import Callable
 from math import ceil
 from typing import Protocol, TypeAlias
 
+from chargehand.engine.events import Failure
+from chargehand.engine.keywords import Declared
 from chargehand.models.messages import Reply, Request, Usage
-from chargehand.terms.events import Failure
-from chargehand.terms.keywords import Declared
 
 Hear: TypeAlias = Callable[[str], None]
 

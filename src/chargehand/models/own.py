@@ -9,12 +9,12 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import structs
 
+from chargehand.engine.declared_types import Write
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.local.actions import read_action, turns
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
-from chargehand.terms.declared_types import Write
-from chargehand.terms.failure import Failure
 
 ModelFunction: TypeAlias = Callable[[Any], object]
 """A function, plain or async: of `messages` and returning text, or of a `request` and returning a `Reply` or text."""

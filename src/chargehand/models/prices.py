@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
+from chargehand.engine.policy import Instant
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard
-from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
     from genai_prices.types import TieredPrices

@@ -16,6 +16,7 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.failed import CallFailed, Party, garbled, late, lost, refused
 from chargehand.models.http import PATIENCE, Timeouts
@@ -23,7 +24,6 @@ from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import known_limit, reply_limit
 from chargehand.models.wire import checked_reply
-from chargehand.terms.failure import Failure
 
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused", "tool_call": "tools"}
 

@@ -4,8 +4,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
-from chargehand.terms.events import Gap
-from chargehand.terms.plan import Combine
+from chargehand.engine.events import Gap
+from chargehand.engine.plan import Combine
 
 _LONGEST_PARAGRAPH = 600
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
-from chargehand.terms.policy import Instant, Seconds
+from chargehand.engine.policy import Instant, Seconds
 
 
 class Wait(Struct, frozen=True):

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from chargehand.engine.failure import Failure
 from chargehand.models.failed import CallFailed, Party, Unreadable, asked_wait, error_words, garbled, refused, useless
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
 from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 from chargehand.models.stream import Taker
-from chargehand.terms.failure import Failure
 
 _T = TypeVar("_T")
 _MOST_BYTES = 2 * 1024 * 1024  # for each model, of which a server may have many; one run is no use to the next

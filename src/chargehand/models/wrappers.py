@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
+from chargehand.engine.policy import Instant
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
-from chargehand.terms.policy import Instant
 
 _REST = 30.0  # seconds for which a replica that failed is asked only if all others failed, too
 

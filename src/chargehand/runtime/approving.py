@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.declared_types import Write
+from chargehand.engine.failure import AskedBecause
+from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.engine.state import RunState
 from chargehand.errors import Invalid, Refused
-from chargehand.terms import events as ev
-from chargehand.terms.declared_types import Write
-from chargehand.terms.failure import AskedBecause
-from chargehand.terms.plan import NO_TASK, TaskId
 from chargehand.tools.tasks import BareTaskGroup
 
 if TYPE_CHECKING:
-    from chargehand.runtime.drive import Drive
+    from chargehand.runtime.run_loop import RunLoop
 
 logger = logging.getLogger("chargehand")
 
@@ -51,7 +51,7 @@ _Word: TypeAlias = Literal["approve", "reject"]
 # --- by a function
 
 
-async def drive_with_approvals(drive: "Drive", on_approval: OnApproval, first: Sequence[ev.Event]) -> None:
+async def drive_with_approvals(drive: "RunLoop", on_approval: OnApproval, first: Sequence[ev.Event]) -> None:
     """Drive a run to its end; what it asks meanwhile is answered by `on_approval`.
 
     If that raises, the question stays open, the rest is done, and the exception is raised here.
@@ -67,7 +67,7 @@ async def drive_with_approvals(drive: "Drive", on_approval: OnApproval, first: S
         raise trouble[-1]
 
 
-async def _answer_questions(drive: "Drive", on_approval: OnApproval, trouble: list[Exception]) -> None:
+async def _answer_questions(drive: "RunLoop", on_approval: OnApproval, trouble: list[Exception]) -> None:
     number = 0
     while True:
         asked = await drive.next_question(number)

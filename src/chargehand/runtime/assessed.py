@@ -20,10 +20,10 @@ from chargehand.agents.audit.report import (
 )
 from chargehand.agents.judge import describe_contradictions
 from chargehand.agents.partial_results import inner_gaps
-from chargehand.core.fold import replay
-from chargehand.core.view import gaps, results
-from chargehand.terms import events as ev
-from chargehand.terms.tracing import AnswerAudit, SettledContradiction, Statement
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement
+from chargehand.engine.view import gaps, results
 
 
 class Assessment(Struct, frozen=True):

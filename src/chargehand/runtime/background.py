@@ -13,18 +13,18 @@ from typing import Protocol, Self
 from msgspec import Struct, structs
 
 from chargehand.agents.background import INSTRUCTION, looking_back
-from chargehand.agents.crew import Crew
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Seconds
+from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Refused, RunBusy
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.front import without_a_loop
 from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.turns import TRIES, Due, covers, due, told
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Seconds
-from chargehand.terms.roster import Agent, Roster
 from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Team(Protocol):
 
     def budget_notes(self) -> Sequence[ev.Event]: ...
 
-    def crew(self) -> AbstractAsyncContextManager[Crew]: ...
+    def executor(self) -> AbstractAsyncContextManager[Executor]: ...
 
     async def rest(self) -> tuple[Result, ...]: ...
 
@@ -72,7 +72,7 @@ async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None
     """Do whatever is due now. `begun` is told who sets to work, before that costs anything."""
     found: list[Rested] = []
     async with AsyncExitStack() as stack:
-        driver: Driver | None = None
+        driver: Runner | None = None
         for agent, every in team.aside:
             for _ in range(_MOST):
                 wanted = await due(journal, team.name, agent.name, every)
@@ -82,7 +82,7 @@ async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None
                     begun(agent.name)
                 if driver is None:
                     team = await team.keep_budget()
-                    driver = Driver(journal, await stack.enter_async_context(team.crew()))
+                    driver = Runner(journal, await stack.enter_async_context(team.executor()))
                 one = await _carried(team, driver, agent, wanted)
                 if one is None:
                     break
@@ -92,7 +92,7 @@ async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None
     return found
 
 
-async def _carried(team: Team, driver: Driver, agent: Agent, wanted: Due) -> Rested | None:
+async def _carried(team: Team, driver: Runner, agent: Agent, wanted: Due) -> Rested | None:
     """A run, carried to its end; None if somebody else is at it, or it was done meanwhile."""
     journal = driver.journal
     try:

@@ -10,15 +10,15 @@ from chargehand.agents.nested import plainly_put
 from chargehand.agents.partial_results import of_worker
 from chargehand.agents.setup import toolset
 from chargehand.agents.worker import Worker
-from chargehand.core.fold import replay
-from chargehand.core.reuse import is_traced, offer_of
-from chargehand.core.state import Progress, RunState, Status, candidates
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.reuse import is_traced, offer_of
+from chargehand.engine.roster import Agent
+from chargehand.engine.state import Progress, RunState, Status, candidates
 from chargehand.errors import StoreError
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
-from chargehand.terms.plan import TaskId
-from chargehand.terms.policy import Instant, Seconds
-from chargehand.terms.roster import Agent
 from chargehand.tools.rules import needs_approval
 from chargehand.tools.tool import Tool
 

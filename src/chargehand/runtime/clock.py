@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from chargehand.terms.policy import Instant
+from chargehand.engine.policy import Instant
 
 Clock: TypeAlias = Callable[[], Instant]
 

@@ -8,19 +8,19 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct, structs
 
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
-from chargehand.agents.crew import Claim, Crew, Done, Proposal, Where, WorkFailed
-from chargehand.core.owed import Brief
-from chargehand.core.state import Work
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.events import Effect, Failure
+from chargehand.engine.forecast import forecast
+from chargehand.engine.lint import lint
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import NO_TASK, Finding, Plan, Task
+from chargehand.engine.policy import Seconds
+from chargehand.engine.state import Work
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.models.messages import Message
-from chargehand.runtime.hand import calls_left
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Ledger
-from chargehand.terms.events import Effect, Failure
-from chargehand.terms.forecast import forecast
-from chargehand.terms.lint import lint
-from chargehand.terms.plan import NO_TASK, Finding, Plan, Task
-from chargehand.terms.policy import Seconds
+from chargehand.runtime.context import calls_left
+from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Where, WorkFailed
 
 _Shape = TypeVar("_Shape")
 
@@ -39,21 +39,21 @@ class Draft(Struct, frozen=True):
     spent: Amount | None = NOTHING
 
 
-async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
+async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
     """The plan for a request; PlanInvalid with what is wrong, when none was found that can run.
 
     BudgetExceeded, where the budget does not cover asking for one.
     """
     limits = request.policy.limits
-    hand = _Pencil(request)
+    context = _Pencil(request)
     findings: tuple[Finding, ...] = ()
     spent = NOTHING
     began = time.time()
     for number in range(1, limits.plans + 1):
         brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings, began=began)
-        hand.grown.clear()
+        context.grown.clear()
         try:
-            found = await _proposed(crew, brief, hand, request.policy.supervision)
+            found = await _proposed(executor, brief, context, request.policy.supervision)
         except WorkFailed as error:
             findings = error.findings or (
                 Finding(code=error.failure.kind, place="planner", message=error.failure.message),
@@ -62,20 +62,20 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
             if error.failure.permanent:
                 break
         else:
-            tasks = (*hand.grown, *found.tasks)
+            tasks = (*context.grown, *found.tasks)
             linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
             used = found.used
             if linted is None or not linted.errors:
                 total = None if used is None else spent + used
                 plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
-                reckoned = foreseen(crew, plan, request, closed=found.closed) if plan.tasks else None
+                reckoned = foreseen(executor, plan, request, closed=found.closed) if plan.tasks else None
                 warnings = linted.warnings if linted else ()
                 return Draft(
                     plan=plan,
                     findings=warnings,
                     forecast=reckoned,
                     unserved=found.unserved,
-                    notes=tuple(hand.notes),
+                    notes=tuple(context.notes),
                     spent=total,
                 )
             findings = linted.errors
@@ -86,24 +86,24 @@ async def draft(crew: Crew, request: ev.RunRequested) -> Draft:
     raise PlanInvalid(findings)
 
 
-def foreseen(crew: Crew, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
-    """What a plan will take: time, and dollars where the crew knows its models."""
+def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
+    """What a plan will take: time, and dollars where the executor knows its models."""
     known = structs.asdict(forecast(plan, request.roster, request.policy))
-    cost = crew.cost_forecast(plan, request, closed=closed) if isinstance(crew, EstimatesCost) else None
+    cost = executor.cost_forecast(plan, request, closed=closed) if isinstance(executor, EstimatesCost) else None
     return PlanForecast(**known, usd=cost)
 
 
 @runtime_checkable
 class EstimatesCost(Protocol):
-    """A crew that knows what its models cost."""
+    """An executor that knows what its models cost."""
 
     def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None: ...
 
 
-async def _proposed(crew: Crew, brief: Brief, hand: "_Pencil", seconds: Seconds) -> Proposal:
+async def _proposed(executor: Executor, brief: Brief, context: "_Pencil", seconds: Seconds) -> Proposal:
     try:
         async with asyncio.timeout(seconds):
-            return await crew.plan(brief, hand)
+            return await executor.plan(brief, context)
     except TimeoutError as error:
         raise WorkFailed(ev.Failure("timeout", f"the planner did not answer within {seconds:g} s")) from error
 

@@ -1,6 +1,6 @@
 """What is written, to whoever wants to see it: first what the journal has, then live, in order, each entry once.
 
-A reader never holds a driver up: one that falls behind goes back to reading the journal. Only what a driver of this
+A reader never holds a runner up: one that falls behind goes back to reading the journal. Only what a runner of this
 process writes arrives live. Where many read one run, what is written within a moment is handed out together: else most
 of the time goes into waking all of them for one entry.
 """
@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
 from weakref import WeakSet, WeakValueDictionary
 
+from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Refused, RunUnknown
 from chargehand.stores.journal import Journal
-from chargehand.terms.events import Entry, RunEnded
-from chargehand.terms.policy import Seconds
 
 MOST = 1000
 """How many entries wait for a reader before it has to fetch them from the journal."""
@@ -25,7 +25,7 @@ _LONGEST: Seconds = 0.05
 
 
 class Feed:
-    """A driver's listener with any number of readers. It forgets a reader that nobody holds any more."""
+    """A runner's listener with any number of readers. It forgets a reader that nobody holds any more."""
 
     def __init__(self, journal: Journal, *, most: int = MOST) -> None:
         self._journal = journal

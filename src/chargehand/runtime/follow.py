@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import AsyncGeneratorType
 
-from chargehand.agents.crew import Crew
+from chargehand.engine import events as ev
 from chargehand.runtime.approving import OnApproval
-from chargehand.runtime.driver import Driver
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
 from chargehand.tools.tasks import BareTaskGroup
 
 
 async def follow(
     journal: Journal,
-    crew: Crew,
+    executor: Executor,
     run: str,
     request: ev.RunRequested,
     also: Sequence[ev.Event] = (),
@@ -24,15 +24,15 @@ async def follow(
 ) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
-    Whoever leaves early stops it; it can be resumed. What the driver raises is raised after the last entry.
+    Whoever leaves early stops it; it can be resumed. What the runner raises is raised after the last entry.
     """
     line: asyncio.Queue[Sequence[ev.Entry]] = asyncio.Queue()
     trouble: list[Exception] = []
 
     async def drive() -> None:
         try:
-            driver = Driver(
-                journal, crew, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
+            driver = Runner(
+                journal, executor, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
             )
             await driver.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel whoever reads

@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.core.attempts import breaker_name
-from chargehand.core.fold import replay
+from chargehand.engine import events as ev
+from chargehand.engine.attempts import breaker_name
+from chargehand.engine.breaker import Breaker, Stand, next_change, stand
+from chargehand.engine.fold import replay
+from chargehand.engine.policy import Breaking, Instant, Seconds
 from chargehand.errors import Corrupt
 from chargehand.runtime.stats import Called, CallStats, Stats
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
-from chargehand.terms.breaker import Breaker, Stand, next_change, stand
-from chargehand.terms.policy import Breaking, Instant, Seconds
 
 State: TypeAlias = Stand | Literal["failing"]
 

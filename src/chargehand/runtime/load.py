@@ -10,14 +10,14 @@ from weakref import WeakSet
 from msgspec import Struct, field
 
 from chargehand.agents.routing.decision import Board, ConfirmedExamples, Load
-from chargehand.core.attempts import breaker_name
-from chargehand.core.state import RunState, Status
+from chargehand.engine import events as ev
+from chargehand.engine.attempts import breaker_name
+from chargehand.engine.breaker import Breaker, stand
+from chargehand.engine.policy import Instant
+from chargehand.engine.roster import Agent
+from chargehand.engine.state import RunState, Status
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.stats import Outcome, Stats
-from chargehand.terms import events as ev
-from chargehand.terms.breaker import Breaker, stand
-from chargehand.terms.policy import Instant
-from chargehand.terms.roster import Agent
 
 WINDOW = 600.0
 """For how many seconds an attempt counts."""
@@ -28,7 +28,7 @@ _MODEL = "model:"
 
 
 class RunsSeen(Protocol):
-    """What is needed of a driver."""
+    """What is needed of a runner."""
 
     @property
     def under_way(self) -> Mapping[str, RunState]: ...
@@ -38,7 +38,7 @@ class RunsSeen(Protocol):
         ...
 
     def around(self) -> Iterable[RunState]:
-        """The runs of drivers above and beneath, who ask the same models."""
+        """The runs of runners above and beneath, who ask the same models."""
         ...
 
 
@@ -72,9 +72,9 @@ class _WorkerLoad(Struct):
         )
 
 
-def load_view(crew: object, driver: RunsSeen, clock: Clock) -> "LoadView":
-    """The load of the team of a crew, as all its drivers see it; a crew of no team has one of its own."""
-    board = getattr(crew, "board", None)
+def load_view(executor: object, driver: RunsSeen, clock: Clock) -> "LoadView":
+    """The load of the team of an executor, as all its runners see it; an executor of no team has one of its own."""
+    board = getattr(executor, "board", None)
     view = board.watch if isinstance(board, Board) else None
     if not isinstance(view, LoadView) or view.clock != clock:
         view = LoadView(clock)
@@ -85,7 +85,7 @@ def load_view(crew: object, driver: RunsSeen, clock: Clock) -> "LoadView":
 
 
 class LoadView:
-    """Listens to the runs of some drivers, and says how loaded their workers are."""
+    """Listens to the runs of some runners, and says how loaded their workers are."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -95,7 +95,7 @@ class LoadView:
         self._chosen: dict[str, Sequence[str]] = {}
 
     def join(self, driver: RunsSeen) -> None:
-        """Listen to the runs of one more driver."""
+        """Listen to the runs of one more runner."""
         self._drivers.add(driver)
 
     def _driver_of(self, run: str) -> RunsSeen | None:

@@ -1,7 +1,6 @@
-"""A crew that still has a plan when nobody can make one: the whole request, to the worker who fits it best.
+"""An executor that still has a plan when nobody can make one: the whole request, to the worker who fits it best.
 
-It stands around another crew and steps in only where a run without any task would otherwise fail. Who fits is told by
-the words of the team's own cards: no model is asked.
+It stands around another executor and steps in only where a run without any task would otherwise fail.
 """
 
 import asyncio
@@ -10,21 +9,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from chargehand.agents.cost_forecast import CostForecast
-from chargehand.agents.crew import Crew, Done, Hand, Posted, Proposal, Refined, Relay, WorkFailed
 from chargehand.agents.routing.decision import Board
 from chargehand.agents.strategies import Broadcast, Route
 from chargehand.agents.team_spec import TeamSpec
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.events import RunRequested
+from chargehand.engine.failure import Failure
+from chargehand.engine.lint import lint
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Limits
+from chargehand.engine.roster import Roster, TeamMembers
 from chargehand.models.own import model_handle
 from chargehand.runtime.clock import Clock
+from chargehand.runtime.executor import Done, Executor, Posted, Proposal, Refined, Relay, StepContext, WorkFailed
 from chargehand.runtime.stand_in import Shares, fitting_worker, shares
-from chargehand.terms.budget import Amount, Budget
-from chargehand.terms.events import RunRequested
-from chargehand.terms.failure import Failure
-from chargehand.terms.lint import lint
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Limits
-from chargehand.terms.roster import Roster, TeamMembers
 
 # of the planner's time: seconds, but at most this share, that are kept for who steps in
 _KEPT = 10.0
@@ -40,7 +39,7 @@ class Makeshift:
 
     def __init__(
         self,
-        crew: Crew,
+        executor: Executor,
         hiring: TeamSpec,
         members: TeamMembers,
         roster: Roster,
@@ -49,64 +48,64 @@ class Makeshift:
         clock: Clock = time.time,
     ) -> None:
         self.members = members
-        self._crew = crew
+        self._executor = executor
         self._hiring = hiring
         self._roster = roster
         self._limits = within
         self._clock = clock
 
     def bind(self, carrier: Any) -> None:
-        if isinstance(self._crew, Posted):
-            self._crew.bind(carrier)
+        if isinstance(self._executor, Posted):
+            self._executor.bind(carrier)
 
     @property
     def leads(self) -> bool:
-        return bool(getattr(self._crew, "leads", False))  # only some crews have teams among them
+        return bool(getattr(self._executor, "leads", False))  # only some executors have teams among them
 
     def entrust(self, foreman: Any) -> None:
-        getattr(self._crew, "entrust")(foreman)  # noqa: B009 - as above: not every crew has it
+        getattr(self._executor, "entrust")(foreman)  # noqa: B009 - as above: not every executor has it
 
     @property
     def routes(self) -> bool:
-        return bool(getattr(self._crew, "routes", False))
+        return bool(getattr(self._executor, "routes", False))
 
     @property
     def learns(self) -> bool:
-        return bool(getattr(self._crew, "learns", False))
+        return bool(getattr(self._executor, "learns", False))
 
     @property
     def board(self) -> Board:
         return self._hiring.board
 
     def watched(self, watch: Any) -> None:
-        getattr(self._crew, "watched")(watch)  # noqa: B009 - as above
+        getattr(self._executor, "watched")(watch)  # noqa: B009 - as above
 
     def supervision(self, budget: Budget) -> Amount:
-        return getattr(self._crew, "supervision")(budget)  # noqa: B009 - as above
+        return getattr(self._executor, "supervision")(budget)  # noqa: B009 - as above
 
     def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> CostForecast | None:
-        estimate = getattr(self._crew, "cost_forecast", None)
+        estimate = getattr(self._executor, "cost_forecast", None)
         return None if estimate is None else estimate(plan, request, closed=closed)
 
     @property
     def free(self) -> bool:
-        return bool(getattr(self._crew, "free", False))
+        return bool(getattr(self._executor, "free", False))
 
-    def attempt(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        return self._crew.attempt(brief, hand)
+    def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+        return self._executor.attempt(brief, context)
 
-    def refine(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Refined]:
-        return self._crew.refine(brief, hand)
+    def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]:
+        return self._executor.refine(brief, context)
 
-    def answer(self, brief: Brief, hand: Hand) -> Coroutine[Any, Any, Done]:
-        return self._crew.answer(brief, hand)
+    def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+        return self._executor.answer(brief, context)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         # what there is must do; a mere draft must say what is wrong; and tags nobody has mean nobody
-        if brief.tasks or not hand.where.mark or isinstance(self._hiring.way, Broadcast):
-            return await self._crew.plan(brief, hand)
+        if brief.tasks or not context.where.mark or isinstance(self._hiring.way, Broadcast):
+            return await self._executor.plan(brief, context)
         last = brief.work.number >= self._limits.plans
-        watched = _Watched(hand)
+        watched = _Watched(context)
         try:
             found = await self._in_time(brief, watched)
         except WorkFailed as error:
@@ -114,7 +113,7 @@ class Makeshift:
             too_long = 0 < brief.work_until - self._clock() <= failure.retry_after  # it cannot be asked again in time
             if watched.grown or not (last or isinstance(error, _Late) or failure.permanent or too_long):
                 raise
-            found = await self._instead(brief, hand, error.failure, error.used)
+            found = await self._instead(brief, context, error.failure, error.used)
             if error.failure.permanent and error.failure.kind == "budget" and not found.tasks:
                 raise  # the run itself ends for want of money, and says so
             return found
@@ -122,15 +121,15 @@ class Makeshift:
             errors = lint(found.tasks, self._roster, self._limits).errors
             if errors:
                 failure = Failure("logic", f"the plan cannot run: {errors[0].message}")
-                return await self._instead(brief, hand, failure, found.used)
+                return await self._instead(brief, context, failure, found.used)
         return found
 
-    async def _in_time(self, brief: Brief, hand: Hand) -> Proposal:
+    async def _in_time(self, brief: Brief, context: StepContext) -> Proposal:
         """The planner's own plan, asked for no longer than leaves some time to whoever steps in."""
         left = brief.until - self._clock()
         loop = asyncio.get_running_loop()
         if left <= 0:
-            return await self._crew.plan(brief, hand)
+            return await self._executor.plan(brief, context)
         failure = Failure("timeout", "the planner did not answer in time")
 
         def look_for_stand_in() -> None:
@@ -149,7 +148,7 @@ class Makeshift:
         answered = False
         try:
             async with limit:
-                return await self._crew.plan(brief, hand)
+                return await self._executor.plan(brief, context)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -161,33 +160,33 @@ class Makeshift:
     def _has_stand_in(self, goal: str, failure: Failure) -> bool:
         return self._shared(goal, failure) is not None or bool(self._fitting(goal, failure))
 
-    async def _instead(self, brief: Brief, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+    async def _instead(self, brief: Brief, context: StepContext, failure: Failure, used: Amount | None) -> Proposal:
         spare = self._hiring.way.generalist if isinstance(self._hiring.way, Route) else ""
         if spare and failure.kind == "logic" and not failure.permanent:  # who was named is nobody: it is not clear who
-            hand.note(f"route to {spare}: the generalist gets it: {failure.message}")
+            context.note(f"route to {spare}: the generalist gets it: {failure.message}")
             tasks = (Task(TaskId("t1"), brief.goal, spare),)
             return Proposal(tasks, self._hiring.combine or "forward", used=used)
         found = await _without_blocking(self._shared, brief.goal, failure)
         if found is not None:
-            return self._among(found, hand, failure, used)
+            return self._among(found, context, failure, used)
         who = await _without_blocking(self._fitting, brief.goal, failure)
         alone = len(self._hiring.cards()) == 1
         who = who or (spare if spare and self._reachable(spare, failure) else "")
         if not who:
             said = f"no plan could be made ({failure.message}), and the request can be handed to nobody as it is"
-            hand.note(said, failure)
+            context.note(said, failure)
             return Proposal((), used=used, unserved=(_lost(failure),))
-        hand.note(f"no plan could be made ({failure.message}): the whole request goes to {who}", failure)
+        context.note(f"no plan could be made ({failure.message}): the whole request goes to {who}", failure)
         said = (
             f"nobody could plan this ({failure.message}): {who} was given all of it, and parts may have been left out"
         )
         tasks = (Task(TaskId("t1"), brief.goal, who),)
         return Proposal(tasks, self._hiring.combine or "forward", used=used, unserved=() if alone else (said,))
 
-    def _among(self, found: Shares, hand: Hand, failure: Failure, used: Amount | None) -> Proposal:
+    def _among(self, found: Shares, context: StepContext, failure: Failure, used: Amount | None) -> Proposal:
         who = " and ".join(found.workers)
         words = f"no plan could be made ({failure.message}): by the words of their cards its parts go to {who}"
-        hand.note(words, failure)
+        context.note(words, failure)
         said = f"nobody could plan this ({failure.message}): {who} were given what their cards speak of; "
         said += "parts may have been left out"
         return Proposal(found.tasks, self._hiring.combine or "merge", used=used, unserved=(said, *found.unserved))

@@ -12,22 +12,22 @@ from typing import Protocol, Self, cast
 from msgspec import structs
 
 from chargehand.agents.messages import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
-from chargehand.core.state import RunState
-from chargehand.core.state import Status as Stand
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Seconds
+from chargehand.engine.roster import Agent, Match, Roster
+from chargehand.engine.state import RunState
+from chargehand.engine.state import Status as Stand
 from chargehand.errors import Refused, RunUnknown
 from chargehand.runtime.trace import TaskTrace, Trace, trace
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.plan import Plan, Task, TaskId
-from chargehand.terms.policy import Seconds
-from chargehand.terms.roster import Agent, Match, Roster
 
 _LATE = ("timeout", "deadline")
 
 
 class Drives(Protocol):
-    """What is needed of a driver."""
+    """What is needed of a runner."""
 
     @property
     def journal(self) -> Journal: ...

@@ -13,23 +13,23 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Crew, Where, WorkFailed
 from chargehand.agents.messages import MAIL, Carried, Letter, Replies, WorkerReply
 from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, run_name
-from chargehand.core.fold import replay
-from chargehand.core.state import Progress, RunState, Status, Work
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
+from chargehand.engine.failure import Failure, Question
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import TaskId, digest
+from chargehand.engine.policy import Instant, Policy, Seconds
+from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.state import Progress, RunState, Status, Work
+from chargehand.engine.value import encode_value
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
+from chargehand.runtime.executor import Executor, Where, WorkFailed
 from chargehand.runtime.front import checked_goal
 from chargehand.runtime.messaging import Drives, as_message, carry_out, replies_of
 from chargehand.runtime.trace import TaskTrace, trace
 from chargehand.stores.journal import Journal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount, Budget, usd_of
-from chargehand.terms.failure import Failure, Question
-from chargehand.terms.plan import TaskId, digest
-from chargehand.terms.policy import Instant, Policy, Seconds
-from chargehand.terms.roster import Agent, Roster
-from chargehand.terms.value import encode_value
 from chargehand.tools.calling import ToolFailed
 
 _KEPT = 10.0  # seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
@@ -165,7 +165,7 @@ _JOINED = "it joined the team only after the message was sent"
 
 
 class Messenger:
-    """Carries the messages that workers send in the runs of one driver."""
+    """Carries the messages that workers send in the runs of one runner."""
 
     def __init__(self, driver: Drives) -> None:
         self._driver = driver
@@ -284,7 +284,7 @@ _PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled
 
 @runtime_checkable
 class _Priced(Protocol):
-    """A crew that knows what a call of its supervisor costs."""
+    """An executor that knows what a call of its supervisor costs."""
 
     def supervision(self, budget: Budget) -> Amount: ...
 
@@ -298,17 +298,17 @@ class _Below(Drives, Protocol):
 
 
 class _Above(Drives, Protocol):
-    """A driver that can be asked for another, for another crew on the same journal and by the same clocks."""
+    """A runner that can be asked for another, for another executor on the same journal and by the same clocks."""
 
-    def beneath(self, crew: Crew) -> _Below: ...
+    def beneath(self, executor: Executor) -> _Below: ...
 
 
 class Nesting:
-    """Starts and drives the runs of teams that work in the runs of one driver."""
+    """Starts and drives the runs of teams that work in the runs of one runner."""
 
     def __init__(self, driver: _Above) -> None:
         self._driver = driver
-        self._below: dict[int, tuple[Crew, _Below]] = {}
+        self._below: dict[int, tuple[Executor, _Below]] = {}
 
     def leads(self, run: str) -> bool:
         return run in self._driver.under_way
@@ -340,7 +340,7 @@ class Nesting:
             raise WorkFailed(Failure("logic", "the attempt that needs this is no longer under way"), NOTHING)
         begun = await self._begun(call.run, call.progress, errand) if call.progress.resumes else []
         paid = sum(begun[:-1], NOTHING)
-        _, below = self._below.setdefault(id(errand.crew), (errand.crew, self._driver.beneath(errand.crew)))
+        _, below = self._below.setdefault(id(errand.executor), (errand.executor, self._driver.beneath(errand.executor)))
         try:
             request = _subteam_request(run, call, errand, call.held + paid)
             offered = partial(errand.team.offered, below.journal, request)
@@ -456,8 +456,10 @@ def _subteam_request(run: str, call: Call, errand: Errand, held: Amount) -> ev.R
     )
     team = errand.team.bounded(budget=errand.team.budget.limited(_within(requested.budget, held).caps), policy=policy)
     request = team.request(errand.goal, call.state.at, seed=call.seed(run))
-    if isinstance(errand.crew, _Priced):  # a team knows only the names of its models, and that a call costs something
-        dear = errand.crew.supervision(request.budget)
+    if isinstance(
+        errand.executor, _Priced
+    ):  # a team knows only the names of its models, and that a call costs something
+        dear = errand.executor.supervision(request.budget)
         request = structs.replace(request, roster=structs.replace(request.roster, supervision=dear))
     # who waits outside does not get messages from in here, whatever they are called
     parent = call.parent((*call.chain[:-1], f"{call.worker}/"))

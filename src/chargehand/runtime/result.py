@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from chargehand.agents.answer import with_gaps
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState
-from chargehand.runtime.driver import Outcome
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Amount
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.state import RunState
+from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, trace
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Amount
-from chargehand.terms.plan import Plan, TaskId
 
 if TYPE_CHECKING:
     from chargehand.agents.audit.report import Coverage, Traced
+    from chargehand.engine.tracing import SettledContradiction, Statement
     from chargehand.runtime.assessed import Assessment
-    from chargehand.terms.tracing import SettledContradiction, Statement
 from msgspec import structs
 
 from chargehand.agents.exhibit_text import result_text
-from chargehand.core.view import results
+from chargehand.engine.plan import needs
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import results
 from chargehand.models.subject import Given
-from chargehand.terms.plan import needs
-from chargehand.terms.value import decode_value
 
 
 class Result(Struct, frozen=True, dict=True):

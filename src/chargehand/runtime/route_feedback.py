@@ -13,19 +13,19 @@ from msgspec import Struct
 from chargehand.agents.nested import aware, bare
 from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.team_spec import TeamSpec
-from chargehand.core.fold import replay
-from chargehand.core.owed import Brief
-from chargehand.core.state import RunState, Status
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value
+from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.front import without_a_loop
 from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source, open_journal_file
-from chargehand.terms import events as ev
-from chargehand.terms.plan import NO_TASK, TaskId
-from chargehand.terms.value import decode_value
-from chargehand.terms.work import Work
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Judgement(Struct, frozen=True):
 
 
 class _Drives(Protocol):
-    """What is needed of a driver."""
+    """What is needed of a runner."""
 
     @property
     def under_way(self) -> Mapping[str, RunState]: ...
@@ -65,7 +65,7 @@ class _Drives(Protocol):
 
 
 class RouteLearning:
-    """For the runs of one driver: gives routers the examples of their team, and records whose result a judge chose."""
+    """For the runs of one runner: gives routers the examples of their team, and records whose result a judge chose."""
 
     def __init__(self, driver: _Drives) -> None:
         self._driver = driver

@@ -7,12 +7,12 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.breaker import Breaker
+from chargehand.engine.failure import CodeError
+from chargehand.engine.policy import Instant
+from chargehand.engine.state import RunState
 from chargehand.models.failed import headline
-from chargehand.terms import events as ev
-from chargehand.terms.breaker import Breaker
-from chargehand.terms.failure import CodeError
-from chargehand.terms.policy import Instant
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.agents.routing.words import Lexicon
+from chargehand.engine.plan import Edge, Task, TaskId
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.plan import Edge, Task, TaskId
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import split_words
 

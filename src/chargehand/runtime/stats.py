@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
-from chargehand.core.attempts import breaker_name
-from chargehand.core.state import RunState
-from chargehand.terms import events as ev
-from chargehand.terms.breaker import Breaker, lease, note, stand
-from chargehand.terms.budget import Amount
-from chargehand.terms.plan import NO_TASK, TaskId
-from chargehand.terms.policy import Breaking, Instant, Seconds
-from chargehand.terms.roster import Agent
+from chargehand.engine import events as ev
+from chargehand.engine.attempts import breaker_name
+from chargehand.engine.breaker import Breaker, lease, note, stand
+from chargehand.engine.budget import Amount
+from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.engine.policy import Breaking, Instant, Seconds
+from chargehand.engine.roster import Agent
+from chargehand.engine.state import RunState
 
 Called: TypeAlias = Literal["worker", "tool", "model"]
 Labels: TypeAlias = tuple[str, ...]

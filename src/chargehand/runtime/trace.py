@@ -11,17 +11,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.nested import STEP, run_name
-from chargehand.core.fold import begin, fold
-from chargehand.core.state import Progress, RunState, Status
-from chargehand.core.view import gaps
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
+from chargehand.engine.fold import begin, fold
+from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.state import Progress, RunState, Status
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import gaps
 from chargehand.errors import Corrupt
 from chargehand.stores.journal import Journal, Readable
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import CallVerdict, Failure, Finding, Gap, Question
-from chargehand.terms.plan import NO_TASK, Task, TaskId, needs
-from chargehand.terms.policy import Instant, Seconds
-from chargehand.terms.value import decode_value
 
 
 class Prompt(Struct, omit_defaults=True):

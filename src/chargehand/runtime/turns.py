@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from chargehand.agents.background import TurnTold, missing
 from chargehand.agents.nested import acted, text
-from chargehand.core.fold import replay
-from chargehand.core.view import results
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.policy import Instant
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
 from chargehand.runtime.result import plain_answer
 from chargehand.stores.journal import Ends, Journal
-from chargehand.terms import events as ev
-from chargehand.terms.policy import Instant
-from chargehand.terms.value import decode_value
 
 FARTHEST = 1000
 FARTHEST_OF_ALL = 10_000

@@ -16,14 +16,14 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from chargehand.engine.events import Entry, RunRequested
+from chargehand.engine.plan import digest
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
 from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import raw_body
-from chargehand.terms.events import Entry, RunRequested
-from chargehand.terms.plan import digest
-from chargehand.terms.policy import Seconds
 
 HEADER = "idempotency-key"
 REPEATED_FOR: Seconds = 15 * 60.0

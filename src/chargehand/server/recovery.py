@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from chargehand.core.state import RunState
+from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, RunBusy
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import Problem

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.policy import Seconds
+from chargehand.engine.state import RunState
 from chargehand.errors import Refused
-from chargehand.runtime.driver import Outcome
+from chargehand.runtime.runner import Outcome
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
-from chargehand.terms import events as ev
-from chargehand.terms.policy import Seconds
 
 _TRIES = 3
 _STOPPING: Seconds = 5.0

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
-from chargehand.terms.policy import Seconds
 
 FIRST = "main"
 """The tenant that is there from the beginning."""

@@ -8,8 +8,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from chargehand.engine.policy import Seconds
 from chargehand.server.admission import StreamSlot
-from chargehand.terms.policy import Seconds
 from chargehand.tools.tasks import BareTaskGroup
 
 MEDIA_TYPE = "text/event-stream"

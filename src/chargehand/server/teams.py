@@ -1,4 +1,4 @@
-"""The teams of a tenant: loaded from their files when it is opened, their crews ready from the first run on.
+"""The teams of a tenant: loaded from their files when it is opened, their executors ready from the first run on.
 
 A team's memory is the tenant's, whatever its file says: two tenants with the same team share nothing.
 """
@@ -11,16 +11,16 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Crew
 from chargehand.config.load import load_team
-from chargehand.runtime.driver import Driver, Outcome, checked
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget, Ledger, usd_of
+from chargehand.engine.plan import Plan
+from chargehand.engine.policy import Seconds
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.server.problem import unknown
 from chargehand.server.tenants import Tenant
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget, Ledger, usd_of
-from chargehand.terms.plan import Plan
-from chargehand.terms.policy import Seconds
 
 _MANY = 2**53  # a cap that nobody reaches
 
@@ -67,12 +67,12 @@ class NewRun(Struct, frozen=True):
 
 
 class ServedTeam:
-    """A team that takes requests. `kept` is it with a budget that can be kept, as its crew was made."""
+    """A team that takes requests. `kept` is it with a budget that can be kept, as its executor was made."""
 
-    def __init__(self, tenant: Tenant, team: Supervisor, crew: Crew, kept: Supervisor) -> None:
+    def __init__(self, tenant: Tenant, team: Supervisor, executor: Executor, kept: Supervisor) -> None:
         self.team = team
-        self.crew = crew
-        self.driver = Driver(tenant.journal, crew, listener=tenant.heard, whisper=tenant.whispered)
+        self.executor = executor
+        self.driver = Runner(tenant.journal, executor, listener=tenant.heard, whisper=tenant.whispered)
         self._tenant = tenant
         self._kept = kept
         tenant.drivers.append(self.driver)
@@ -110,7 +110,7 @@ class ServedTeam:
 
 
 class _Kind(Struct, frozen=True):
-    """What the crew of a team is made for: one that nothing is capped for does not reckon."""
+    """What the executor of a team is made for: one that nothing is capped for does not reckon."""
 
     team: str
     capped: bool
@@ -143,7 +143,7 @@ class Teams:
         return team
 
     async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
-        """A team with its crew. `budget` is what a run may use, where that is less than the team may."""
+        """A team with its executor. `budget` is what a run may use, where that is less than the team may."""
         team = self.named(name)
         kind = _kind(name, team.budget if budget is None else team.budget.limited(budget.caps))
         if kind not in self._served:
@@ -158,5 +158,5 @@ class Teams:
             caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)
             kept = team.bounded(budget=team.budget.limited(caps.caps))
         kept = await kept.keep_budget(self._tenant.finder)
-        crew = await self._stack.enter_async_context(kept.crew(self._tenant.finder))
-        return ServedTeam(self._tenant, team, crew, kept)
+        executor = await self._stack.enter_async_context(kept.executor(self._tenant.finder))
+        return ServedTeam(self._tenant, team, executor, kept)

@@ -12,12 +12,12 @@ from itertools import accumulate
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Seconds
 from chargehand.errors import RunBusy
-from chargehand.runtime.driver import Outcome
+from chargehand.runtime.runner import Outcome
 from chargehand.server.admission import Admission, StreamSlot
 from chargehand.server.problem import Problem
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Seconds
 
 Carry: TypeAlias = Callable[[], Awaitable[Outcome]]
 

@@ -9,20 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Seconds
+from chargehand.engine.work import Work
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
-from chargehand.runtime.driver import Driver
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.remembered import Embeddings
+from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
 from chargehand.server.middleware.redacted import RedactedJournal, open_redacted
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
 from chargehand.stores.catalog import SqliteCatalog
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Seconds
-from chargehand.terms.work import Work
 
 Part = TypeVar("Part")
 Whisper: TypeAlias = Callable[[Work, str], None]
@@ -70,7 +70,7 @@ class Tenant:
         """What is pushed onto it is closed with the tenant, after its runs were stopped."""
         self.whispers: dict[str, list[Whisper]] = {}
         """Who wants to hear the words of a run as they come, by run."""
-        self.drivers: list[Driver] = []
+        self.drivers: list[Runner] = []
         """Whoever drives runs here, of every API."""
         self.feed = Feed(journal)
         self.embedding = Embeddings(self.lookup)
@@ -93,12 +93,12 @@ class Tenant:
         return self.journal.redactor.value(value)
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:
-        """The listener of every driver of this tenant."""
+        """The listener of every runner of this tenant."""
         self.runs.heard(run, entries)
         self.feed(run, entries)
         self.stats.runs.record(run, entries)
 
-    def driving(self, run: str) -> Driver | None:
+    def driving(self, run: str) -> Runner | None:
         """Who drives a run just now; None if nobody here does."""
         return next((driver for driver in self.drivers if run in driver.under_way), None)
 

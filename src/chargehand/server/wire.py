@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from chargehand.engine.validation import describe_misfit
 from chargehand.server.problem import Fault, Problem
-from chargehand.terms.validation import describe_misfit
 
 Shape = TypeVar("Shape")
 _ENCODER = msgspec.json.Encoder()

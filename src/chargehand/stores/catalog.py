@@ -10,6 +10,8 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.roster import Match
 from chargehand.memory import blocks
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Change, Edit, Grant
@@ -22,8 +24,6 @@ from chargehand.stores.catalog_archives import Archives, Opened
 from chargehand.stores.catalog_doors import FileDoor, MemoryDoor
 from chargehand.stores.database import Connect, Durability, connect
 from chargehand.stores.opening import in_thread
-from chargehand.terms.policy import Instant, Seconds
-from chargehand.terms.roster import Match
 
 
 class SqliteCatalog(Archives):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.catalog import Order
@@ -15,7 +16,6 @@ from chargehand.stores import catalog_passages as rows
 from chargehand.stores.catalog_attachments import granted
 from chargehand.stores.catalog_doors import Door
 from chargehand.stores.catalog_things import delete, need, need_number, rewrite
-from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
     from chargehand.stores.vectors import VectorIndex

@@ -6,13 +6,13 @@ from hashlib import sha256
 
 import msgspec
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt
 from chargehand.memory.blocks import Block, Change, Edit, edited, value_at
 from chargehand.memory.editing import Append, Insert
 from chargehand.memory.origin import Origin
 from chargehand.stores.catalog_attachments import granted
 from chargehand.stores.catalog_things import need, need_number
-from chargehand.terms.policy import Instant
 
 _DONE = "SELECT 1 FROM changes WHERE block = ? AND key = ?"
 _EARLIER = "SELECT 1 FROM changes WHERE block = ? AND digest = ? AND attempt < ?"

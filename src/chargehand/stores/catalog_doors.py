@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, StoreError
 from chargehand.stores.blobs import sync_directory
 from chargehand.stores.database import (
@@ -30,7 +31,6 @@ from chargehand.stores.database import (
 )
 from chargehand.stores.readers import Readers
 from chargehand.stores.writer import UNFIT, Writer
-from chargehand.terms.policy import Seconds
 
 Outcome = TypeVar("Outcome")
 

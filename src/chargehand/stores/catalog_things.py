@@ -12,13 +12,13 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant
+from chargehand.engine.roster import Match
+from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import PREFIXES, Group, KeptConversation, KeptTool, Order, Profile, Thing
-from chargehand.terms.policy import Instant
-from chargehand.terms.roster import Match
-from chargehand.terms.value import encode_value
 
 Some = TypeVar("Some", bound=Thing)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused
 from chargehand.memory.catalog import PREFIXES, KeptConversation, Profile
 from chargehand.memory.conversation import Role, Turn
 from chargehand.stores.catalog_things import need_number
-from chargehand.terms.policy import Instant
 from chargehand.text.words import WORD
 
 _MOST_WORDS = 64

@@ -8,9 +8,9 @@ from typing import get_args
 
 import msgspec
 
+from chargehand.engine.events import VERSIONS, Entry, Event
+from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, NotJson
-from chargehand.terms.events import VERSIONS, Entry, Event
-from chargehand.terms.policy import Instant
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
 

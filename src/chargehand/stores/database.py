@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, StoreError, StoreUnavailable
-from chargehand.terms.policy import Seconds
 
 Durability = Literal["machine", "process"]
 """What an acknowledged entry survives: the loss of power, or only the end of the process."""

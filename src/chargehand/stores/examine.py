@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, StoreError
 from chargehand.stores.database import FILE_ERRORS, FileKind, check_kind, connect, explain, locked
-from chargehand.terms.policy import Seconds
 
 Fault: TypeAlias = Literal["", "damaged", "newer", "foreign", "locked", "unusable"]
 

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Instant
 
 
 class Lease(Struct, eq=False):

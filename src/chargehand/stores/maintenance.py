@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, Refused, StoreUnavailable
 from chargehand.stores.blobs import BLOBS_SUFFIX, FileBlobs, sync_directory
 from chargehand.stores.database import JOURNAL, check_kind, connect, explain
 from chargehand.stores.owner import is_locked, locks_of
-from chargehand.terms.policy import Seconds
 
 _PATIENCE: Seconds = 30.0
 _BATCH = 100

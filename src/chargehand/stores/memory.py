@@ -10,6 +10,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import RunUnknown
 from chargehand.stores.codec import TAGS, decode_entry, encode_entry
 from chargehand.stores.journal import (
@@ -25,7 +26,6 @@ from chargehand.stores.journal import (
     misfit,
 )
 from chargehand.stores.route_examples import Database, RouteExamples
-from chargehand.terms.events import Entry, RunEnded
 
 
 class _Stream(Struct, eq=False):

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Fenced, StoreUnavailable
 from chargehand.stores.database import concerns_all, migrate
-from chargehand.terms.policy import Seconds
 
 Clock = Callable[[], Seconds]
 

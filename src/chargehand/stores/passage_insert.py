@@ -7,12 +7,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused
 from chargehand.memory.archives import Archive, Inserted, Passage
 from chargehand.stores import passage_rows as rows
 from chargehand.stores.passage_rows import Holding, founded, holding, listed
 from chargehand.stores.vectors import arithmetic, width_of
-from chargehand.terms.policy import Instant
 
 _SAME_TEXT = "SELECT id FROM passages WHERE holding = ? AND digest = ?"
 _SAME_KEY = "SELECT id FROM passages WHERE holding = ? AND key = ? AND part = ?"

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chargehand.engine.policy import Instant
+from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt, Invalid
 from chargehand.memory.archives import Filter, Passage
 from chargehand.memory.origin import Origin
-from chargehand.terms.policy import Instant
-from chargehand.terms.value import encode_value
 
 ROOM = 1 << 32  # numbers an archive has
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from chargehand.core.fold import replay
+from chargehand.engine.events import Entry, RunEnded, RunRequested
+from chargehand.engine.fold import replay
 from chargehand.errors import Corrupt, Refused, RunUnknown, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
 from chargehand.stores.database import FILE_ERRORS, connect, explain, has_tables, is_ours, open_reader
 from chargehand.stores.journal import Readable, RunRow, check_name
 from chargehand.stores.owner import locks_of
-from chargehand.terms.events import Entry, RunEnded, RunRequested
 
 _PATIENCE = 5.0
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Refused
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Instant, Seconds
 
 if TYPE_CHECKING:
     import sqlite3  # loaded by whatever opened the database

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
+from chargehand.engine.events import Entry
 from chargehand.errors import Corrupt, RunUnknown
 from chargehand.stores.blobs import Blobs
 from chargehand.stores.codec import TAGS, decode, version_of
@@ -29,7 +30,6 @@ from chargehand.stores.journal import (
     misfit,
 )
 from chargehand.stores.owner import Owner, is_alive
-from chargehand.terms.events import Entry
 
 _STAND = "SELECT number, epoch, seq, holder, owner FROM runs WHERE run = ?"
 _HOLD = """

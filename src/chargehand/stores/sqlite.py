@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Fenced, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import LIMIT, Blobs, FileBlobs, sync_directory
@@ -34,8 +36,6 @@ from chargehand.stores.readers import Readers
 from chargehand.stores.route_examples import JournalDatabase, RouteExamples
 from chargehand.stores.sharing import USES, Backend, Use
 from chargehand.stores.writer import Open, Writer
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Seconds
 
 _Found = TypeVar("_Found")
 

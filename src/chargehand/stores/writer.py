@@ -15,9 +15,9 @@ from typing import Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, StoreError, StoreUnavailable
 from chargehand.stores.database import concerns_all, explain, undo
-from chargehand.terms.policy import Seconds
 
 Outcome = TypeVar("Outcome")
 Open = Callable[[], sqlite3.Connection]

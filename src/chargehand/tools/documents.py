@@ -13,12 +13,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.fusion import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.models.exhibits import Passage, Passages
-from chargehand.terms.policy import Seconds
 from chargehand.text.bm25 import BM25
 from chargehand.text.words import quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from chargehand.terms.policy import Seconds
+from chargehand.engine.policy import Seconds
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.query_process import READY
 from chargehand.tools.sandbox import interpreter

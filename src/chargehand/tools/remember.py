@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused
 from chargehand.memory.archives import Archive, Filter, Hit, Passage, TagMatch
 from chargehand.memory.blocks import (
@@ -30,7 +31,6 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.models.exhibits import Passage as Found
 from chargehand.models.exhibits import Passages
-from chargehand.terms.policy import Instant
 from chargehand.text.dates import parse_instant
 from chargehand.text.names import nearest_names
 from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from chargehand.terms.policy import Seconds
+from chargehand.engine.policy import Seconds
 from chargehand.tools.calling import ToolFailed, failed_by
 
 MOST = 64

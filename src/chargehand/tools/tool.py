@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias, overload
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.duration import WrittenDuration, seconds_of
+from chargehand.engine.events import Effect
+from chargehand.engine.keywords import Declared, check_declared
+from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.duration import WrittenDuration, seconds_of
-from chargehand.terms.events import Effect
-from chargehand.terms.keywords import Declared, check_declared
-from chargehand.terms.policy import Seconds
 from chargehand.tools.calling import ToolFailed, failed_by
 from chargehand.tools.schema import Caller, CallKey, Shape, name_of, read_signature, shape_of
 from chargehand.tools.tasks import Begun

@@ -26,10 +26,10 @@ from chargehand.agents.audit.sources import (
     plain_words,
 )
 from chargehand.agents.partial_results import Partly
+from chargehand.engine.tracing import Conflict, Kind, Origin, Statement, Tracing
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.exhibits import Product
 from chargehand.models.subject import Given
-from chargehand.terms.tracing import Conflict, Kind, Origin, Statement, Tracing
-from chargehand.terms.value import decode_value, encode_value
 from chargehand.text.dates import Date, find_dates
 from chargehand.text.numbers import Quantity, find_counts, find_quantities
 from chargehand.text.sentences import find_sentences

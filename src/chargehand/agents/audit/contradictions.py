@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.audit.sources import KnownNumbers
+from chargehand.engine.tracing import Contradiction
 from chargehand.models.exhibits import Figure, Product, Table
 from chargehand.models.subject import Given
-from chargehand.terms.tracing import Contradiction
 from chargehand.text.dates import MONTH, find_dates
 from chargehand.text.numbers import Quantity, find_quantities
 from chargehand.text.sentences import split_sentences

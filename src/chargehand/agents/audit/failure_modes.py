@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.setup import OURS
-from chargehand.core.fold import replay
-from chargehand.core.state import RunState
+from chargehand.engine import events as ev
+from chargehand.engine.failure import FailureCode
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import NO_TASK, TaskId, needs
+from chargehand.engine.state import RunState
+from chargehand.engine.value import decode_value
 from chargehand.errors import Corrupt
 from chargehand.models.messages import Reply
-from chargehand.terms import events as ev
-from chargehand.terms.failure import FailureCode
-from chargehand.terms.plan import NO_TASK, TaskId, needs
-from chargehand.terms.value import decode_value
 
 MODES = {
     "1.1": "disobeys the task",

@@ -21,12 +21,12 @@ from chargehand.agents.audit.claims import (
 from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.judge import describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
-from chargehand.core.owed import Brief
-from chargehand.core.state import RunState, Status
+from chargehand.engine.failure import Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task, in_order, needs
+from chargehand.engine.state import RunState, Status
+from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.models.subject import Given
-from chargehand.terms.failure import Gap
-from chargehand.terms.plan import Task, in_order, needs
-from chargehand.terms.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.text.words import WORD
 
 _MAX_SHOWN = 8
@@ -180,7 +180,7 @@ async def settle_contradictions(
     if not found:
         return ()
     settled = await settle(calls, brief.goal, found, results)
-    calls.hand.note(describe_contradictions(settled))
+    calls.context.note(describe_contradictions(settled))
     return settled
 
 

@@ -11,19 +11,19 @@ from msgspec import Struct
 
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.checks.rules import CheckedResult
-from chargehand.agents.crew import Done, Hand, WorkFailed
 from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.inputs import today
 from chargehand.agents.money import Purse
 from chargehand.agents.shape import encode_schema, list_schema, one_line, text_schema
 from chargehand.agents.worker import Worker
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import digest
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Given, Reviewing
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.plan import digest
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
@@ -69,16 +69,16 @@ class Case(Struct, frozen=True):
     material: tuple[Given, ...]
 
 
-async def review(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) -> Verdict:
+async def review(name: str, panel: Panel, case: Case, context: StepContext, purse: Purse) -> Verdict:
     """The verdict, as one journaled step: an attempt that is resumed does not pay for it twice."""
     size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
     request = _request(panel, case, await read_off_loop(size, find_doubts, case))
     claim = purse.claim(panel.models, request, estimate=panel.worker.estimate)
 
     async def call(_key: str) -> Done:
-        hand.prompt(panel.models[0].card.handle, request.messages)
+        context.prompt(panel.models[0].card.handle, request.messages)
         try:
-            reply, used = await purse.call_in_turn(panel.models, request, claim, hand)
+            reply, used = await purse.call_in_turn(panel.models, request, claim, context)
         except WorkFailed as error:  # work that was done is not lost because nobody could look at it
             return Done(Verdict(unsaid=error.failure.message[:_MAX_PROBLEM]), error.used, good=False)
         return Done(read_verdict(reply.text), used)
@@ -87,7 +87,7 @@ async def review(name: str, panel: Panel, case: Case, hand: Hand, purse: Purse) 
     inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
     asked = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
     reserve = claim if purse.capped else NOTHING
-    return await hand.step(f"{STEP}{name}", call, request=asked, reserve=reserve, shape=Verdict)
+    return await context.step(f"{STEP}{name}", call, request=asked, reserve=reserve, shape=Verdict)
 
 
 def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:

@@ -15,9 +15,9 @@ from chargehand.agents.audit.sources import URL
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.nested import Partly
 from chargehand.agents.shape import Shape
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.exhibits import Product
-from chargehand.terms.value import decode_value, encode_value
 from chargehand.text.words import WORD
 from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import ToolFailed

@@ -16,7 +16,6 @@ from chargehand.agents.checks.rules import (
     read_result,
 )
 from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
-from chargehand.agents.crew import Claim, Done, Hand, Relay, WorkFailed
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
 from chargehand.agents.nested import ONCE, Came, Partly
@@ -24,15 +23,16 @@ from chargehand.agents.recall import REMEMBER
 from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import Writer
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import Effect
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import digest
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.exhibits import Product
 from chargehand.models.model import Model
 from chargehand.models.subject import Given
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.events import Effect
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import digest
-from chargehand.terms.value import decode_value, encode_value
+from chargehand.runtime.executor import Claim, Done, Relay, StepContext, WorkFailed
 
 _MAX_MESSAGE = 1500  # characters of what is wrong
 _MAX_TOOL_RESULTS = 24
@@ -48,8 +48,8 @@ class Witness(Relay):
     What the worker is to remember of its task waits (`late`) until the result is accepted.
     """
 
-    def __init__(self, hand: Hand) -> None:
-        super().__init__(hand)
+    def __init__(self, context: StepContext) -> None:
+        super().__init__(context)
         self._bytes_left = _MAX_TOOL_BYTES
         self.returned: list[Given] = []
         self.called = False
@@ -70,7 +70,7 @@ class Witness(Relay):
         shape: type[_Shape] = object,
     ) -> _Shape:
         if name == REMEMBER and not request:  # a tool of that name has arguments
-            self.late = partial(self._hand.step, name, call, effect=effect)
+            self.late = partial(self._context.step, name, call, effect=effect)
             return cast("_Shape", None)  # nobody reads it
         found = await super().step(
             name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
@@ -135,7 +135,7 @@ class CheckedAttempt(Struct):
     inspector: Inspector
     names: Sequence[str]
     brief: Brief
-    hand: Witness
+    context: Witness
 
     async def run(self, doing: Coroutine[Any, Any, Done], attempt: Attempt | None = None) -> Done:
         """Have it done, then checked. WorkFailed says by whom it was not accepted, and why.
@@ -151,8 +151,8 @@ class CheckedAttempt(Struct):
         mark = _mark(done)
         wrong = await self._check(done, self.brief.refused, self.brief.failure)
         if wrong and attempt is not None and attempt.can_go_on:
-            self.hand.note(f"{wrong}; sent back")
-            self.hand.called = False
+            self.context.note(f"{wrong}; sent back")
+            self.context.called = False
             try:
                 done = await attempt.mend(wrong)
             except WorkFailed as error:
@@ -160,13 +160,13 @@ class CheckedAttempt(Struct):
             wrong = await self._check(done, (*self.brief.refused, mark), wrong)
             mark = _mark(done)
         if wrong:
-            self.hand.note(wrong)
+            self.context.note(wrong)
             failure = Failure("logic", wrong)
-            if self.hand.acted:
+            if self.context.acted:
                 failure = Failure("logic", f"{wrong} ({ONCE})", permanent=True)
             raise WorkFailed(failure, done.used, refused=mark)
-        if self.hand.late is not None:
-            await self.hand.late()
+        if self.context.late is not None:
+            await self.context.late()
         return done
 
     async def _check(self, done: Done, refused: Sequence[str], before: str) -> str:
@@ -182,8 +182,8 @@ class CheckedAttempt(Struct):
         if refusals:  # nobody is paid to look at what is wrong already
             return "; ".join(refusals)[:_MAX_MESSAGE]
         if rules:
-            self.hand.note(f"accepted by {', '.join(rules)}", code="accepted")
-        if digest(result.json) in refused and not self.hand.called:  # a reviewer that looks again may tire of it
+            self.context.note(f"accepted by {', '.join(rules)}", code="accepted")
+        if digest(result.json) in refused and not self.context.called:  # a reviewer that looks again may tire of it
             said = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
             return said[:_MAX_MESSAGE]
         for name in reviews:
@@ -207,24 +207,24 @@ class CheckedAttempt(Struct):
             verdict = Verdict(unsaid=panel)
         else:
             try:
-                verdict = await review(name, panel, case, self.hand, self.inspector.writer.purse)
+                verdict = await review(name, panel, case, self.context, self.inspector.writer.purse)
             except WorkFailed as error:
                 if error.failure.kind != "budget":
                     raise
                 verdict = Verdict(unsaid=error.failure.message)
         if verdict.unsaid:
-            self.hand.note(f"not reviewed by {name}: {verdict.unsaid}; the result stands")
+            self.context.note(f"not reviewed by {name}: {verdict.unsaid}; the result stands")
         elif verdict.accepted:
             remarks = f", with remarks: {'; '.join(verdict.problems)}" if verdict.problems else ""
-            self.hand.note(f"accepted by {name}{remarks}", code="accepted")
+            self.context.note(f"accepted by {name}{remarks}", code="accepted")
         else:
             return _refusal(name, verdict.problems)
         return ""
 
     def _material(self, result: object) -> tuple[Given, ...]:
         """What there was to work from: inputs, and what tools returned, else what the result shows."""
-        material = [*read_inputs(self.brief, {}), *self.hand.returned]
-        if isinstance(result, Product | Partly) and not self.hand.returned:
+        material = [*read_inputs(self.brief, {}), *self.context.returned]
+        if isinstance(result, Product | Partly) and not self.context.returned:
             for number, exhibit in enumerate(result.exhibits, 1):
                 material.append(Given(task=f"{TOOL}{number}", instruction="", worker="", value=exhibit))
         return tuple(material)

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.worker import Worker
+from chargehand.engine.keywords import Declared
+from chargehand.engine.plan import Task, digest
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
-from chargehand.terms.keywords import Declared
-from chargehand.terms.plan import Task, digest
 from chargehand.text.names import did_you_mean
 
 LONGEST_PATTERN = 1000

@@ -5,7 +5,6 @@ from functools import lru_cache, partial
 
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Hand, WorkFailed
 from chargehand.agents.inputs import today
 from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
 from chargehand.agents.routing.decision import ConfirmedExamples, Decision, choose, nobody
@@ -13,14 +12,15 @@ from chargehand.agents.routing.meaning import by_meaning
 from chargehand.agents.routing.words import by_rules, by_tags, by_words
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
 from chargehand.agents.strategies import Route, Router
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding
 from chargehand.models.find import Lookup
 from chargehand.models.subject import Routing, WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
+from chargehand.runtime.executor import StepContext, WorkFailed
 from chargehand.text.language import is_english
 
 # Confidence below which it is not clear who: each router has its own measure.
@@ -38,7 +38,7 @@ async def decide(
     way: Route,
     lead: Lead,
     brief: Brief,
-    hand: Hand,
+    context: StepContext,
     cards: Sequence[WorkerCard],
     examples: ConfirmedExamples | None = None,
 ) -> tuple[Decision, Amount | None]:
@@ -60,8 +60,8 @@ async def decide(
     if router == "meaning":
         return await by_meaning(brief.goal, cards, lead.embedding, examples), NOTHING
     if router == "hybrid" and lead.embedding is not None:
-        return await by_both(lead, brief, hand, cards, examples)
-    return await by_model(lead, brief, hand, cards)
+        return await by_both(lead, brief, context, cards, examples)
+    return await by_model(lead, brief, context, cards)
 
 
 def fitting(lead: Lead) -> Router:
@@ -86,7 +86,11 @@ def _texts(cards: Sequence[WorkerCard]) -> list[str]:
 
 
 async def by_both(
-    lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard], examples: ConfirmedExamples | None = None
+    lead: Lead,
+    brief: Brief,
+    context: StepContext,
+    cards: Sequence[WorkerCard],
+    examples: ConfirmedExamples | None = None,
 ) -> tuple[Decision, Amount | None]:
     """The decision and what it cost. A model that fails leaves it at what meaning says."""
     found = await by_meaning(brief.goal, cards, lead.embedding, examples)
@@ -95,7 +99,7 @@ async def by_both(
     near = dict(found.scores[:_FEW])
     few = [card for card in cards if card.name in near] or list(cards)
     try:
-        said, used = await by_model(lead, brief, hand, few)
+        said, used = await by_model(lead, brief, context, few)
     except WorkFailed as error:
         why = f"{found.why}; not clear, and {lead.model.card.handle} was of no help: {error}"
         return structs.replace(found, why=why, router="hybrid"), error.used
@@ -116,7 +120,9 @@ def clear(found: Decision) -> bool:
 # --- by a model
 
 
-async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerCard]) -> tuple[Decision, Amount | None]:
+async def by_model(
+    lead: Lead, brief: Brief, context: StepContext, cards: Sequence[WorkerCard]
+) -> tuple[Decision, Amount | None]:
     """What the model says, and what that cost. What is wrong with a reply goes back to it as findings."""
     names = tuple(card.name for card in cards)
     parts = [f"Request: {brief.goal}"]
@@ -130,7 +136,7 @@ async def by_model(lead: Lead, brief: Brief, hand: Hand, cards: Sequence[WorkerC
         slots={"workers": listing(cards)},
     )
     purpose = Purpose("asking a model who should do it", alone=not brief.tasks, code="no_route", place="route")
-    return await ask(lead, question.request(lead), hand, purpose, partial(read, names=names))
+    return await ask(lead, question.request(lead), context, purpose, partial(read, names=names))
 
 
 @lru_cache(maxsize=64)

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
+from chargehand.engine.policy import Seconds
 from chargehand.errors import StoreError
 from chargehand.models.subject import WorkerCard
 from chargehand.stores.route_examples import RouteExamples
-from chargehand.terms.policy import Seconds
 
 logger = logging.getLogger(__name__)
 

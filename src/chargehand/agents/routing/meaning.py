@@ -13,11 +13,11 @@ from msgspec import Struct, structs
 
 from chargehand.agents.routing.decision import MOST_SCORES, ConfirmedExamples, Decision, choose, nobody
 from chargehand.agents.routing.words import Lexicon, Said, by_words, said
+from chargehand.engine.plan import digest
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.embedding import Embedding
 from chargehand.models.extras import install_command
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.plan import digest
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import ToolFailed
 

@@ -1,4 +1,4 @@
-"""The ways to lead a crew. All of them add tasks to the same growing plan; the scheduler never knows which it is."""
+"""The ways to lead a team. All of them add tasks to the same growing plan; the scheduler never knows which it is."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from chargehand.engine.keywords import Declared
+from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.terms.keywords import Declared
-from chargehand.terms.validation import describe_misfit
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
 Turns: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]

@@ -8,20 +8,20 @@ from functools import lru_cache, partial
 
 from msgspec import Raw, Struct
 
-from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import gap_text, show_inputs, today
 from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, hear_if_heard
 from chargehand.agents.shape import choice_schema, encode_schema, find_json, one_line, text_schema
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Finding, Task, TaskId
+from chargehand.engine.roster import Match, fits
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Given, Speaking, WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Edge, Finding, Task, TaskId
-from chargehand.terms.roster import Match, fits
-from chargehand.terms.value import decode_value
+from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.tools.tool import CAP
 
 _NOBODY = frozenset(("", "nobody", "no one", "none", "null"))
@@ -32,7 +32,7 @@ _GOES_ON = re.compile(r"\w|[-'\u2019]\w")
 _WITHIN_WORD = re.compile(r"\w-?\Z")
 
 
-async def broadcast(way: Broadcast, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def broadcast(way: Broadcast, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The request to every worker whose tags match, all at once."""
     if brief.tasks:
         return _closing(lead)
@@ -46,7 +46,7 @@ async def broadcast(way: Broadcast, lead: Lead, brief: Brief, hand: Hand) -> Pro
             f"{len(names)} workers match and the policy allows {lead.most_tasks} tasks, so these were not asked: "
             f"{', '.join(left)}; raise policy.limits.tasks or ask for more tags"
         )
-        hand.note(problem)
+        context.note(problem)
         unserved = (problem,)
     asked = names[: lead.most_tasks]
     tasks = tuple(Task(TaskId(f"t{number}"), brief.goal, name) for number, name in enumerate(asked, 1))
@@ -62,29 +62,29 @@ def _nobody_matches(match: Match, lead: Lead) -> WorkFailed:
     return WorkFailed(Failure("logic", problem, permanent=True), NOTHING, (finding,))
 
 
-async def round_robin(way: RoundRobin, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def round_robin(way: RoundRobin, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next turn: the first worker's, the second's, and so on, and the first again."""
     talk = _read_talk(way, lead, brief)
-    if _is_over(talk, brief, hand):
+    if _is_over(talk, brief, context):
         return _closing(lead)
-    return _turn(talk, talk.names[talk.turns % len(talk.names)], lead, brief, hand)
+    return _turn(talk, talk.names[talk.turns % len(talk.names)], lead, brief, context)
 
 
-async def dynamic(way: Dynamic, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def dynamic(way: Dynamic, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next turn, for whom the supervisor names; for who is next in order, where it names nobody who may speak."""
     talk = _read_talk(way, lead, brief)
-    if _is_over(talk, brief, hand):
+    if _is_over(talk, brief, context):
         return _closing(lead)
     if not talk.open_to:
-        hand.note(f"{talk.last} would speak twice in a row: the talk is over")
+        context.note(f"{talk.last} would speak twice in a row: the talk is over")
         return _closing(lead)
     if len(talk.names) == 1:  # there is nothing to choose
-        return _turn(talk, talk.names[0], lead, brief, hand)
+        return _turn(talk, talk.names[0], lead, brief, context)
     question = await _next_speaker(talk, lead, brief)
     purpose = Purpose("asking who speaks next", alone=not brief.tasks)
     read = partial(read_speaker, names=talk.names)
     try:
-        chosen, used = await ask(lead, question.request(lead), hand, purpose, read, hear=hear_if_heard(hand))
+        chosen, used = await ask(lead, question.request(lead), context, purpose, read, hear=hear_if_heard(context))
         problem = f"{chosen.name} spoke last" if chosen.name else "nobody has spoken yet"
     except WorkFailed as error:
         if not error.findings and error.failure.kind != "logic":
@@ -93,15 +93,15 @@ async def dynamic(way: Dynamic, lead: Lead, brief: Brief, hand: Hand) -> Proposa
         used = error.used
         problem = str(error)
     if not chosen.name and talk.turns:
-        hand.note(f"the supervisor ended the talk{chosen.why}")
+        context.note(f"the supervisor ended the talk{chosen.why}")
         return _closing(lead, used)
     name = chosen.name
     if name in talk.open_to:
-        hand.note(f"{name} speaks next{chosen.why}")
+        context.note(f"{name} speaks next{chosen.why}")
     else:
         name = talk.after_last()
-        hand.note(f"the supervisor's choice of who speaks next does not count ({problem}): {name} is next in order")
-    return _turn(talk=talk, name=name, lead=lead, brief=brief, hand=hand, used=used)
+        context.note(f"the supervisor's choice of who speaks next does not count ({problem}): {name} is next in order")
+    return _turn(talk=talk, name=name, lead=lead, brief=brief, context=context, used=used)
 
 
 # --- how far the talk is
@@ -137,7 +137,7 @@ def _read_talk(way: RoundRobin | Dynamic, lead: Lead, brief: Brief) -> _Talk:
     )
 
 
-def _is_over(talk: _Talk, brief: Brief, hand: Hand) -> bool:
+def _is_over(talk: _Talk, brief: Brief, context: StepContext) -> bool:
     """Whether nobody speaks any more. A talk that ended is not taken up again because somebody had failed."""
     if not talk.turns:
         return False
@@ -145,7 +145,7 @@ def _is_over(talk: _Talk, brief: Brief, hand: Hand) -> bool:
         return True
     result = next((given.value for given in brief.inputs if given.task == brief.tasks[-1].id), None)
     if result is not None and says_token(_words(decode_value(result)), talk.token):
-        hand.note(f"{talk.last} said {talk.token}: the talk is over after {_turns(talk.turns)}")
+        context.note(f"{talk.last} said {talk.token}: the talk is over after {_turns(talk.turns)}")
         return True
     return False
 
@@ -158,14 +158,16 @@ def _closing(lead: Lead, used: Amount | None = NOTHING) -> Proposal:
     return Proposal((), lead.combine or "merge", used=used)
 
 
-def _turn(talk: _Talk, name: str, lead: Lead, brief: Brief, hand: Hand, used: Amount | None = NOTHING) -> Proposal:
+def _turn(
+    talk: _Talk, name: str, lead: Lead, brief: Brief, context: StepContext, used: Amount | None = NOTHING
+) -> Proposal:
     """One task that hears all turns before; those that failed are gaps in it."""
     taken = {task.id for task in brief.tasks}
     number = next(number for number in range(talk.turns + 1, 2 * talk.turns + 2) if f"t{number}" not in taken)
     after = tuple(Edge(task.id, "optional") for task in brief.tasks)
     closed = talk.turns + 1 >= talk.most
     if closed and talk.most < talk.wanted:
-        hand.note(f"the talk ends after {_turns(talk.most)}, not {talk.wanted}: policy.limits.tasks allows no more")
+        context.note(f"the talk ends after {_turns(talk.most)}, not {talk.wanted}: policy.limits.tasks allows no more")
     task = Task(TaskId(f"t{number}"), _instruction(talk, name, brief), name, after=after)
     return Proposal((task,), lead.combine or "merge", closed=closed, used=used)
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Raw, Struct
 
-from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.planner import (
     LONGEST_LINE,
@@ -34,12 +33,13 @@ from chargehand.agents.shape import (
     text_schema,
 )
 from chargehand.agents.strategies import Loop
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Edge, Finding, Task, TaskId, fingerprint
 from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Ledger
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Edge, Finding, Task, TaskId, fingerprint
+from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.tool import CAP
 
@@ -81,20 +81,20 @@ class LedgerReply(Struct, frozen=True):
         return f"not done, {looping}, {progress}; {after}{reason}"
 
 
-async def next_task(way: Loop, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def next_task(way: Loop, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next task, or none when it is done or leads nowhere. One call of the model."""
     if any(gap.status == "unserved" and gap.message.startswith(_ENDED) for gap in brief.gaps):
         return Proposal((), closed=True, used=NOTHING)  # it has said so; to be asked again changes nothing
     turn = _Turn(way, lead, brief)
     question = await turn.question()
     purpose = Purpose("a question this long", alone=not brief.tasks)
-    reply, used = await ask(lead, question.request(lead), hand, purpose, turn.read, hear=hear_if_heard(hand))
-    hand.note(f"turn {turn.number}{', a fresh start' if turn.afresh else ''}: {reply}")
+    reply, used = await ask(lead, question.request(lead), context, purpose, turn.read, hear=hear_if_heard(context))
+    context.note(f"turn {turn.number}{', a fresh start' if turn.afresh else ''}: {reply}")
     if reply.done:
         return turn.finish(reply, used)
     proposal = turn.go_on(reply, used)
     for text in proposal.unserved:
-        hand.note(text)
+        context.note(text)
     return proposal
 
 

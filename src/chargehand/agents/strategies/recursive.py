@@ -10,7 +10,6 @@ from typing import cast
 from msgspec import Raw, Struct
 
 from chargehand.agents import planner
-from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.inputs import today
 from chargehand.agents.memory_text import Seen
 from chargehand.agents.money import total
@@ -38,12 +37,13 @@ from chargehand.agents.shape import (
     text_schema,
 )
 from chargehand.agents.strategies import Recursive
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Finding, Task, TaskId
 from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Splitting
-from chargehand.terms.budget import Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Finding, Task, TaskId
+from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 
 _DEEPEST = 8  # however deep a team wants it: every level multiplies what is paid
 _TOO_BROAD = "too_broad"
@@ -78,12 +78,12 @@ class _Split(Struct, frozen=True):
     rest: tuple[str, ...] = ()
 
 
-async def split(way: Recursive, lead: Lead, brief: Brief, hand: Hand) -> Proposal:
+async def split(way: Recursive, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The tasks of a request, all at once. What failed later is planned anew like any other plan."""
     if brief.tasks:
-        return await planner.plan(lead, brief, hand)
+        return await planner.plan(lead, brief, context)
     breadth = max(1, min(way.breadth, lead.most_tasks)) if way.depth > 0 else 1
-    tree = _Tree(lead=lead, brief=brief, hand=hand, blocks=await lead.blocks(), breadth=breadth)
+    tree = _Tree(lead=lead, brief=brief, context=context, blocks=await lead.blocks(), breadth=breadth)
     root = _Node(id="t", instruction=brief.goal, worker="")
     unserved = await tree.begin(root)
     level: Sequence[_Node] = root.parts
@@ -99,7 +99,7 @@ class _Tree(Struct):
 
     lead: Lead
     brief: Brief
-    hand: Hand
+    context: StepContext
     blocks: Sequence[Seen]
     breadth: int
     used: list[Amount | None] = []
@@ -133,9 +133,9 @@ class _Tree(Struct):
         """Judge every part of a level at the same time; back come the parts that were made of them."""
         room = self.lead.most_tasks - sum(1 for _ in root.leaves())
         nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
-        covered = await self.hand.afford(self.lead.reserve, len(nodes))
+        covered = await self.context.afford(self.lead.reserve, len(nodes))
         if covered < len(nodes):
-            self.hand.note(
+            self.context.note(
                 f"the budget covers judging {covered} of {len(nodes)} parts: the others are not split further"
             )
             nodes = nodes[:covered]
@@ -167,17 +167,17 @@ class _Tree(Struct):
             problem = f"{type(error).__name__}: {error}"
         else:
             return
-        self.hand.note(f"{node.id} could not be judged and is not split further: {problem}")
+        self.context.note(f"{node.id} could not be judged and is not split further: {problem}")
 
     def fits(self, node: _Node, judged: _Split, room: int) -> bool:
         """Whether a part may be split like this. If not it stays whole, so nothing of it is lost."""
         if not judged.parts or judged.unserved:
             return False
         if judged.rest:
-            self.hand.note(f"{node.id} stays whole: it was to be split into more than {self.breadth}")
+            self.context.note(f"{node.id} stays whole: it was to be split into more than {self.breadth}")
             return False
         if len(judged.parts) - 1 > room:
-            self.hand.note(f"{node.id} stays whole: a run may have {self.lead.most_tasks} tasks")
+            self.context.note(f"{node.id} stays whole: a run may have {self.lead.most_tasks} tasks")
             return False
         return True
 
@@ -201,11 +201,11 @@ class _Tree(Struct):
         )
         at = len(self.used)
         self.used.append(None)
-        hear = hear_if_heard(self.hand) if aloud else None
+        hear = hear_if_heard(self.context) if aloud else None
         purpose = Purpose("a question this long", alone=not node.above)
         request = question.request(self.lead)
         try:
-            table, self.used[at] = await ask(self.lead, request, self.hand, purpose, find_object, hear=hear)
+            table, self.used[at] = await ask(self.lead, request, self.context, purpose, find_object, hear=hear)
         except WorkFailed as error:
             self.used[at] = error.used
             raise
@@ -247,9 +247,9 @@ class _Tree(Struct):
         why = f" (why: {judged.why})" if judged.why else ""
         what = "the request" if not node.above else node.id
         if node.parts:
-            self.hand.note(f"{what} is split into {', '.join(part.id for part in node.parts)}{why}")
+            self.context.note(f"{what} is split into {', '.join(part.id for part in node.parts)}{why}")
         elif node.worker:
-            self.hand.note(f"{what} is simple: {node.worker} does it{why}")
+            self.context.note(f"{what} is simple: {node.worker} does it{why}")
 
     def sent_back(self, code: str, text: str) -> WorkFailed:
         finding = Finding(code=code, place="subtasks", message=text)

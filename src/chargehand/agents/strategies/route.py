@@ -2,26 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 
-from chargehand.agents.crew import Hand, Proposal, WorkFailed
 from chargehand.agents.planner import Lead
 from chargehand.agents.routing.choose import LEAST, decide
 from chargehand.agents.routing.decision import Decision, Load, out_of_order, seen, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Combine, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.failure import Failure
-from chargehand.terms.plan import Combine, Task, TaskId
+from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 
 _NAMED = 12  # workers that a refusal tells of
 _LONGEST = 160
 _CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a task takes
 
 
-async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[str, Load] | None = None) -> Proposal:
+async def route(
+    way: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, Load] | None = None
+) -> Proposal:
     """Who does it; nobody is chosen in silence. Asked again, only those who have not had it come into question."""
     if brief.tasks and not brief.replan:
         return Proposal((), lead.combine or "forward", used=NOTHING)
@@ -31,24 +33,24 @@ async def route(way: Route, lead: Lead, brief: Brief, hand: Hand, load: Mapping[
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
     cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
-    watch = lead.watch(hand)
-    examples = None if watch is None else watch.route_examples(hand.where.run)
+    watch = lead.watch(context)
+    examples = None if watch is None else watch.route_examples(context.where.run)
     if examples is not None:
         cards = await examples.extend(cards)
-    found, used = await decide(way=way, lead=lead, brief=brief, hand=hand, cards=cards, examples=examples)
+    found, used = await decide(way=way, lead=lead, brief=brief, context=context, cards=cards, examples=examples)
     view = load or ({} if watch is None else watch.loads())
     found = found if found.router == "rules" else shifted(found, view)
     names, reason = _chosen(way, found, had, view)
     if watch is not None:
-        watch.chose(hand.where.run, names)
-    hand.note(_told(names, reason, found, view))
+        watch.chose(context.where.run, names)
+    context.note(_told(names, reason, found, view))
     if not names and brief.tasks:
         some: Combine = "select" if way.samples > 1 else "forward"
         return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
     if not names:
         return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
     if way.samples > 1:
-        names = names[:1] * (1 if brief.tasks else await _affordable_samples(way.samples, names[0], lead, hand))
+        names = names[:1] * (1 if brief.tasks else await _affordable_samples(way.samples, names[0], lead, context))
     return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used, sampled=way.samples > 1)
 
 
@@ -130,11 +132,11 @@ def sample_cost(worker: Worker, models: Sequence[Model]) -> Amount:
     return worker.estimate.max(Amount(tokens=sum(_CALL), micros=price, calls=1))
 
 
-async def _affordable_samples(samples: int, worker: str, lead: Lead, hand: Hand) -> int:
+async def _affordable_samples(samples: int, worker: str, lead: Lead, context: StepContext) -> int:
     """How many samples of this worker's there is money and room for; one in any case."""
     wanted = min(samples, max(1, lead.most_tasks))
     cost = NOTHING if lead.sample is None else lead.sample(worker)
-    count = 1 + await hand.afford(cost, wanted - 1) if wanted > 1 else 1
+    count = 1 + await context.afford(cost, wanted - 1) if wanted > 1 else 1
     if count < samples:
-        hand.note(f"{count} of {samples} samples: what is left does not cover more")
+        context.note(f"{count} of {samples} samples: what is left does not cover more")
     return count

@@ -5,10 +5,10 @@ import re
 
 import msgspec
 
+from chargehand.engine.events import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import Answering, Planning, WorkerCard, Working
-from chargehand.terms.events import Failure
 
 NOTICE = (
     "No language model is used. A small set of rules makes the plan, chooses the tools and writes the answer from what "

@@ -12,6 +12,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
 from chargehand.models.local.actions import action_schema, read_action, turns
@@ -22,7 +23,6 @@ from chargehand.models.local.pull import installed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.reply_limit import reply_limit
-from chargehand.terms.failure import Failure
 
 NOTICE = "answered by a small language model on this machine: check what it says"
 _LONGEST_TEXT = 1024  # tokens of free text: a small model that has no end writes on for ever

@@ -15,11 +15,11 @@ from typing import cast
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.known import RECORDED, RECORDING
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
-from chargehand.terms.failure import Failure
 
 _VOLATILE = re.compile(
     r"(?<=<data )[0-9a-f]{4,}|(?<=</data )[0-9a-f]{4,}"

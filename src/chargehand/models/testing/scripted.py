@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from msgspec import structs
 
+from chargehand.engine.failure import Failure
+from chargehand.engine.policy import Seconds
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.terms.failure import Failure
-from chargehand.terms.policy import Seconds
 
 Line: TypeAlias = Reply | str | Failure | ModelFailed
 Script: TypeAlias = Sequence[Line] | Callable[[Request], Line | Awaitable[Line]]

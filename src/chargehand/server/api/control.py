@@ -2,6 +2,7 @@
 
 import msgspec
 
+from chargehand.engine import events as ev
 from chargehand.errors import Refused
 from chargehand.server.api.operations import operation
 from chargehand.server.api.runs import run_shown
@@ -9,7 +10,6 @@ from chargehand.server.api.shapes import Answer, Feedback, FeedbackShown, Reason
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.tenants import Tenant
-from chargehand.terms import events as ev
 
 
 async def _tell(tenant: Tenant, run: str, say: Say) -> RunShown:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Refused
 from chargehand.runtime.feed import Reader
 from chargehand.runtime.trace import Trace, nested_trace
@@ -25,7 +26,6 @@ from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import nothing, reply
 from chargehand.stores.journal import Readable
-from chargehand.terms.events import Entry, RunEnded
 
 _RETRY = b"retry: 1000\n\n"
 _MAX_KEPT = 4096

@@ -12,8 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.nested import offered
-from chargehand.core.reuse import offers
-from chargehand.core.state import Status
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
+from chargehand.engine.policy import Seconds
+from chargehand.engine.reuse import offers
+from chargehand.engine.state import Status
 from chargehand.errors import Refused
 from chargehand.runtime.result import planned
 from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of
@@ -23,9 +26,6 @@ from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import RecordedRun, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Edge, Plan, Task, TaskId, needs
-from chargehand.terms.policy import Seconds
 from chargehand.text.names import listed
 
 MakeNew: TypeAlias = Callable[[RecordedRun], NewRun]

@@ -7,9 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.audit.report import answer_tracings, count_traced
-from chargehand.core.fold import replay
-from chargehand.core.state import Status
-from chargehand.core.view import gaps
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.fold import replay
+from chargehand.engine.state import Status
+from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.runtime.result import planned
 from chargehand.runtime.trace import trace
@@ -34,8 +36,6 @@ from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
 from chargehand.stores.journal import DamagedRun, Ends
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
 
 _MAX_KEPT = 10_000
 _PAGE = 100

@@ -11,12 +11,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.cost_forecast import PlanForecast
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure, Gap
+from chargehand.engine.plan import Finding, Plan, TaskId
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.tracing import Statement
 from chargehand.runtime.health import WorkerHealth
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure, Gap
-from chargehand.terms.plan import Finding, Plan, TaskId
-from chargehand.terms.policy import Instant, Seconds
-from chargehand.terms.tracing import Statement
 
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -4,6 +4,8 @@ import asyncio
 import time
 from contextlib import suppress
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
 from chargehand.runtime.draft import draft
 from chargehand.runtime.health import MAX_RUNS, health
@@ -22,8 +24,6 @@ from chargehand.server.api.shapes import (
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.team import Supervisor
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Instant, Seconds
 
 _MAX_DRAFTS = 8
 _FRESH: Seconds = 2.0
@@ -78,7 +78,7 @@ async def draft_plan(tenant: Tenant, team: str, body: DraftAsked) -> Drafted:
     tenant.runs.check()
     known = await served.keep_budget()
     async with tenant.part(Drafts).turn:
-        drafted = await draft(served.crew, known.request(body.goal, time.time()))
+        drafted = await draft(served.executor, known.request(body.goal, time.time()))
     return Drafted(
         plan=drafted.plan,
         findings=drafted.findings,

@@ -9,9 +9,9 @@ from typing import Annotated, Any, cast
 from weakref import WeakSet
 
 from chargehand.agents.messages import Carrier, Letter, shown
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.roster import Agent, Match
 from chargehand.memory.catalog import Catalog, Profile
-from chargehand.terms.budget import NOTHING
-from chargehand.terms.roster import Agent, Match
 from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool
 
 MATCHING = "send_message_to_agents_matching_tags"

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
+from chargehand.engine.roster import Match
+from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
@@ -48,8 +50,6 @@ from chargehand.server.letta.wire import (
     format_time,
 )
 from chargehand.server.problem import check_choice, invalid, unknown
-from chargehand.terms.roster import Match
-from chargehand.terms.value import encode_value
 from chargehand.tools.tasks import BareTaskGroup
 
 routes = Routes()

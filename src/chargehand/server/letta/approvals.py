@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine import events as ev
 from chargehand.errors import Refused
 from chargehand.memory.catalog import Profile
 from chargehand.server.letta.index import Conditions, Page
@@ -17,7 +18,6 @@ from chargehand.server.letta.session import Session
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.letta.wire import ApprovalEntry, Message, MessageCreate, MessageRequest, RunResponse
 from chargehand.server.problem import Problem, invalid
-from chargehand.terms import events as ev
 
 _NOT_WAITING = "nothing waits for approval: it was answered already, or withdrawn by another message"
 _LATEST = Page(limit=20, order="desc")

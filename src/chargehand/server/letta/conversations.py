@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import UNSET, Struct, structs
 from starlette.responses import Response
 
+from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversation import Turn
 from chargehand.server.letta.attachments import lock_of
@@ -31,7 +32,6 @@ from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.settings import check_fields, merge_model_fields
 from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, Table, format_time
 from chargehand.server.problem import Problem, invalid, unknown
-from chargehand.terms.roster import Match
 
 routes = Routes()
 _PATH = "/v1/conversations/{conversation}"

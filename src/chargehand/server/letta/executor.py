@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
-from chargehand.agents.crew import Done, Hand, Proposal, Refined, WorkFailed
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.memory_text import instructions, material, visible_blocks
 from chargehand.agents.messages import Carrier
@@ -22,13 +21,17 @@ from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
 from chargehand.agents.worker import Worker
-from chargehand.core.owed import Brief
+from chargehand.engine.budget import Budget
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.find import Lookup, check_handle
 from chargehand.models.known import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
 from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.message_log import ClientReturn
@@ -39,9 +42,6 @@ from chargehand.server.letta.tools import client_side_tools, custom_tools
 from chargehand.server.problem import invalid
 from chargehand.server.settings import Limits, Settings
 from chargehand.server.tenants import Tenant
-from chargehand.terms.budget import Budget
-from chargehand.terms.failure import Failure
-from chargehand.terms.roster import Agent
 from chargehand.tools.remember import NAMES
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
@@ -112,25 +112,25 @@ class AgentExecutor:
     def bind(self, carrier: Carrier) -> None:
         self._agent_messages.bind(carrier)
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         raise NotImplementedError
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
         raise NotImplementedError
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
         raise NotImplementedError
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        request = await self._sessions.wait_turn(brief.worker, hand.where.run)
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        request = await self._sessions.wait_turn(brief.worker, context.where.run)
         try:
             async with asyncio.timeout(TIMEOUT):  # it begins when the agent does, however long the queue was
-                return await self._work(brief, hand, request or ClientRequest(brief.worker, ()))
+                return await self._work(brief, context, request or ClientRequest(brief.worker, ()))
         except TimeoutError as error:
             raise WorkFailed(Failure("timeout", f"the agent was not done after {TIMEOUT:.0f} s")) from error
 
-    async def _work(self, brief: Brief, hand: Hand, request: ClientRequest) -> Done:
-        run = hand.where.run
+    async def _work(self, brief: Brief, context: StepContext, request: ClientRequest) -> Done:
+        run = context.where.run
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
             raise _gone(f"agent {brief.worker}")
@@ -151,7 +151,7 @@ class AgentExecutor:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
         equipped = structs.replace(equipped, models=self._allowances.metered(run, equipped.models))
         kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
-        return await work(equipped, kit, brief, hand)
+        return await work(equipped, kit, brief, context)
 
     # --- what agents are
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from chargehand.engine.policy import Instant
 from chargehand.memory.catalog import Order
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import Message, RunResponse, StepResponse
@@ -19,7 +20,6 @@ from chargehand.stores.catalog_doors import FileDoor
 from chargehand.stores.catalog_words import terms
 from chargehand.stores.database import FileKind
 from chargehand.stores.opening import in_thread
-from chargehand.terms.policy import Instant
 
 if TYPE_CHECKING:
     import sqlite3  # a tenant has it loaded already

@@ -10,6 +10,11 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
+from chargehand.engine import events as ev
+from chargehand.engine.failure import Failure, Question
+from chargehand.engine.plan import TaskId, digest
+from chargehand.engine.policy import Instant
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
 from chargehand.server.letta.request import ClientRequest, read_note, text_of
 from chargehand.server.letta.wire import (
@@ -25,11 +30,6 @@ from chargehand.server.letta.wire import (
     format_time,
     nanoseconds,
 )
-from chargehand.terms import events as ev
-from chargehand.terms.failure import Failure, Question
-from chargehand.terms.plan import TaskId, digest
-from chargehand.terms.policy import Instant
-from chargehand.terms.value import decode_value, encode_value
 
 TASK = TaskId("reply")
 """The only task of a run that answers a client."""

@@ -7,6 +7,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.engine.roster import Match
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
@@ -16,7 +17,6 @@ from chargehand.server.problem import check_choice, unknown
 from chargehand.server.routing import Api, Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Shape, body, flag, number, part, raw_body, reply
-from chargehand.terms.roster import Match
 
 _MAX_LIMIT = 1000
 _MAX_PREVIOUS = 100_000

@@ -6,6 +6,9 @@ from collections.abc import AsyncGenerator
 import msgspec
 from starlette.responses import Response
 
+from chargehand.engine import events as ev
+from chargehand.engine.policy import Seconds
+from chargehand.engine.value import decode_value
 from chargehand.server.letta.index import Conditions, IndexedRun, Page
 from chargehand.server.letta.messages import in_conversation
 from chargehand.server.letta.routing import Call, Routes, join_json
@@ -21,9 +24,6 @@ from chargehand.server.letta.wire import (
 )
 from chargehand.server.problem import unknown
 from chargehand.server.wire import reply
-from chargehand.terms import events as ev
-from chargehand.terms.policy import Seconds
-from chargehand.terms.value import decode_value
 
 routes = Routes()
 _RUN = "/v1/runs/{run}"
@@ -158,7 +158,7 @@ async def _stream_nested(call: Call, run: str, name: str, sent: StreamRequest) -
 
 
 async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerator[bytes]:
-    """Record what is written in a run inside another, which drivers do not report, up to its end.
+    """Record what is written in a run inside another, which runners do not report, up to its end.
 
     It ends too when the outer run is not carried any more.
     """

@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from chargehand.engine.events import Entry
+from chargehand.engine.policy import Seconds
 from chargehand.server.admission import StreamSlot
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.request import ClientRequest
@@ -24,8 +26,6 @@ from chargehand.server.letta.wire import (
 from chargehand.server.problem import Problem, problem_of
 from chargehand.server.streams import event, streamed
 from chargehand.server.wire import reply
-from chargehand.terms.events import Entry
-from chargehand.terms.policy import Seconds
 
 _DONE = b"data: [DONE]\n\n"
 _SIGN_OF_LIFE = b" \n"

@@ -14,9 +14,15 @@ from contextlib import asynccontextmanager, suppress
 
 from msgspec import structs
 
+from chargehand.engine import events as ev
+from chargehand.engine.budget import Budget
+from chargehand.engine.plan import Plan, Task
+from chargehand.engine.policy import Instant, Limits, Policy, Retry, Seconds
+from chargehand.engine.roster import Roster
+from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import Profile
-from chargehand.runtime.driver import Driver, Outcome
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import REPEATED_FOR
 from chargehand.server.letta.executor import AgentExecutor
 from chargehand.server.letta.index import Index
@@ -27,12 +33,6 @@ from chargehand.server.letta.wire import RunResponse
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
-from chargehand.terms import events as ev
-from chargehand.terms.budget import Budget
-from chargehand.terms.plan import Plan, Task
-from chargehand.terms.policy import Instant, Limits, Policy, Retry, Seconds
-from chargehand.terms.roster import Roster
-from chargehand.terms.work import Work
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.
@@ -46,7 +46,7 @@ RESET_AT = "messages_since"
 """The setting of an agent that says when its messages were reset."""
 
 logger = logging.getLogger(__name__)
-_Carry = Callable[[Driver], Awaitable[Outcome]]
+_Carry = Callable[[Runner], Awaitable[Outcome]]
 
 
 class AgentQueue:
@@ -100,8 +100,8 @@ class Sessions:
         self.index = tenant.part(Index)
         self.executor = AgentExecutor(tenant, self)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
-        self._driver = Driver(tenant.journal, self.executor, listener=self._on_entries)
-        self._token_driver = Driver(tenant.journal, self.executor, listener=self._on_entries, whisper=self._on_text)
+        self._driver = Runner(tenant.journal, self.executor, listener=self._on_entries)
+        self._token_driver = Runner(tenant.journal, self.executor, listener=self._on_entries, whisper=self._on_text)
         tenant.drivers += (self._driver, self._token_driver)
         self._loading = asyncio.Lock()
         self._is_loaded = False
@@ -330,7 +330,7 @@ class Sessions:
             plan=Plan((Task(TASK, request.text, profile.id),), "none"),
         )
 
-    def _driver_of(self, session: Session) -> Driver:
+    def _driver_of(self, session: Session) -> Runner:
         return self._token_driver if session.streams_tokens else self._driver
 
     # --- what the executor asks for
@@ -350,7 +350,7 @@ class Sessions:
             returned = None if log is None else log.client_returns.get((tool, arguments))
         return returned
 
-    # --- what the drivers report
+    # --- what the runners report
 
     def _on_entries(self, run: str, entries: Sequence[ev.Entry]) -> None:
         session = self.running.get(run)

@@ -12,13 +12,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from chargehand.agents.shape import Shape, schema_problem
+from chargehand.engine.validation import describe_misfit
+from chargehand.engine.value import encode_value
 from chargehand.models.exhibits import Product
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
 from chargehand.server.problem import Problem, check_choice, invalid
-from chargehand.terms.validation import describe_misfit
-from chargehand.terms.value import encode_value
 from chargehand.text.names import did_you_mean
 
 AGENT_TYPES = (

@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from chargehand.engine.validation import describe_misfit
 from chargehand.server.letta.settings import as_list
 from chargehand.server.problem import invalid
-from chargehand.terms.validation import describe_misfit
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 

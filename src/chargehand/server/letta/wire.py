@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from chargehand.engine.policy import Instant
 from chargehand.server.problem import invalid
-from chargehand.terms.policy import Instant
 from chargehand.text.dates import parse_instant
 
 Value = TypeVar("Value")

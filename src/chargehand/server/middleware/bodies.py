@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.engine.policy import Seconds
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.problem import Problem
 from chargehand.server.routing import HEADERS
 from chargehand.server.settings import Limits
-from chargehand.terms.policy import Seconds
 
 UPLOADS = frozenset(("/v1/agents/import",))
 PATIENCE: Seconds = 30.0

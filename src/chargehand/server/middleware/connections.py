@@ -12,9 +12,9 @@ from typing import Protocol, cast
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from chargehand.engine.policy import Seconds
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
-from chargehand.terms.policy import Seconds
 
 CONNECTION = "chargehand.connection"
 """Where in a scope stands the connection a call came on."""

@@ -12,6 +12,7 @@ from typing import cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.engine.policy import Seconds
 from chargehand.server.middleware.bodies import Bodies
 from chargehand.server.middleware.connections import check_crowd, trust
 from chargehand.server.middleware.keys import Keyring
@@ -19,7 +20,6 @@ from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
 from chargehand.server.settings import FIRST, LOOPBACK, Settings
-from chargehand.terms.policy import Seconds
 
 OPEN = frozenset(("/", "/healthz", "/readyz"))
 """Where nobody is asked for a token: what is there says nothing about anybody."""

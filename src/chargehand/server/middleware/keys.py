@@ -21,11 +21,11 @@ from typing import Literal, Self, TypeAlias
 
 from msgspec import Struct, structs
 
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Invalid, StoreError, Unknown
 from chargehand.server.routing import Caller
 from chargehand.server.settings import FIRST, Settings, check_tenant
 from chargehand.stores.database import FileKind, explain
-from chargehand.terms.policy import Instant, Seconds
 from chargehand.text.names import did_you_mean
 
 Allowed: TypeAlias = Literal["read", "run", "admin"]

@@ -1,4 +1,4 @@
-"""A journal into which no secret is written, and a crew that is handed none, so that what is used is what was written.
+"""A journal into which no secret is written, and an executor that is handed none: what is used is what was written.
 
 A resumed run reads what stands in the journal; had the first try used anything else, it would not ask for the same
 again, and what it did might be done twice. So results are cleaned before they are recorded, and used as recorded.
@@ -11,20 +11,20 @@ from typing import Any, TypeVar
 
 from msgspec import Raw, structs
 
-from chargehand.agents.crew import Claim, Crew, Done, Hand, Proposal, Refined, Relay, WorkFailed
-from chargehand.core.owed import Brief
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.code_errors import failure_of
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.messages import Message
+from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Refined, Relay, StepContext, WorkFailed
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.settings import Settings
 from chargehand.stores.journal import Lease
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.terms import events as ev
-from chargehand.terms.budget import NOTHING, Amount
-from chargehand.terms.plan import Task
-from chargehand.terms.value import decode_value, encode_value
 
 _Shape = TypeVar("_Shape")
 _LONGEST_WORD = 512
@@ -44,9 +44,9 @@ class RedactedJournal(SqliteJournal):
         """The event without secrets; the very same one where it holds none."""
         return self.redactor.value(event)
 
-    def guarded(self, crew: Crew) -> Crew:
-        """The crew, with clean hands."""
-        return _GuardedCrew(crew, self.redactor)
+    def guarded(self, executor: Executor) -> Executor:
+        """The executor, with clean hands."""
+        return _GuardedExecutor(executor, self.redactor)
 
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         """The last net: nearly all of it is clean already."""
@@ -70,25 +70,25 @@ def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
 
 
-class _GuardedCrew:
+class _GuardedExecutor:
     """Does what another does."""
 
-    def __init__(self, crew: Crew, redactor: Redactor) -> None:
-        self._crew = crew
+    def __init__(self, executor: Executor, redactor: Redactor) -> None:
+        self._executor = executor
         self._redactor = redactor
 
-    async def plan(self, brief: Brief, hand: Hand) -> Proposal:
-        return self._redactor.value(await self._guard(self._crew.plan, brief, hand))
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
+        return self._redactor.value(await self._guard(self._executor.plan, brief, context))
 
-    async def attempt(self, brief: Brief, hand: Hand) -> Done:
-        return self._clean_done(await self._guard(self._crew.attempt, brief, hand))
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        return self._clean_done(await self._guard(self._executor.attempt, brief, context))
 
-    async def refine(self, brief: Brief, hand: Hand) -> Refined:
-        refined = await self._guard(self._crew.refine, brief, hand)
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
+        refined = await self._guard(self._executor.refine, brief, context)
         return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
 
-    async def answer(self, brief: Brief, hand: Hand) -> Done:
-        return self._clean_done(await self._guard(self._crew.answer, brief, hand))
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
+        return self._clean_done(await self._guard(self._executor.answer, brief, context))
 
     def _clean_done(self, done: Done) -> Done:
         body = bytes(encode_value(done.value))
@@ -96,10 +96,10 @@ class _GuardedCrew:
         return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
 
     async def _guard(
-        self, work: Callable[[Brief, Hand], Coroutine[Any, Any, _Shape]], brief: Brief, hand: Hand
+        self, work: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
     ) -> _Shape:
         """Have it done with a clean hand; what went wrong is told without secrets, too."""
-        clean_hand = GuardedHand(hand, self._redactor)
+        clean_hand = GuardedContext(context, self._redactor)
         try:
             return await work(brief, clean_hand)
         except WorkFailed as error:
@@ -115,13 +115,13 @@ class _GuardedCrew:
             clean_hand.flush()
 
 
-class GuardedHand(Relay):
+class GuardedContext(Relay):
     """The hand of a worker who is handed no secrets: what a call brings is cleaned before it is recorded and used."""
 
     __slots__ = ("_redactor", "_unsaid")
 
-    def __init__(self, hand: Hand, redactor: Redactor) -> None:
-        super().__init__(hand)
+    def __init__(self, context: StepContext, redactor: Redactor) -> None:
+        super().__init__(context)
         self._redactor = redactor
         self._unsaid = ""
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.engine import events as ev
 from chargehand.errors import RunUnknown
 from chargehand.server.openai.reply import (
     RESPONSE_PREFIX,
@@ -46,7 +47,6 @@ from chargehand.server.streams import streamed
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import body, part, reply
-from chargehand.terms import events as ev
 
 
 def openai_api() -> Api:

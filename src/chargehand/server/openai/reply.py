@@ -7,17 +7,17 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from chargehand.core.state import RunState
-from chargehand.runtime.driver import Outcome as RunOutcome
-from chargehand.runtime.driver import outcome
+from chargehand.engine import events as ev
+from chargehand.engine.plan import NO_TASK
+from chargehand.engine.state import RunState
 from chargehand.runtime.messaging import replies_of
 from chargehand.runtime.result import result_of, spoken
+from chargehand.runtime.runner import Outcome as RunOutcome
+from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
 from chargehand.server.openai.request import ClientRequest, noted_request
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun
-from chargehand.terms import events as ev
-from chargehand.terms.plan import NO_TASK
 
 RUN_HEADER = "X-Run-Id"
 RESPONSE_PREFIX = "resp_"

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from chargehand.agents.nested import seen_before
+from chargehand.engine import events as ev
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.known import BUILT_IN
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.team import Supervisor
-from chargehand.terms import events as ev
 from chargehand.text.names import did_you_mean
 
 MAX_EARLIER = 32_000

@@ -8,18 +8,18 @@ from msgspec import Struct, structs
 from starlette.requests import Request
 
 from chargehand.agents.messages import PERSON, addressed
+from chargehand.engine.events import Entry
+from chargehand.engine.roster import Match
+from chargehand.engine.work import Work
 from chargehand.errors import RunBusy
-from chargehand.runtime.driver import checked
 from chargehand.runtime.messaging import as_message
+from chargehand.runtime.runner import checked
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
 from chargehand.server.openai.request import ClientRequest, Conversation, Target, noted_mark
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun, read_run, resume_run
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
-from chargehand.terms.events import Entry
-from chargehand.terms.roster import Match
-from chargehand.terms.work import Work
 
 _TRIES = 600
 _SOON = 0.1

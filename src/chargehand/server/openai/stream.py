@@ -8,6 +8,9 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from chargehand.engine import events as ev
+from chargehand.engine.plan import Task
+from chargehand.engine.work import Work
 from chargehand.server.admission import StreamSlot
 from chargehand.server.openai.reply import (
     Answer,
@@ -25,9 +28,6 @@ from chargehand.server.openai.run import Listener, Over, wait_for_run
 from chargehand.server.problem import Problem, problem_of
 from chargehand.server.streams import event
 from chargehand.server.tenants import Tenant
-from chargehand.terms import events as ev
-from chargehand.terms.plan import Task
-from chargehand.terms.work import Work
 
 _MAX_LINE = 160
 _PIECE = 240  # characters of an answer that comes all at once

@@ -1,0 +1,216 @@
+"""Money and its like: reserve before spending, settle after. Knows nothing of tasks.
+
+`spent + reserved <= cap` holds before every call. Whoever does not say what was used is charged what was reserved.
+"""
+
+from functools import cached_property, lru_cache
+from math import inf
+
+from msgspec import Struct, structs
+
+from chargehand.engine.keywords import Declared
+from chargehand.errors import Invalid
+
+
+class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """Dollars are whole millionths (`micros`), because floats do not add up."""
+
+    tokens: int = 0
+    """Tokens, read and written."""
+    micros: int = 0
+    """Millionths of a dollar."""
+    calls: int = 0
+    """Calls of models, and of tools that are paid for."""
+
+    @property
+    def usd(self) -> float:
+        return self.micros / 1_000_000
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(
+            tokens=self.tokens + other.tokens, micros=self.micros + other.micros, calls=self.calls + other.calls
+        )
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        """What is left without the other, which may be less than nothing; see `beyond`."""
+        return Amount(
+            tokens=self.tokens - other.tokens, micros=self.micros - other.micros, calls=self.calls - other.calls
+        )
+
+    def __floordiv__(self, parts: int) -> "Amount":
+        return Amount(tokens=self.tokens // parts, micros=self.micros // parts, calls=self.calls // parts)
+
+    def __mul__(self, times: int) -> "Amount":
+        return Amount(tokens=self.tokens * times, micros=self.micros * times, calls=self.calls * times)
+
+    def max(self, other: "Amount") -> "Amount":
+        """The larger of each, which covers either amount."""
+        return Amount(
+            tokens=max(self.tokens, other.tokens),
+            micros=max(self.micros, other.micros),
+            calls=max(self.calls, other.calls),
+        )
+
+    def min(self, other: "Amount") -> "Amount":
+        """The smaller of each, which either amount covers."""
+        return Amount(
+            tokens=min(self.tokens, other.tokens),
+            micros=min(self.micros, other.micros),
+            calls=min(self.calls, other.calls),
+        )
+
+    def beyond(self, covered: "Amount") -> "Amount":
+        """What this takes that is not covered, never less than nothing."""
+        return (self - covered).max(NOTHING)
+
+    def within(self, other: "Amount") -> bool:
+        """Whether the other amount covers this one."""
+        return self.tokens <= other.tokens and self.micros <= other.micros and self.calls <= other.calls
+
+
+NOTHING = Amount()
+UNLIMITED = 1 << 60
+"""What stands for a cap that there is not, where what is left is worked out: more than anybody ever uses."""
+
+
+def usd_of(micros: int | None) -> float | None:
+    """Whole millionths as dollars. `Budget.micros` gives them back exactly."""
+    return None if micros is None else micros / 1_000_000
+
+
+class Budget(Declared, frozen=True, kw_only=True, dict=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The caps of one run; None is no cap. `usd` is in US dollars; `floor` is kept back for writing the answer."""
+
+    tokens: int | None = None
+    """The most tokens."""
+    usd: float | None = None
+    """The most US dollars."""
+    calls: int | None = None
+    """The most calls."""
+    seconds: float | None = None
+    """The most seconds."""
+    floor: Amount = NOTHING
+    """What tasks leave for the answer."""
+
+    @cached_property
+    def micros(self) -> int | None:
+        """The cap on dollars in whole millionths, as the ledger counts them."""
+        return None if self.usd is None else round(self.usd * 1_000_000)
+
+    @cached_property
+    def caps(self) -> Amount:
+        """All caps as an amount."""
+        return Amount(
+            tokens=UNLIMITED if self.tokens is None else self.tokens,
+            micros=UNLIMITED if self.micros is None else self.micros,
+            calls=UNLIMITED if self.calls is None else self.calls,
+        )
+
+    def limited(self, caps: Amount) -> "Budget":
+        """The same with no more than these caps. What is kept back for the answer is never more than there is."""
+        least = self.caps.min(caps)
+        return structs.replace(
+            self,
+            tokens=_cap(least.tokens),
+            usd=usd_of(_cap(least.micros)),
+            calls=_cap(least.calls),
+            floor=self.floor.min(least),
+        )
+
+    def counted(self, amount: Amount) -> Amount:
+        """What of an amount is capped here."""
+        return Amount(
+            tokens=0 if self.tokens is None else amount.tokens,
+            micros=0 if self.micros is None else amount.micros,
+            calls=0 if self.calls is None else amount.calls,
+        )
+
+
+def _cap(value: int) -> int | None:
+    return None if value >= UNLIMITED else value
+
+
+@lru_cache(maxsize=64)
+def check(budget: Budget) -> None:
+    """Raise Invalid for a budget that makes no sense."""
+    for name in ("tokens", "usd", "calls", "seconds"):
+        cap = getattr(budget, name)
+        if cap is not None and not 0 <= cap < inf:  # also NaN
+            raise Invalid(f"budget.{name} is {cap!r}; a cap is a number, zero or more, or left out for none")
+    for name in ("tokens", "micros", "calls"):
+        kept = getattr(budget.floor, name)
+        cap = getattr(budget, name)
+        if kept < 0:
+            raise Invalid(f"budget.floor.{name} is {kept}; what is kept back is zero or more")
+        if cap is not None and kept > cap:
+            raise Invalid(f"budget.floor.{name} keeps {kept} of a cap of {cap}; lower the floor or raise the cap")
+
+
+class Ledger(Struct):
+    """What one run has spent and what it holds in reserve, in place."""
+
+    budget: Budget
+    tokens: int = 0
+    micros: int = 0
+    calls: int = 0
+    held_tokens: int = 0
+    held_micros: int = 0
+    held_calls: int = 0
+
+    def covers(self, amount: Amount, *, keep: Amount = NOTHING) -> bool:
+        """Whether this much more may be reserved while `keep` stays untouched."""
+        budget = self.budget
+        if not self.capped:
+            return True
+        return (
+            _room(budget.tokens, self.tokens + self.held_tokens, amount.tokens, keep.tokens)
+            and _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros)
+            and _room(budget.calls, self.calls + self.held_calls, amount.calls, keep.calls)
+        )
+
+    def reserve(self, amount: Amount) -> None:
+        self.held_tokens += amount.tokens
+        self.held_micros += amount.micros
+        self.held_calls += amount.calls
+
+    def settle(self, held: Amount, used: Amount | None) -> None:
+        """Give a reservation back and book what was used; unknown use books the whole reservation."""
+        self.held_tokens -= held.tokens
+        self.held_micros -= held.micros
+        self.held_calls -= held.calls
+        booked = held if used is None else used
+        self.tokens += booked.tokens
+        self.micros += booked.micros
+        self.calls += booked.calls
+
+    @property
+    def capped(self) -> bool:
+        budget = self.budget
+        return budget.tokens is not None or budget.micros is not None or budget.calls is not None
+
+    @property
+    def spent(self) -> Amount:
+        return Amount(tokens=self.tokens, micros=self.micros, calls=self.calls)
+
+    @property
+    def overspent(self) -> Amount:
+        """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
+        return self.spent.beyond(self.budget.caps)
+
+    @property
+    def reserved(self) -> Amount:
+        return Amount(tokens=self.held_tokens, micros=self.held_micros, calls=self.held_calls)
+
+    @property
+    def taken(self) -> Amount:
+        """What is spent or reserved, and so no longer to be had."""
+        return self.spent + self.reserved
+
+    def room(self, keep: Amount) -> Amount:
+        """What may still be reserved while `keep` stays untouched."""
+        return self.budget.caps.beyond(self.taken + keep)
+
+
+def _room(cap: int | None, taken: int, more: int, keep: int) -> bool:
+    # asking for nothing always fits: a free tool may run when the purse is empty
+    return cap is None or more == 0 or taken + more + keep <= cap

@@ -1,0 +1,561 @@
+"""Every fact that can happen in a run. Frozen, past tense, one tagged union; a published one never changes meaning.
+
+A new field gets a default; a new meaning gets a new event. `VERSIONS` counts shapes that older code cannot read.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.failure import Asked, Failure, Gap, Question
+from chargehand.engine.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
+from chargehand.engine.policy import Instant, Policy
+from chargehand.engine.roster import Roster
+from chargehand.engine.tracing import AnswerAudit, Tracing
+
+NULL = Raw(b"null")
+Effect = Literal["read", "idempotent", "effect"]
+Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
+EndReason = Literal["done", "gaps", "deadline", "budget", "overspent", "cancelled", "no_plan", "no_results", "no_input"]
+Duty = Literal["plan", "refine", "answer"]
+Why = Literal["first", "more", "rejected", "failed", "replan"]
+SkipReason = Literal["input", "budget", "deadline", "person"]
+CallWord = Literal["approve", "reject"]
+
+
+class Parent(Struct, frozen=True, omit_defaults=True):
+    """The attempt of another run that waits for this one. `chain`: the workers who wait, from the outermost inwards."""
+
+    run: str
+    """The run that waits."""
+    task: TaskId
+    """The task in it."""
+    attempt: int
+    """The attempt of that task."""
+    nesting: int
+    """How many runs this one is inside of."""
+    chain: tuple[str, ...] = ()
+    """The workers who wait, from the outermost inwards; none of them is asked again."""
+
+
+class Offer(Struct, frozen=True):
+    """A finished result that may be used again by whoever asks for the same with the same inputs."""
+
+    key: str
+    """A hash of who may do it, what is asked and what goes in."""
+    task: TaskId
+    """The task's id in the run it is from."""
+    result: Raw
+    """What it came to."""
+    items: int = -1
+    """How long the list is; -1: the result is no list."""
+    tracing: Tracing | None = None
+    """What its figures rest on; `null`: no model wrote it."""
+
+
+# gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
+NoteCode = Literal["", "diverged", "assumed", "accepted"]
+
+
+class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
+    pass
+
+
+class RunRequested(_Fact, frozen=True, tag="run.requested"):
+    """A run was asked for: goal, roster, policy, budget, deadline, seed, perhaps a plan; always first."""
+
+    goal: str
+    """The request, as it was put."""
+    roster: Roster
+    """Who may be given tasks."""
+    policy: Policy
+    """The numbers the run is decided by."""
+    budget: Budget
+    """The most it may use."""
+    deadline: Instant
+    """When it must have ended, in seconds since 1970."""
+    seed: int
+    """All the randomness there is: waits before retries come from it."""
+    plan: Plan | None = None
+    """A plan that was given; `null`: the supervisor is asked for one."""
+    parent: Parent | None = None
+    """Who waits for it, if it is a run inside another."""
+    warnings: tuple[Finding, ...] = ()
+    """What the check of a plan that was given advises against, though it may run."""
+    team: str = ""
+    """The name of the team."""
+    turns: tuple[tuple[str, bool], ...] = ()
+    """Of a run in the background: earlier runs by name, each with `true` (it covers that one) or `false` (left to the
+    next).
+    """
+
+
+class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
+    """The finished results of another run may be used again here."""
+
+    run: str
+    """The run the results are from."""
+    offers: tuple[Offer, ...]
+    """Its finished results, each under a key."""
+    unserved: tuple[str, ...] = ()
+    """What its plan left out of the same request, in words."""
+
+
+class RunResumed(_Fact, frozen=True, tag="run.resumed"):
+    """A new process took over; what was under way ended with the old one.
+
+    It ended by a crash, unless the old process said so before (`run.released`).
+    """
+
+    epoch: int
+    """The number of the new lease; what an older one writes is refused."""
+
+
+class RunReleased(_Fact, frozen=True, tag="run.released"):
+    """The process was stopped in an orderly way: to resume is no crash then, and the time in between does not count."""
+
+
+class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
+    """New tasks may start, or may not."""
+
+    paused: bool
+    """`true`: no new task starts; `false`: they start again."""
+    reason: str = ""
+    """Why, in the words of who asked."""
+
+
+class CancelRequested(_Fact, frozen=True, tag="run.cancel_requested"):
+    """Somebody wants it to stop."""
+
+    reason: str = ""
+    """Why, in the words of who asked."""
+
+
+class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
+    """Tasks joined the plan; the plan may be closed with it."""
+
+    number: int
+    """Which round of planning, counted from 1."""
+    tasks: tuple[Task, ...]
+    """The tasks that joined, checked."""
+    combine: Combine | None = None
+    """How results become one answer; `null`: as it was."""
+    done: bool = True
+    """This round of planning is over; `false`: more comes while tasks already run."""
+    closed: bool = True
+    """The plan is complete; `false`: the planner is asked again."""
+    wake: Literal["any", "all"] = "all"
+    """When it is asked again: after `any` task has settled, or after `all`."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+    warnings: tuple[Finding, ...] = ()
+    """What the check of the plan advises against, though it may run."""
+    unserved: tuple[str, ...] = ()
+    """Parts of the request that nobody on the team can do anything about, in words."""
+
+
+class InputRequested(_Fact, frozen=True, tag="input.requested"):
+    """A person is asked to approve the plan or a call of a tool, or what became of an effect."""
+
+    number: int
+    """Which question of the run: 1, 2, 3 …"""
+    what: Asked
+    """A plan to approve, a call of a tool to approve, or an effect whose outcome nobody knows."""
+    task: TaskId = NO_TASK
+    """Whose call or effect it is; empty for the plan of this run."""
+    text: str = ""
+    """The call itself, with its arguments, in one line."""
+    question: Question | None = None
+    """The same in fields: which call, who wants it, and why it is asked."""
+
+
+class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a person says of one of the calls that a question names under `also`."""
+
+    call: int
+    """The place of the call among those of the reply, as the question names it."""
+    verdict: CallWord
+    """Whether it may be made."""
+    feedback: str = ""
+    """Why not, for the model."""
+    result: object = None
+    """What the call came to, where whoever answers made it."""
+
+
+class InputAnswered(_Fact, frozen=True, tag="input.answered"):
+    """What the person said.
+
+    Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail. Calls
+    of the same reply that are not answered are asked about next.
+    """
+
+    number: int
+    """The question that is answered."""
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
+    """Plans: approve, edit, reject; calls: approve, reject; effects: done, again, fail."""
+    feedback: str = ""
+    """Why it is rejected; the planner or the worker reads it."""
+    plan: Plan | None = None
+    """The plan in its place, with `edit`."""
+    result: Raw = NULL
+    """What the effect came to, with `done`."""
+    also: tuple[CallVerdict, ...] = ()
+    """Verdicts on other calls of the same reply, those that the question names under `also`."""
+
+
+class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):
+    """The supervisor was asked to plan, to rewrite a task, or to write the answer.
+
+    Said again of what is under way, it holds money for more calls.
+    """
+
+    duty: Duty
+    """What the supervisor is asked for."""
+    number: int
+    """Which round of planning, which try at the answer, or after how many failures of the task."""
+    until: Instant
+    """When it must be done, in seconds since 1970."""
+    task: TaskId = NO_TASK
+    """The task to put better; empty for the other duties."""
+    why: Why = "first"
+    """Of a plan: the first one, more tasks, the last was rejected, the last try failed, or something is missing
+    (`replan`).
+    """
+    reserve: Amount | None = None
+    """What is set aside for it; `null`: nothing."""
+
+
+class SupervisionFailed(_Fact, frozen=True, tag="supervision.failed"):
+    """What the supervisor was asked for came to nothing; a plan that cannot run comes with its findings."""
+
+    duty: Duty
+    """What the supervisor was asked for."""
+    number: int
+    """As when it started."""
+    failure: Failure
+    """Why it came to nothing."""
+    task: TaskId = NO_TASK
+    """The task that was to be put better."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with the plan that was proposed; the next try is told."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+
+
+class AttemptStarted(_Fact, frozen=True, tag="attempt.started"):
+    """A worker has begun a task; the same number again: taken up after a crash, with the steps it had recorded."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    worker: str
+    """Who does it."""
+    until: Instant
+    """When it must be done, in seconds since 1970."""
+    reserve: Amount | None = None
+    """What is set aside for it; `null`: nothing."""
+    probes: tuple[str, ...] = ()
+    """Breakers that this attempt tries out, such as `worker:bob`: they close if it works."""
+
+
+class StepStarted(_Fact, frozen=True, tag="step.started"):
+    """A call inside an attempt is about to be made; money is reserved for it."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    step: int
+    """Which step of the attempt: 1, 2, 3 …"""
+    name: str
+    """`model`, the name of a tool, or another thing done once, such as `make worker`."""
+    effect: Effect = "read"
+    """What the call does to the world, which decides what happens after a crash."""
+    request: str = ""
+    """A hash of what is asked: after a crash the same request is read back, another is made anew."""
+    reserve: Amount | None = None
+    """What is set aside for it; `null`: nothing."""
+
+
+class StepFinished(_Fact, frozen=True, tag="step.finished"):
+    """What the call returned; from now on it is not made again."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    step: int
+    """Which step of the attempt."""
+    result: Raw
+    """What came back: a model's reply, a tool's result, or its error."""
+    good: bool = True
+    """`false`: the call failed, and may be made again in a later attempt even if it acts."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+
+
+class StepFailed(_Fact, frozen=True, tag="step.failed"):
+    """The call failed, and its attempt with it; what it reserved and did not cost is given back."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    step: int
+    """Which step of the attempt."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+
+
+class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
+    """A task has its result."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    result: Raw
+    """What the task came to."""
+    items: int = -1
+    """How long the list is; -1: the result is no list."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+    tracing: Tracing | None = None
+    """What its figures rest on, if it has any."""
+    exit_tool: str = ""
+    """The tool after which a rule `exit_loop` ended the attempt."""
+
+
+class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
+    """An attempt failed, with a kind of failure: `approval` where it waits for a person and keeps its steps."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    failure: Failure
+    """Why."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+    refused: str = ""
+    """A hash of the result that a check did not accept."""
+
+
+class RetryScheduled(_Fact, frozen=True, tag="task.retry_scheduled"):
+    """It is tried again, at a time, perhaps by another worker."""
+
+    task: TaskId
+    """The task's id."""
+    after: Instant
+    """Not before this, in seconds since 1970."""
+    worker: str = ""
+    """Who takes over; empty: the same as before."""
+
+
+class BackoffEnded(_Fact, frozen=True, tag="task.backoff_ended"):
+    """The wait before the retry is over."""
+
+    task: TaskId
+    """The task's id."""
+
+
+class TaskRefined(_Fact, frozen=True, tag="task.refined"):
+    """The supervisor rewrote the instruction after a failure."""
+
+    task: TaskId
+    """The task's id."""
+    number: int
+    """After how many failures."""
+    instruction: str
+    """What is asked from now on."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+
+
+class TaskExpanded(_Fact, frozen=True, tag="task.expanded"):
+    """A task with `for_each` became one task an item."""
+
+    task: TaskId
+    """The task's id."""
+    count: int
+    """How many items, and so how many tasks: `ID[0]`, `ID[1]` …"""
+
+
+class TaskJoined(_Fact, frozen=True, tag="task.joined"):
+    """Its items are settled, and enough of them are done."""
+
+    task: TaskId
+    """The task's id."""
+
+
+class ResultReused(_Fact, frozen=True, tag="task.reused"):
+    """A result of another run was taken over."""
+
+    task: TaskId
+    """The task's id."""
+    key: str
+    """A hash of who may do it, what is asked and what goes in: the same there and here."""
+    run: str
+    """The run it is from."""
+    source: TaskId
+    """The task's id there."""
+    result: Raw
+    """What that task came to."""
+    items: int = -1
+    """How long the list is; -1: the result is no list."""
+    tracing: Tracing | None = None
+    """What its figures rest on; `null`: no model wrote it."""
+
+
+class TaskFailed(_Fact, frozen=True, tag="task.failed"):
+    """The task was given up."""
+
+    task: TaskId
+    """The task's id."""
+    failure: Failure
+    """Why the last attempt failed."""
+
+
+class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
+    """It will not run: a needed input did not deliver, or money or time did not suffice."""
+
+    task: TaskId
+    """The task's id."""
+    reason: SkipReason
+    """What was missing: an input, money, time, or the leave of a person."""
+    because: TaskId = NO_TASK
+    """The task that did not deliver, if it was an input."""
+
+
+class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
+    """No more tasks: what is left of the time belongs to the answer."""
+
+
+class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
+    """The answer was written."""
+
+    number: int
+    """Which try at the answer."""
+    answer: Raw
+    """Text; or whatever a function of yours returned."""
+    used: Amount | None = None
+    """What it cost; `null`: as much as was reserved."""
+    tracing: Tracing | None = None
+    """What its figures rest on, if it was worded anew or chosen."""
+    cut: str = ""
+    """Why it is not whole, if its writer was cut off; empty if it is."""
+    audit: AnswerAudit | None = None
+    """What was found when it was checked against the results, if it was worded anew."""
+
+
+class RunEnded(_Fact, frozen=True, tag="run.ended"):
+    """The run ended: how, why, and with which gaps; always last."""
+
+    ending: Ending
+    """How it ended."""
+    reason: EndReason
+    """Why it ended so."""
+    gaps: tuple[Gap, ...] = ()
+    """What the answer has to do without."""
+
+
+class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
+    """What a model was first told for a piece of work, and its tools; it decides nothing.
+
+    What followed are its steps. A first message that an earlier entry has is only named.
+    """
+
+    duty: Literal["attempt", "plan", "refine", "answer"]
+    """For which piece of work."""
+    number: int
+    """Which attempt, round of planning or try."""
+    model: str
+    """The model's handle."""
+    messages: Raw
+    """What it was told, each with its role; `(as in entry 12)` stands for a text that entry has."""
+    task: TaskId = NO_TASK
+    """The task's id; empty for a plan or an answer."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools it may call."""
+
+
+class Noted(_Fact, frozen=True, tag="noted"):
+    """Something worth showing that decides nothing; it is written along with the next entry."""
+
+    text: str
+    """What there is to say."""
+    task: TaskId = NO_TASK
+    """About which task; empty: about the run."""
+    attempt: int = 0
+    """About which attempt; 0: none."""
+    failure: Failure | None = None
+    """What was met where somebody else stood in: another model, or who plans without one."""
+    code: NoteCode = ""
+    """A step `diverged` from what was recorded, the planner `assumed` something, a check `accepted` the result."""
+
+
+Event: TypeAlias = (
+    RunRequested
+    | ResultsOffered
+    | RunResumed
+    | RunReleased
+    | PauseSet
+    | CancelRequested
+    | TimeRanOut
+    | RunEnded
+    | Noted
+    | PromptSent
+    | SupervisionStarted
+    | SupervisionFailed
+    | TasksAdded
+    | InputRequested
+    | InputAnswered
+    | AnswerWritten
+    | AttemptStarted
+    | StepStarted
+    | StepFinished
+    | StepFailed
+    | AttemptSucceeded
+    | AttemptFailed
+    | RetryScheduled
+    | BackoffEnded
+    | TaskRefined
+    | TaskExpanded
+    | TaskJoined
+    | ResultReused
+    | TaskFailed
+    | TaskSkipped
+)
+
+Paid: TypeAlias = (
+    TasksAdded
+    | SupervisionFailed
+    | TaskRefined
+    | AnswerWritten
+    | AttemptSucceeded
+    | AttemptFailed
+    | StepFinished
+    | StepFailed
+)
+"""What says what something cost."""
+
+
+def failure_in(event: Event) -> Failure | None:
+    """The failure that an event tells of; None for most."""
+    if isinstance(event, AttemptFailed | SupervisionFailed | TaskFailed | Noted):
+        return event.failure
+    return None
+
+
+VERSIONS: dict[str, int] = {}
+"""The current version of every event that is no longer at 1, by its tag."""
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """An event as written: its place in the run, and when."""
+
+    seq: int
+    at: Instant
+    event: Event

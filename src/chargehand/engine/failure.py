@@ -1,0 +1,178 @@
+"""Failure as data: why something did not succeed, and what an answer has to do without."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.engine.policy import Seconds
+
+FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval"]
+FailureCode = Literal[
+    "",
+    "wrong_output",
+    "empty_reply",
+    "required_call_missing",
+    "repeated_call",
+    "too_many_steps",
+    "unknown_worker",
+]
+"""What went wrong with the work of a model, where the engine can tell."""
+RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
+OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
+"""The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""
+
+
+class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One line of a traceback."""
+
+    file: str
+    """The file."""
+    line: int
+    """The line in it."""
+    function: str
+    """The function."""
+    source: str = ""
+    """The line itself, where the file can be read."""
+
+
+class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A mistake in the code of a tool, a model or a worker: the exception, and where it was raised."""
+
+    exception: str
+    """The class of the exception, such as `AttributeError`."""
+    message: str
+    """What it says."""
+    frames: tuple[Frame, ...] = ()
+    """The last frames of its traceback, the innermost last."""
+
+    def describe(self) -> str:
+        """One line: what was raised, and where."""
+        said = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{said} ({self.place()})" if self.frames else said
+
+    def place(self) -> str:
+        """Where it was raised: file, line and function."""
+        if not self.frames:
+            return "somewhere"
+        last = self.frames[-1]
+        return f"{last.file}, line {last.line}, in {last.function}"
+
+
+class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A provider that will not answer whatever is asked of this model, until a person changes something."""
+
+    provider: str
+    """Who refused: the name before the colon of the model, else the host."""
+    model: str
+    """The model, as it is named in the team file."""
+    cause: RefusalCause
+    """What is refused."""
+    status: int
+    """The HTTP status."""
+    variable: str = ""
+    """The environment variable that the key was taken from."""
+
+
+Asked = Literal["plan", "effect", "tool"]
+AskedBecause = Literal["declared", "repeated", "tainted"]
+
+
+class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Another call of the same reply that needs leave, too."""
+
+    call: int
+    """Its place among the calls of the reply, from 1."""
+    text: str
+    """The call in one line; what a person says of it is kept under this."""
+    tool: str
+    """The tool that is to be called."""
+    arguments: dict[str, object] = {}
+    """Its arguments, whole."""
+    because: AskedBecause = "declared"
+    """As for the question itself."""
+
+
+class Question(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a person is asked about, in fields: a call, whole, and who wants it.
+
+    `because`: the call needs leave by declaration (of the tool, or by a rule), is an effect that was had already with
+    the same arguments, or is an effect and the worker has seen text from outside. `workers` want it: where a team works
+    for another, the worker that is the team, and so on inwards. `run` is the run inside this one that asks, and `task`
+    its task there (empty: this run asks itself). `number` is that of the question in the run directly below. `plan` are
+    the tasks of a team inside that are to be approved, one in each line. `call` is the place of the call among those of
+    the model's reply, from 1, and `also` are the other calls of that reply that need leave.
+    """
+
+    what: Asked = "tool"
+    """What is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows."""
+    tool: str = ""
+    """The tool that is to be called."""
+    arguments: dict[str, object] = {}
+    """Its arguments, whole."""
+    because: AskedBecause = "declared"
+    """`declared`: the tool or a rule says so; `repeated`: this attempt had the same effect already; `tainted`: an
+    effect, and the worker has seen text from outside.
+    """
+    workers: tuple[str, ...] = ()
+    """Who wants it; of a team inside, the worker that is the team first, then those inside it."""
+    run: str = ""
+    """The run inside this one that asks; empty: this run itself."""
+    task: TaskId = NO_TASK
+    """Its task there."""
+    number: int = 0
+    """The number of the question in the run directly below."""
+    plan: tuple[str, ...] = ()
+    """The tasks of a team inside that are to be approved, a line each."""
+    call: int = 0
+    """The place of the call among those of the model's reply, from 1."""
+    also: tuple[PendingCall, ...] = ()
+    """The other calls of that reply that need leave; a person may decide on them, too."""
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Why something did not succeed."""
+
+    kind: FailureKind
+    """What went wrong; it decides what is done about it ([all kinds](errors.md#failures-of-tasks))."""
+    message: str
+    """What, where, and what to do."""
+    retry_after: Seconds = 0.0
+    """How many seconds the other side wants to be left alone."""
+    permanent: bool = False
+    """The same worker would fail again, so it is not tried again by it."""
+    question: Question | None = None
+    """What a person must decide before it goes on (kind `approval`)."""
+    code_error: CodeError | None = None
+    """The mistake in the code of a tool, a model or a worker that it failed for."""
+    refusal: Refusal | None = None
+    """What the provider refuses until a person changes something: the key, the account, the model."""
+    code: FailureCode = ""
+    """What went wrong with the work of a model, where the engine can tell."""
+    running: tuple[str, ...] = ()
+    """The steps that were still running when the time of an attempt was over: `model`, or names of tools."""
+
+
+class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on.
+
+    `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker. `unwritten`:
+    there are results, but the answer could not be written from them.
+    """
+
+    task: TaskId
+    """The task's id; empty: a part of the request nobody took on."""
+    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten"]
+    """What became of it."""
+    reason: str
+    """The kind of failure, or why it was skipped."""
+    message: str
+    """The same in words."""
+    because: TaskId = NO_TASK
+    """The task that did not deliver, if it needed one."""
+    worker: str = ""
+    """Of a gap inside a team that works for this one: the team that has it, inwards, with ` > ` between."""
+    run: str = ""
+    """The run inside in which it is missing; empty: this one."""
+    inner: TaskId = NO_TASK
+    """The task of that run."""

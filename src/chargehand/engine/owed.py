@@ -1,0 +1,111 @@
+"""`owed`: what the runtime must be doing now, when it must look again, and what each piece of work is given."""
+
+from collections.abc import KeysView
+
+from msgspec import Raw, Struct
+
+from chargehand.engine.breaker import next_change
+from chargehand.engine.events import Finding, Gap, InputAnswered
+from chargehand.engine.plan import Combine, Task
+from chargehand.engine.policy import Instant
+from chargehand.engine.state import RunState, Step, Work
+from chargehand.engine.view import Input, answer_until, gaps, inputs, results
+
+
+def owed(state: RunState) -> KeysView[Work]:
+    """Started and not yet answered."""
+    return state.owing.keys()
+
+
+def wake_at(state: RunState, now: Instant) -> Instant | None:
+    """The first instant after `now` at which `decide` may have more to say although nothing was reported."""
+    if state.ended is not None:
+        return None
+    times = [state.work_until, answer_until(state), state.planning.timer, state.answering.timer]
+    if state.timers:
+        times.append(state.timers[0][0])
+    if state.lanes and state.breakers:
+        times.extend(next_change(one) for one in state.breakers.values() if one.opened)
+    return min([one for one in times if one > now], default=None)
+
+
+class Brief(Struct, frozen=True, gc=False):
+    """What somebody needs to know to do one piece of work, and nothing else.
+
+    `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
+    attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. `answers` say of
+    calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds, for an
+    attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
+    `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
+    `work_until` is when no more tasks are begun: for planning, the last moment at which asking again could help.
+    `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
+    asked before an effect once the attempt has seen text from outside.
+    `began` is when the run did: the day it is for everybody who works for it, also after a crash.
+    `refused` identifies results of earlier attempts that a check did not accept.
+    """
+
+    work: Work
+    goal: str
+    until: Instant
+    worker: str = ""
+    instruction: str = ""
+    inputs: tuple[Input, ...] = ()
+    steps: dict[int, Step] | None = None
+    effects: dict[str, Raw] | None = None
+    failure: str = ""
+    answers: dict[str, str] | None = None
+    tasks: tuple[Task, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    replan: bool = False
+    combine: Combine = "merge"
+    outside: bool = False
+    work_until: Instant = 0.0
+    handed_on: InputAnswered | None = None
+    ask_if_tainted: bool = True
+    began: Instant = 0.0
+    refused: tuple[str, ...] = ()
+
+
+def brief(state: RunState, work: Work) -> Brief:
+    """The brief for one piece of owed work."""
+    goal = state.requested.goal
+    if work.kind in ("plan", "answer"):
+        desk = state.planning if work.kind == "plan" else state.answering
+        tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
+        missing = tuple(one for one in gaps(state) if work.kind == "answer" or one.status != "unfinished")
+        return Brief(
+            work,
+            goal,
+            desk.timer,
+            inputs=results(state),
+            tasks=tasks,
+            findings=desk.feedback,
+            gaps=missing,
+            replan=state.replans > 0,
+            combine=state.combine,
+            work_until=state.work_until,
+            began=state.began,
+        )
+    progress = state.tasks[work.task]
+    failure = progress.failure.message if progress.failure is not None else ""
+    instruction = progress.instruction or progress.task.instruction
+    first = next(iter(state.tasks.values())).round  # of what stands: a plan that a person sent back does not
+    return Brief(
+        work,
+        goal,
+        progress.timer,
+        worker=progress.worker,
+        instruction=instruction,
+        inputs=inputs(state, progress),
+        steps=progress.steps,
+        effects=progress.effects,
+        failure=failure,
+        answers=progress.answers,
+        tasks=(progress.task,),
+        outside=bool(progress.instruction) or state.again or progress.round > first,
+        handed_on=progress.handed_on,
+        ask_if_tainted=state.requested.policy.tainted_effects == "ask",
+        began=state.began,
+        refused=progress.refused,
+    )

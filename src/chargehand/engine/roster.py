@@ -1,0 +1,106 @@
+"""Who there is: agents as the scheduler sees them, and which of them may take a task."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.policy import Seconds
+from chargehand.errors import Invalid, Refused
+
+USUAL_SECONDS: Seconds = 10.0
+"""What an attempt counts for, where tasks are put in order, if nobody knows how long it takes."""
+
+
+class Agent(Struct, frozen=True, forbid_unknown_fields=True):
+    """A definition, as far as the scheduler cares. `spec` is a digest of persona, tools and model settings.
+
+    `estimate` is what one attempt reserves, `seconds` what it is expected to take (None: nobody knows), `capacity` how
+    many attempts it takes at once (0: as many as the run allows).
+    """
+
+    name: str
+    """The worker's name."""
+    description: str = ""
+    """What the planner reads of it."""
+    tags: tuple[str, ...] = ()
+    """Words by which a plan may ask for it."""
+    tools: tuple[str, ...] = ()
+    """Names of its tools."""
+    model: str = ""
+    """The handle of its model."""
+    fallbacks: tuple[str, ...] = ()
+    """Workers who step in when it has failed, in order."""
+    capacity: int = 0
+    """How many attempts it makes at once; 0: as many as the run allows."""
+    estimate: Amount = NOTHING
+    """What is reserved for one attempt."""
+    seconds: Seconds | None = None
+    """How long one attempt is expected to take."""
+    timeout: Seconds = 300.0
+    """How long one attempt may take, in seconds."""
+    spec: str = ""
+    """A hash of persona, tools and model: a result is used again only while it is the same."""
+
+
+class Match(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Tags a worker must carry: every one of `all`, and at least one of `some` (where given)."""
+
+    all: tuple[str, ...] = ()
+    """Tags of which none may be missing."""
+    some: tuple[str, ...] = ()
+    """Tags of which one suffices."""
+
+
+class Roster(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The workers of one run, in order of preference, and what a call of their supervisor is expected to cost."""
+
+    agents: tuple[Agent, ...] = ()
+    """The workers."""
+    supervision: Amount = NOTHING
+    """What is reserved for one call of the supervisor."""
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(agent.name for agent in self.agents)
+
+
+@lru_cache(maxsize=64)
+def check(roster: Roster) -> None:
+    """Raise Invalid for a roster nobody could work with."""
+    names = roster.names()
+    for agent in roster.agents:
+        amounts = (agent.estimate.tokens, agent.estimate.micros, agent.estimate.calls)
+        if not agent.name or names.count(agent.name) > 1:
+            raise Invalid(f"two workers are called {agent.name!r}" if agent.name else "a worker needs a name")
+        if strangers := [name for name in agent.fallbacks if name not in names]:
+            raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
+        if not (min(amounts) >= 0 and agent.capacity >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
+            raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
+
+
+class TeamMembers(Struct, frozen=True):
+    """Who does the work of a team, background workers included."""
+
+    team: str
+    agents: Sequence[Agent]
+
+    def check_recorded(self, run: str, recorded: Roster, next_step: str) -> None:
+        """Raise Refused, before anything is written, for a run that counts on a worker or a tool the team lacks."""
+        members = {agent.name: agent for agent in self.agents}
+        absent = [agent.name for agent in recorded.agents if agent.name not in members]
+        if absent:
+            problem = f"counts on {', '.join(absent[:5])}, and team {self.team} has nobody of that name"
+            raise Refused(f"run {run!r} {problem}; {next_step}")
+        for agent in recorded.agents:
+            tools = members[agent.name].tools
+            lost = [tool for tool in agent.tools if tool not in tools]
+            if lost:
+                problem = f"counts on {', '.join(lost[:5])}, a tool that {agent.name} of team {self.team} does not have"
+                raise Refused(f"run {run!r} {problem}; give it back to {agent.name}, or {next_step}")
+
+
+def fits(match: Match, tags: Iterable[str]) -> bool:
+    """Whether somebody with these tags answers the match."""
+    carried = frozenset(tags)
+    return carried.issuperset(match.all) and (not match.some or not carried.isdisjoint(match.some))

@@ -1,0 +1,248 @@
+"""What is so in a run. Kept in place, so that one more entry costs the same however many came before.
+
+Only `fold` changes it. It is disposable: the journal makes it again.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Literal
+
+from msgspec import Raw, Struct, field
+
+from chargehand.engine import events as ev
+from chargehand.engine.breaker import Breaker
+from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.plan import NO_TASK, Combine, Need, Task, TaskId
+from chargehand.engine.policy import Instant
+from chargehand.engine.roster import Agent, Match, fits
+from chargehand.engine.tracing import AnswerAudit, Tracing
+from chargehand.engine.work import Work
+
+
+class Status(Enum):
+    """Where a task stands. The last four are settled."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    RUNNING = "running"
+    JUDGED = "judged"  # failed, and nothing decided about it yet
+    REFINING = "refining"
+    BACKING_OFF = "backing off"
+    EXPANDED = "expanded"
+    ASKING = "asking"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+
+
+class Step(Struct):
+    """One recorded call inside an attempt; without a result it is still open."""
+
+    name: str
+    effect: ev.Effect
+    request: str
+    held: Amount
+    result: Raw | None = None
+    good: bool = True
+
+
+class Progress(Struct):
+    """One task and how far it has come.
+
+    `unmet` inputs keep it waiting; of its quorum inputs `wanted` must still succeed and `spare` may still fail.
+    `timer` is the one instant at which something happens to it by itself, 0 for none.
+    """
+
+    task: Task
+    order: int
+    round: int
+    status: Status = Status.WAITING
+    unmet: int = 0
+    wanted: int = 0
+    spare: int = 0
+    rank: float = 0.0
+    readers: list[tuple["Progress", Need]] = []
+    attempt: int = 0
+    failures: int = 0
+    resumes: int = 0  # how often this attempt was taken up again, for whatever reason
+    crashes: int = 0  # and how often because its process died
+    redo: bool = False
+    worker: str = ""
+    tried: tuple[str, ...] = ()
+    instruction: str = ""
+    refined: int = 0
+    failure: ev.Failure | None = None
+    skipped: ev.SkipReason | None = None
+    because: TaskId = NO_TASK
+    result: Raw | None = None
+    items: int = -1
+    timer: Instant = 0.0
+    probing: Instant = 0.0  # the end of the lease under which this attempt probes a breaker; 0: it is no probe
+    held: Amount = NOTHING
+    steps: dict[int, Step] | None = None
+    effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
+    answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
+    handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it
+    taken: tuple[TaskId, ...] | None = None
+    mother: "Progress | None" = None
+    index: int = -1
+    items_open: int = 0
+    items_done: int = 0
+    elements: list[Raw] | None = None
+    tracing: Tracing | None = None
+    refused: tuple[str, ...] = ()  # results that a check did not accept
+
+    @property
+    def settled(self) -> bool:
+        return self.status in SETTLED
+
+    def in_doubt(self) -> bool:
+        """Whether an effect was begun and nobody knows how it ended."""
+        return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
+
+    def running_steps(self) -> tuple[str, ...]:
+        """The names of the steps that were begun and have not ended."""
+        return tuple(dict.fromkeys(step.name for step in (self.steps or {}).values() if step.result is None))
+
+
+SETTLED = frozenset((Status.DONE, Status.FAILED, Status.SKIPPED, Status.DROPPED))
+
+
+class Desk(Struct):
+    """A duty of the supervisor: planning or answering. `next` says why it is to be done (again), None: it is not."""
+
+    next: ev.Why | None = None
+    number: int = 0
+    failures: int = 0
+    open: bool = False
+    redo: bool = False
+    timer: Instant = 0.0  # while open: when it is given up; else: not before
+    held: Amount = NOTHING
+    feedback: tuple[ev.Finding, ...] = ()
+    failure: ev.Failure | None = None
+    """Why it failed last."""
+
+
+class Lane(Struct):
+    """Ready tasks that the same workers may take, most urgent first."""
+
+    candidates: tuple[str, ...]
+    heap: list[tuple[float, int]] = []
+
+
+class RunState(Struct):
+    requested: ev.RunRequested
+    ledger: Ledger
+    work_until: Instant
+    agents: dict[str, Agent]
+    seq: int = 0
+    at: Instant = 0.0
+    began: Instant = 0.0
+    tasks: dict[TaskId, Progress] = {}
+    ordered: list[Progress] = []
+    combine: Combine = "merge"
+    unserved: dict[str, int] = {}  # and the round of planning in which it was said first
+    closed: bool = False
+    wake: Literal["any", "all"] = "all"
+    round: int = 0
+    replans: int = 0
+    approved: bool = True
+    planning: Desk = field(default_factory=Desk)
+    answering: Desk = field(default_factory=Desk)
+    lanes: dict[str | Match | None, Lane] = {}
+    timers: list[tuple[Instant, int]] = []
+    running: int = 0
+    load: dict[str, int] = {}
+    breakers: dict[str, Breaker] = {}
+    judged: dict[TaskId, None] = {}
+    doomed: dict[TaskId, TaskId] = {}
+    expandable: dict[TaskId, None] = {}
+    joinable: dict[TaskId, None] = {}
+    unsettled: int = 0
+    items: int = 0  # tasks that came of repeating one over a list
+    fresh: int = 0  # settled since the planner was last asked
+    offers: dict[str, tuple[str, ev.Offer]] = {}
+    again: bool = False  # another run is done again: its plan may have come of what it found
+    asked: int = 0
+    asked_at: Instant = 0.0
+    input: ev.InputRequested | None = None
+    paused: bool = False
+    released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
+    cancel: ev.CancelRequested | None = None
+    time_up: bool = False
+    starved: bool = False  # the budget was too small for something
+    answer: Raw | None = None
+    answer_tracing: Tracing | None = None
+    answer_cut: str = ""
+    answer_audit: AnswerAudit | None = None
+    ended: ev.RunEnded | None = None
+    owing: dict[Work, None] = {}
+    touched: list[Work] = []  # owing changed here since the runtime last looked
+
+    def owe(self, work: Work) -> None:
+        self.owing[work] = None
+        self.touched.append(work)
+
+    def disown(self, work: Work) -> None:
+        del self.owing[work]
+        self.touched.append(work)
+
+
+def enqueue(state: RunState, progress: Progress) -> None:
+    """Put a task among the ready ones of its lane."""
+    progress.status = Status.READY
+    key = lane_key(progress)
+    lane = state.lanes.get(key)
+    if lane is None:
+        lane = state.lanes[key] = Lane(candidates(state, key))
+    heappush(lane.heap, (-progress.rank, progress.order))
+
+
+def lane_key(progress: Progress) -> str | Match | None:
+    return progress.worker or progress.task.worker or progress.task.match
+
+
+def candidates(state: RunState, key: str | Match | None) -> tuple[str, ...]:
+    """Who may take it, in order of preference."""
+    if isinstance(key, str):
+        return (key,)
+    agents = state.requested.roster.agents
+    return tuple(agent.name for agent in agents if key is None or fits(key, agent.tags))
+
+
+def line_of(state: RunState, task: Task) -> tuple[str, ...]:
+    """Everybody who may ever take a task, in order: those it names, then the fallbacks of the first."""
+    named = candidates(state, task.worker or task.match)
+    first = state.agents.get(named[0]) if named else None
+    return tuple(dict.fromkeys((*named, *(first.fallbacks if first else ()))))
+
+
+def _stale(state: RunState, entry: tuple[float, int]) -> bool:
+    progress = state.ordered[entry[1]]
+    return progress.status is not Status.READY or progress.rank != -entry[0]
+
+
+def prune(state: RunState, key: str | Match | None) -> None:
+    """Drop what is no longer ready from the front of a lane, and the lane when it is empty."""
+    lane = state.lanes.get(key)
+    if lane is None:
+        return
+    while lane.heap and _stale(state, lane.heap[0]):
+        heappop(lane.heap)
+    if not lane.heap:
+        del state.lanes[key]
+
+
+def urgent_first(state: RunState, lane: Lane) -> Iterator[tuple[float, int]]:
+    """The ready tasks of a lane in order, leaving the heap as it is: O(k log k) for the first k."""
+    heap = lane.heap
+    front = [(heap[0], 0)] if heap else []
+    while front:
+        entry, at = heappop(front)
+        if not _stale(state, entry):
+            yield entry
+        for child in (2 * at + 1, 2 * at + 2):
+            if child < len(heap):
+                heappush(front, (heap[child], child))

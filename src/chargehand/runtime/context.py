@@ -1,0 +1,438 @@
+"""Do one piece of owed work and report what came of it. A worker's mistake is its task's failure, never the run's."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+from msgspec import Raw, structs
+
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.events import Effect
+from chargehand.engine.failure import Failure
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Finding, Task, digest
+from chargehand.engine.state import RunState, Work
+from chargehand.engine.value import decode_value, encode_or_text, encode_value
+from chargehand.errors import NotJson, Refused
+from chargehand.models.code_errors import failure_of
+from chargehand.models.messages import Message
+from chargehand.models.waits import waiting
+from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Where, WorkFailed
+from chargehand.stores.codec import check
+
+
+class Line(Protocol):
+    """Where reports go."""
+
+    run: str
+    executor: Executor
+    state: RunState
+    heard: bool
+
+    def tell(self, report: ev.Event) -> None: ...
+
+    async def ask(self, report: ev.Event) -> None: ...
+
+    def put(self, report: ev.StepStarted) -> None: ...
+
+    def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
+
+    def abridged(self, messages: Sequence[Message]) -> Raw: ...
+
+    def say(self, work: Work, text: str) -> None: ...
+
+    async def planned(self) -> None: ...
+
+    async def refunded(self) -> bool: ...
+
+
+async def perform(line: Line, work: Work, brief: Brief) -> None:
+    """Do the work; always report, unless it was cancelled because nobody is owed it any more."""
+    try:
+        report = await _VERBS[work.kind](line, work, brief, _StepContext(line, work, brief))
+    except WorkFailed as error:
+        report = _failed(work, with_first(error.failure, brief), error.used, error.findings, error.refused)
+    except asyncio.CancelledError:
+        job = asyncio.current_task()
+        if job is None or job.cancelling():
+            raise
+        report = _failed(work, ev.Failure("logic", "the worker gave up by cancelling itself"))
+    except Exception as error:  # noqa: BLE001 - whatever a worker raises fails its own work only
+        report = _failed(work, with_first(_blame(error), brief))
+    line.tell(_kept(work, report))
+
+
+def _kept(work: Work, report: ev.Event) -> ev.Event:
+    """The report if it can be written; else the failure of whoever made it."""
+    try:
+        check(report)
+    except NotJson as error:
+        return _failed(work, ev.Failure("logic", f"what came of it cannot be kept: {error}: {ascii(report)[:500]}"))
+    return report
+
+
+def _blame(error: Exception) -> ev.Failure:
+    if isinstance(error, NotJson):
+        return ev.Failure("logic", f"the result cannot be kept: {error}")
+    return failure_of(error)
+
+
+def _failed(
+    work: Work,
+    failure: ev.Failure,
+    used: Amount | None = None,
+    findings: tuple[Finding, ...] = (),
+    refused: str = "",
+) -> ev.Event:
+    if work.kind == "attempt":
+        return ev.AttemptFailed(task=work.task, attempt=work.number, failure=failure, used=used, refused=refused)
+    return ev.SupervisionFailed(
+        duty=work.kind, number=work.number, failure=failure, task=work.task, findings=findings, used=used
+    )
+
+
+_PROPOSALS = msgspec.json.Decoder(Proposal)
+
+
+def _proposal(found: Proposal) -> Proposal:
+    return _PROPOSALS.decode(msgspec.json.encode(found))
+
+
+async def _attempt(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+    done = await line.executor.attempt(brief, context)
+    items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
+    result = encode_value(cast("object", done.value))
+    return ev.AttemptSucceeded(
+        task=work.task,
+        attempt=work.number,
+        result=result,
+        items=items,
+        used=done.used,
+        tracing=done.tracing,
+        exit_tool=done.exit_tool,
+    )
+
+
+async def _plan(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+    found = _proposal(await line.executor.plan(brief, context))
+    return ev.TasksAdded(
+        work.number,
+        found.tasks,
+        found.combine,
+        closed=found.closed,
+        wake=found.wake,
+        used=found.used,
+        unserved=found.unserved,
+    )
+
+
+async def _refine(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+    refined = await line.executor.refine(brief, context)
+    return ev.TaskRefined(work.task, work.number, refined.instruction, refined.used)
+
+
+async def _answer(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+    done = await line.executor.answer(brief, context)
+    return ev.AnswerWritten(
+        number=work.number,
+        answer=encode_value(done.value),
+        used=done.used,
+        tracing=done.tracing,
+        cut=done.cut,
+        audit=done.audit,
+    )
+
+
+_VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}
+
+
+_Shape = TypeVar("_Shape")
+
+
+def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
+    return cast("_Shape", decode_value(result)) if shape is object else msgspec.json.decode(result, type=shape)
+
+
+class _StepContext:
+    __slots__ = ("_effects", "_line", "_number", "_recorded", "_spare", "_work")
+
+    def __init__(self, line: Line, work: Work, brief: Brief) -> None:
+        self._line = line
+        self._work = work
+        self._recorded = brief.steps or {}
+        self._effects = brief.effects or {}
+        self._number = 0
+        self._spare = NOTHING  # held for calls that took less
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        request: str = "",
+        effect: Effect = "read",
+        reserve: Amount | Claim = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        if self._work.kind != "attempt":
+            raise Refused("only attempts record steps")
+        asked = digest(name, request)
+        if effect == "effect" and asked in self._effects:
+            return _shaped(self._effects[asked], shape)
+        task = self._work.task
+        attempt = self._work.number
+        self._number += 1
+        recorded = self._recorded.get(self._number)
+        if recorded is not None and recorded.result is not None and recorded.request == asked:
+            return _shaped(recorded.result, shape)
+        if recorded is not None:
+            self._diverge()
+            return await self.step(
+                name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            )
+        number = self._number
+        started = ev.StepStarted(task=task, attempt=attempt, step=number, name=name, effect=effect, request=asked)
+        held = await self._start(started, reserve, share=share)
+        try:
+            done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
+        except WorkFailed as error:
+            if held is not None and error.used is not None and effect != "effect":
+                await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
+                error.used = NOTHING
+            raise
+        finally:
+            if held is not None and isinstance(reserve, Claim):
+                reserve.leave()
+        if effect == "read":
+            result = encode_value(done.value)
+            await self._line.ask(
+                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
+            )
+        else:
+            result, _ = encode_or_text(done.value)
+            await self._record(
+                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
+            )
+        return _shaped(result, shape)
+
+    async def _record(self, finished: ev.StepFinished) -> None:
+        """Record what was done in the world: that it costs an impossible amount does not undo it."""
+        try:
+            await self._line.ask(finished)
+        except NotJson:
+            await self._line.ask(structs.replace(finished, used=None))
+
+    async def _start(self, started: ev.StepStarted, reserve: Amount | Claim, *, share: bool) -> Amount | None:
+        """Record a step before it is made; what is held for it."""
+        if reserve is NOTHING or reserve == NOTHING:
+            if started.effect == "read":  # neither acts nor costs: nobody need wait until it is on disk
+                self._line.put(started)
+            else:
+                await self._begin(started, share=share)
+            return None
+        if isinstance(reserve, Claim):
+            await self._claim(started, reserve)
+            return reserve.amount
+        await self._begin(structs.replace(started, reserve=reserve), share=share)
+        return reserve
+
+    async def _claim(self, started: ev.StepStarted, claim: Claim) -> None:
+        """Record a step before it is made, with as much of what it claims as the budget has.
+
+        Where that is little, what others give back is waited for; where nobody will, little must do.
+        """
+        claim.reset()
+        if started.effect != "read":
+            await self._line.planned()
+        while True:
+            try:
+                return await self._claim_in_turn(started, claim)
+            except Refused as error:
+                fits = claim.fit(self._room(started))
+                if fits and claim.ample:
+                    continue
+                if await self._refunded():
+                    claim.reset()
+                elif not fits:
+                    raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+
+    async def _claim_in_turn(self, started: ev.StepStarted, claim: Claim) -> None:
+        """Record a step with what it claims, once such a call may be under way; it is no longer if that is refused."""
+        await claim.enter()
+        try:
+            await self._line.ask(structs.replace(started, reserve=claim.amount))
+        except BaseException:
+            claim.leave()
+            raise
+
+    def _room(self, started: ev.StepStarted) -> Amount:
+        """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
+        state = self._line.state
+        answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
+        room = state.ledger.room(answer.max(state.requested.budget.floor))
+        return room + state.tasks[started.task].held
+
+    async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
+        """Record a step before it is made. Where the money does not reach, what others give back is waited for.
+
+        Who takes a share waits only for half of what it wants, or, if nobody will give anything back, for nothing.
+        """
+        if started.effect != "read":
+            await self._line.planned()
+        wanted = started.reserve or NOTHING
+        ledger = self._line.state.ledger
+        while True:
+            try:
+                return await self._line.ask(started)
+            except Refused as error:
+                left = wanted.min(ledger.room(ledger.budget.floor)) if share else wanted
+                if left not in (wanted, started.reserve) and wanted.within(left * 2):
+                    started = structs.replace(started, reserve=left)
+                elif await self._refunded():
+                    started = structs.replace(started, reserve=started.reserve and wanted)
+                elif left not in (wanted, started.reserve, NOTHING):
+                    started = structs.replace(started, reserve=left)
+                else:
+                    raise WorkFailed(ev.Failure("budget", str(error))) from error
+
+    async def _refunded(self) -> bool:
+        with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
+            return await self._line.refunded()
+
+    def _diverge(self) -> None:
+        """It asks for something else this time: of what was recorded only the effects count, which stay done."""
+        self.note(f"step {self._number} diverged from what was recorded and is made anew", code="diverged")
+        done = [step for step in self._recorded.values() if step.effect == "effect" and step.good]
+        more = {step.request: step.result for step in done if step.result is not None}
+        self._effects = {**self._effects, **more}
+        self._number = max(self._recorded)
+        self._recorded = {}
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        if self._work.kind != "plan":
+            raise Refused("only planners grow a plan")
+        checked = _proposal(Proposal(tuple(tasks)))
+        await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
+
+    async def afford(self, one: Amount, most: int) -> int:
+        state = self._line.state
+        work = self._work
+        if not state.ledger.capped or one == NOTHING or most <= 0:
+            return max(0, most)
+        if work.kind not in ("plan", "answer"):
+            raise Refused("only who plans or answers holds money for more calls")
+        answer = state.requested.roster.supervision
+        desk = state.planning if work.kind == "plan" else state.answering
+        room = state.ledger.room(answer.max(state.requested.budget.floor))
+        count = min(most, calls_left(room // 2 if work.kind == "plan" else room, one))
+        more = one * count
+        try:
+            if count:
+                again = ev.SupervisionStarted(
+                    work.kind, work.number, desk.timer, why=desk.next or "first", reserve=more
+                )
+                await self._line.ask(again)
+        except Refused:  # somebody else was faster, or nobody waits for this any more
+            return 0
+        return count
+
+    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
+        state = self._line.state
+        work = self._work
+        if not state.ledger.capped:
+            return claim.amount
+        if work.kind == "attempt":
+            raise Refused("attempts reserve step by step")
+        desk = state.planning if work.kind == "plan" else state.answering
+        until = state.tasks[work.task].timer if work.kind == "refine" else desk.timer
+        answers = work.kind == "answer"
+        keep = NOTHING if answers else state.requested.roster.supervision.max(state.requested.budget.floor)
+        while True:
+            held = covered + self._spare
+            room = state.ledger.room(keep)
+            if not claim.fit((room // 2 if work.kind == "plan" else room) + held):
+                return None
+            amount = claim.amount  # as it is now: what is learned of the model while this waits is not held
+            more = state.ledger.budget.counted(amount.beyond(held))
+            rest = self._spare.beyond(amount.beyond(covered))
+            taken = self._spare.beyond(rest)
+            self._spare = rest
+            if more == NOTHING:
+                return amount
+            why = desk.next or "first"
+            try:
+                await self._line.ask(
+                    ev.SupervisionStarted(
+                        duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=more
+                    )
+                )
+            except Refused:  # somebody else was faster, or nobody waits for this any more
+                self.release(taken)
+                if work not in state.owing:
+                    return None
+            else:
+                return amount
+
+    def release(self, amount: Amount) -> None:
+        self._spare += amount
+
+    @property
+    def where(self) -> Where:
+        requested = self._line.state.requested
+        return Where(
+            run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
+        )
+
+    def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
+        self._line.note(
+            ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, code=code)
+        )
+
+    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+        work = self._work
+        self._line.note(
+            ev.PromptSent(
+                duty=work.kind,
+                number=work.number,
+                model=model,
+                messages=self._line.abridged(messages),
+                task=work.task,
+                tools=tools,
+            )
+        )
+
+    @property
+    def heard(self) -> bool:
+        return self._line.heard
+
+    def say(self, text: str) -> None:
+        self._line.say(self._work, text)
+
+
+def calls_left(room: Amount, one: Amount) -> int:
+    """How many calls at such a price there is room for."""
+    pairs = ((room.tokens, one.tokens), (room.micros, one.micros), (room.calls, one.calls))
+    return min(left // price for left, price in pairs if price)
+
+
+# --- what failed before a fallback took the task over
+
+
+_TOLD = frozenset({"network", "timeout", "resource", "logic"})  # the others are read by what they say, or not judged
+_MARK = " (before that, "
+_LONGEST = 300
+
+
+def with_first(failure: Failure, brief: Brief) -> Failure:
+    """The failure of a fallback, with that of the worker the task was meant for."""
+    meant = next((task.worker for task in brief.tasks), "")
+    if brief.work.kind != "attempt" or failure.kind not in _TOLD or not brief.failure:
+        return failure
+    if not meant or meant == brief.worker or _MARK in failure.message:
+        return failure
+    _, again, told = brief.failure.partition(_MARK)  # a fallback that is tried again has told it already
+    first = f"{_MARK}{told}" if again else f"{_MARK}{meant}: {' '.join(brief.failure.split())[:_LONGEST]})"
+    return structs.replace(failure, message=f"{failure.message.rstrip('. ')}{first}")

@@ -1,0 +1,385 @@
+"""Drive one run to its end: decide, write, then make what is running equal to what is owed, then wait.
+
+Nothing is acted on before it is in the journal. Where runs come from is `runner`'s business.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from msgspec import Raw, json
+
+from chargehand.agents.partial_results import with_inner_gaps
+from chargehand.engine import events as ev
+from chargehand.engine.admit import admit
+from chargehand.engine.decide import decide
+from chargehand.engine.fold import fold
+from chargehand.engine.owed import brief, wake_at
+from chargehand.engine.state import RunState, Work
+from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
+from chargehand.models.messages import Message
+from chargehand.runtime.clock import Clock
+from chargehand.runtime.context import perform
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
+from chargehand.stores.codec import check
+from chargehand.stores.journal import Journal, Lease
+from chargehand.stores.memory import MemoryJournal
+from chargehand.tools.tasks import BareTaskGroup
+
+logger = logging.getLogger(__name__)
+
+Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
+Whisper: TypeAlias = Callable[[str, Work, str], None]
+_SOON = 0.02
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+_FAREWELL = 5.0  # seconds to write the last entries of a process that is told to stop
+_ENCODER = json.Encoder()
+
+
+class RunLoop:
+    """One run under way in this process."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        executor: Executor,
+        lease: Lease,
+        state: RunState,
+        clock: Clock,
+        listener: Listener | None = None,
+        whisper: Whisper | None = None,
+        *,
+        unwritten: Sequence[ev.Entry] = (),
+    ) -> None:
+        self.state = state
+        self.run = lease.run
+        self.executor = executor
+        self._journal = journal
+        self._lease = lease
+        self._clock = clock
+        self._listener = listener
+        self._whisper = whisper
+        self.heard = whisper is not None
+        self._now = journal.append_now if isinstance(journal, MemoryJournal) and journal.instant else None
+        self._trouble: ChargehandError | None = None
+        self._held: list[asyncio.Future[None]] = []
+        self._short: list[asyncio.Future[None]] = []
+        self._listening: list[asyncio.Future[None]] = []  # wait for a question
+        self._waits_for_input = False
+        self._told: dict[str, int] = {}
+        self._breakers_before = breaker_states(state.breakers)
+        self._log = RunLog(lease.run)
+        self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
+        self._unwritten = list(unwritten)
+        self._urgent = bool(unwritten)
+        self._writing: list[ev.Entry] = []  # entries that are being written
+        self._waiting: list[asyncio.Future[None]] = []
+        self._running: dict[Work, asyncio.Task[None]] = {}
+        self._bell: asyncio.Future[None] | None = None
+        self._over = False
+        self._alarm: tuple[float, asyncio.TimerHandle] | None = None
+
+    # --- from outside
+
+    def tell(self, report: ev.Event) -> None:
+        """Report something; what becomes of it is not waited for."""
+        self._inbox.append((report, None))
+        self._ring()
+
+    async def ask(self, report: ev.Event) -> None:
+        """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
+        check(report)
+        if self._over:  # nobody reads this any more: a worker that asks while it lets go would be waited for for ever
+            raise _no_longer(self.run)
+        if self._now is not None and isinstance(report, ev.StepStarted | ev.StepFinished):
+            self._record(admit(self.state, report), max(self._clock(), self.state.at))
+            self._write_now()
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._inbox.append((report, future))
+        self._ring()
+        await future
+
+    def put(self, report: ev.StepStarted) -> None:
+        """Report a step that nobody waits for: it is written soon. Refused, at once, if it does not fit."""
+        if not report.name.isascii():  # of all it says, only this comes from outside
+            check(report)
+        self._record(admit(self.state, report), max(self._clock(), self.state.at), urgent=self._now is not None)
+        if self._now is None:  # most such steps are over soon, and one commit then carries their beginning and end
+            asyncio.get_running_loop().call_later(_SOON, self._hurry)
+        elif self._listener is not None:
+            self._ring()
+
+    def abridged(self, messages: Sequence[Message]) -> Raw:
+        """Messages as JSON for the next entry; a first one that an entry has already is only named."""
+        first = self._told.setdefault(messages[0].text, self.state.seq + 1)
+        if first <= self.state.seq:
+            messages = (Message(messages[0].role, f"(as in entry {first})"), *messages[1:])
+        return Raw(_ENCODER.encode(messages))
+
+    def say(self, work: Work, text: str) -> None:
+        """Show a piece of text as it comes; it is not kept."""
+        if self._whisper is None:
+            return
+        try:
+            self._whisper(self.run, work, text)
+        except Exception:  # an onlooker's mistake must not end what it looks at
+            logger.exception("the listener of run %s failed", self.run)
+
+    async def planned(self) -> None:
+        """Wait while a plan is being written: until it is whole, nothing is done that cannot be undone."""
+        while self.state.planning.open:
+            future = asyncio.get_running_loop().create_future()
+            self._held.append(future)
+            await future
+
+    async def refunded(self) -> bool:
+        """Wait until a call under way has given back what it does not need; False if there is none to wait for."""
+        if not _is_spending(self.state):
+            return False
+        future = asyncio.get_running_loop().create_future()
+        self._short.append(future)
+        await future
+        return True
+
+    async def next_question(self, after: int) -> ev.InputRequested:
+        """Wait until a person is asked something, and that is written, after question number `after`."""
+        while True:
+            asked = self.state.input
+            if asked is not None and asked.number > after and not self._unwritten:
+                return asked
+            future = asyncio.get_running_loop().create_future()
+            self._listening.append(future)
+            await future
+
+    def stop_waiting(self) -> None:
+        """Nobody answers the open question: leave the run once nothing goes on without that."""
+        self._waits_for_input = False
+        self._ring()
+
+    def note(self, event: ev.Noted | ev.PromptSent) -> None:
+        """Write this along with whatever is written next."""
+        if isinstance(event, ev.Noted):  # a prompt is JSON already, and too long to be kept twice while it waits
+            check(event)
+        self._record(event, max(self._clock(), self.state.at), urgent=False)
+
+    # --- the loop
+
+    async def to_end(self, *, first: Sequence[ev.Event] = (), wait_for_input: bool = False) -> None:
+        """Drive until the run has ended or, unless told to wait, nothing goes on without a person."""
+        for event in first:  # refused before anything is written, so that whoever sent it hears of it
+            self._record(admit(self.state, event), max(self._clock(), self.state.at))
+        try:
+            self._waits_for_input = wait_for_input
+            await self._until_over()
+        except asyncio.CancelledError:
+            await self._leave()
+            raise
+
+    async def _until_over(self) -> None:
+        async with BareTaskGroup() as jobs:
+            try:
+                await self._loop(jobs)
+            except asyncio.CancelledError:
+                self._take_in(max(self._clock(), self.state.at))  # what was reported until now has happened
+                raise
+            finally:
+                self._stop()
+
+    async def _leave(self) -> None:
+        """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.
+
+        Where that cannot be written in time, it will look like a crash.
+        """
+        state = self.state
+        waits_for_person = state.input is not None and not state.owing
+        if state.ended is None and state.released_at is None and not waits_for_person:
+            self._record(ev.RunReleased(), max(self._clock(), state.at))
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                # what was being written is perhaps; appended again by itself it is written once
+                for entries in (self._writing, self._unwritten):
+                    if entries:
+                        await self._journal.append(self._lease, entries)
+                        self._announce(entries)
+        except (ChargehandError, TimeoutError) as error:
+            logger.warning("run %s could not be left in order: %s", self.run, error)
+
+    async def _loop(self, jobs: asyncio.TaskGroup) -> None:
+        state = self.state
+        while True:
+            if self._trouble is not None:
+                raise self._trouble
+            now = max(self._clock(), state.at)
+            self._take_in(now)
+            while found := decide(state, now):
+                for event in found:
+                    self._record(with_inner_gaps(state, event) if type(event) is ev.RunEnded else event, now)
+            if self._urgent:
+                await self._write()
+            self._align(jobs)
+            if self._held and not state.planning.open:
+                _release(self._held)
+            if self._listening and state.input is not None:
+                _release(self._listening)
+            if state.ended is not None:
+                return
+            if not self._waits_for_input and self._stuck_without_a_person():
+                return
+            await self._wait(now)
+
+    def _stuck_without_a_person(self) -> bool:
+        state = self.state
+        startable = state.approved and bool(state.lanes)
+        return not (state.input is None or state.owing or state.timers or startable or self._inbox)
+
+    def _take_in(self, now: float) -> None:
+        inbox = self._inbox
+        self._inbox = []
+        for report, future in inbox:
+            try:
+                self._record(admit(self.state, report), now)
+            except (Refused, PlanInvalid) as error:
+                if future is None:
+                    logger.info("refused %s: %s", type(report).__name__, error)
+                elif not future.done():
+                    future.set_exception(error)
+            else:
+                if future is not None:
+                    self._waiting.append(future)
+
+    def _record(self, event: ev.Event, now: float, *, urgent: bool = True) -> None:
+        entry = ev.Entry(self.state.seq + 1, now, event)
+        fold(self.state, entry)
+        if self._short and isinstance(event, ev.Paid):
+            _release(self._short)
+        self._unwritten.append(entry)
+        self._urgent = self._urgent or urgent
+        if type(event) in LOGGED:
+            self._log.hear(self.state, event)
+        for noted, opened in breaker_changes(self.state, self._breakers_before, event) if self.state.breakers else ():
+            self._record(noted, now)
+            self._log.breaker(noted.text, opened=opened)
+
+    def _write_now(self) -> None:
+        """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""
+        assert self._now is not None, "asked only of a journal that can"
+        entries = self._unwritten
+        self._unwritten = []
+        self._urgent = False
+        try:
+            self._now(self._lease, entries)
+        except ChargehandError as error:  # not this worker's fault: the run itself must hear of it
+            self._trouble = error
+            self._ring()
+            raise Refused(f"run {self.run!r} cannot be written: {error}") from error
+        self._announce(entries)
+        if self.state.ledger.capped:
+            self._ring()
+
+    async def _write(self) -> None:
+        entries = self._unwritten
+        self._unwritten = []
+        self._urgent = False
+        self._writing = entries
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._journal.append(self._lease, entries)
+                break
+            except StoreUnavailable as error:
+                if self._clock() > self.state.requested.deadline + self.state.requested.policy.grace:
+                    raise
+                logger.warning("run %s is held up: %s", self.run, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        self._writing = []
+        if self._waiting:
+            _release(self._waiting)
+        self._announce(entries)
+
+    def _announce(self, entries: Sequence[ev.Entry]) -> None:
+        if self._listener is None:
+            return
+        try:
+            self._listener(self.run, entries)
+        except Exception:  # an onlooker's mistake must not end what it looks at
+            logger.exception("the listener of run %s failed", self.run)
+
+    def _align(self, jobs: asyncio.TaskGroup) -> None:
+        state = self.state
+        running = self._running
+        for work in state.touched:
+            if work in state.owing:
+                if work not in running:
+                    running[work] = jobs.create_task(perform(self, work, brief(state, work)))
+            elif (job := running.pop(work, None)) is not None:
+                job.cancel()
+        state.touched.clear()
+
+    async def _wait(self, decided: float) -> None:
+        if self._inbox or self._urgent:
+            return
+        loop = asyncio.get_running_loop()
+        at = wake_at(self.state, decided)  # not the present: writing took time, and something may have come due
+        if self._alarm is not None and (at is None or at < self._alarm[0]):  # ringing early only costs a look
+            self._alarm[1].cancel()
+            self._alarm = None
+        if self._alarm is None and at is not None:
+            self._alarm = (at, loop.call_later(max(0.0, at - self._clock()), self._rang))
+        self._bell = loop.create_future()
+        await self._bell
+
+    def _rang(self) -> None:
+        self._alarm = None
+        self._ring()
+
+    def _hurry(self) -> None:
+        if self._unwritten:
+            self._urgent = True
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    def _stop(self) -> None:
+        self._over = True
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        for job in self._running.values():
+            job.cancel()
+        _refuse((*self._waiting, *(future for _, future in self._inbox if future is not None)), self.run)
+
+
+# --- those who wait
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    """Let everybody on a list go on, and empty it."""
+    released = list(waiting)
+    waiting[:] = []
+    for future in released:
+        if not future.done():
+            future.set_result(None)
+
+
+def _refuse(waiting: Iterable[asyncio.Future[None]], run: str) -> None:
+    """Tell everybody that what they wait for will not come."""
+    for future in waiting:
+        if not future.done():
+            future.set_exception(_no_longer(run))
+
+
+def _no_longer(run: str) -> Refused:
+    """What somebody hears who asks something of a run whose runner is through with it."""
+    return Refused(f"run {run!r} is no longer driven here")
+
+
+def _is_spending(state: RunState) -> bool:
+    """Whether a call is under way that may give money back."""
+    steps = (step for work in state.owing if work.task for step in (state.tasks[work.task].steps or {}).values())
+    return bool(state.planning.open or state.answering.open) or any(step.result is None for step in steps)
