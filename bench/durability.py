@@ -202,7 +202,7 @@ def _rounds() -> Iterator[ev.Event]:
         yield ev.TasksAdded(number, added, done=False, closed=False)
         for name in names:
             yield ev.AttemptStarted(name, 1, "worker", 1e9)
-            yield ev.StepStarted(name, 1, 1, "model", request="0" * 32)
+            yield ev.StepStarted(name, 1, 1, "model", "model", request="0" * 32)
             yield ev.StepFinished(name, 1, 1, _TEXT)
             yield ev.AttemptSucceeded(name, 1, _TEXT)
 

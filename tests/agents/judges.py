@@ -7,7 +7,7 @@ from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.events import Effect, NoteCode
+from chargehand.engine.events import Effect, NoteCode, StepKind
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Task
 from chargehand.models.messages import Message, Settings
@@ -38,6 +38,7 @@ class Desk:
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: StepKind = "tool",
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,

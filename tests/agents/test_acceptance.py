@@ -238,7 +238,7 @@ async def test_a_reviewer_is_asked_as_itself_without_tools_and_told_nothing_of_t
     assert len(first.messages) == 2
     assert "give" not in first.messages[1].text
     assert script.requests
-    assert steps(found).count("check look") == 2
+    assert steps(found).count("look") == 2
 
 
 async def test_a_verifier_sees_task_material_and_result_and_has_a_prompt_of_its_own() -> None:
@@ -264,7 +264,7 @@ async def test_a_verifier_sees_task_material_and_result_and_has_a_prompt_of_its_
     assert isinstance(request.subject, Reviewing)
     assert request.subject.doubts == ("5",)
     assert request.schema is not None
-    assert "check sound" in steps(found)
+    assert "sound" in steps(found)
     assert "accepted by sound" in notes(found)
 
 
@@ -460,7 +460,7 @@ async def test_a_real_model_gives_a_verdict_that_can_be_read() -> None:
         bob = Worker("bob", "counts", model=local, settings=Settings(temperature=0.0, max_tokens=120))
         team, _ = executor({"look": Reviewer("bob")}, [LONG], bob, policy=Policy(retry=Retry(attempts=1)))
         found = await team.run("How many?")
-        (one,) = [step for step in found.trace().tasks[0].attempts[0].steps if step.name == "check look"]
+        (one,) = [step for step in found.trace().tasks[0].attempts[0].steps if step.kind == "check"]
         verdict = convert(one.result, Verdict)
         assert verdict.unsaid == ""
         assert (found.ending == "complete") == verdict.accepted

@@ -231,7 +231,7 @@ class Whole:
         return journal
 
 
-def finished(entries: Sequence[ev.Entry], names: Sequence[str] = ("model", "make worker")) -> int:
+def finished(entries: Sequence[ev.Entry], names: Sequence[str] = ("model", "make_worker")) -> int:
     begun = {(e.task, e.attempt, e.step): e.name for one in entries if isinstance(e := one.event, ev.StepStarted)}
     done = [e for one in entries if isinstance(e := one.event, ev.StepFinished)]
     return sum(begun[one.task, one.attempt, one.step] in names for one in done)

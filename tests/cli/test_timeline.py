@@ -35,7 +35,7 @@ APPROVED = traced(
 )
 INTERRUPTED = traced(
     (0.0, ev.AttemptStarted(T1, 1, "worker", 160.0)),
-    (0.0, ev.StepStarted(T1, 1, 1, "model")),
+    (0.0, ev.StepStarted(T1, 1, 1, "model", "model")),
     (1.0, ev.StepFinished(T1, 1, 1, Raw(WISH))),
     (1.0, ev.StepStarted(T1, 1, 2, "level")),
     (8.0, ev.RunResumed(2)),

@@ -305,7 +305,7 @@ class Refusing(ScriptedExecutor):
                 raise WorkFailed(ev.Failure("resource", "too many calls", 2.0), Amount(calls=1))
             return Done("found", CALL)
 
-        await context.step("model", call, reserve=structs.replace(CALL, micros=900))
+        await context.step("model", call, kind="model", reserve=structs.replace(CALL, micros=900))
         return await super().attempt(brief, context)
 
 

@@ -208,7 +208,7 @@ def test_a_worker_that_is_late_says_what_was_still_running(line: ScriptedModel, 
     assert ended(found) == ("failed", "no_results", 1)
     assert [gap.message for gap in found.gaps] == [f"the time allowed to work was over; still running: {running}"]
     failed = [entry.event for entry in found.entries if isinstance(entry.event, ev.AttemptFailed)]
-    assert {event.failure.running for event in failed} == {(running,)}
+    assert {step.name for event in failed for step in event.failure.running} == {running}
     assert advice in str(found.answer)
 
 

@@ -82,7 +82,7 @@ def test_a_run_that_went_well_is_told_step_by_step() -> None:
                 tools=("look",),
             ),
         ),
-        (1.0, ev.StepStarted(A, 1, 1, "model")),
+        (1.0, ev.StepStarted(A, 1, 1, "model", "model")),
         (2.0, ev.StepFinished(A, 1, 1, Raw(reply), used=Amount(tokens=10, calls=1))),
         (2.0, ev.StepStarted(A, 1, 2, "look")),
         (2.5, ev.StepFinished(A, 1, 2, Raw(b'{"value":7}'))),

@@ -29,7 +29,7 @@ class Spends(ScriptedExecutor):
             self.seen.extend(self._waits)
             return Done("found", Amount(micros=10, calls=1))
 
-        return Done(await context.step("model", call, reserve=Amount(micros=800, calls=1)))
+        return Done(await context.step("model", call, kind="model", reserve=Amount(micros=800, calls=1)))
 
 
 def test_a_call_that_waits_for_the_budget_says_so() -> None:

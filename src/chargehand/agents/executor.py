@@ -215,7 +215,9 @@ class Workshop:
             reply, used = await purse.call_in_turn([self.model], request, claim, context)
             return Done(self._read(reply, used), used)
 
-        made = await context.step("make worker", call, request=brief.instruction, reserve=reserve, shape=Made)
+        made = await context.step(
+            "make_worker", call, kind="make_worker", request=brief.instruction, reserve=reserve, shape=Made
+        )
         worker = Worker(
             self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps
         )

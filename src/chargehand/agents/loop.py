@@ -252,7 +252,9 @@ class Attempt:
             return self._first_that_answers(request, claim)
 
         reserve = claim if claim is not None and purse.capped else NOTHING
-        return await self._context.step("model", call, request=self._history.chain, reserve=reserve, shape=Reply)
+        return await self._context.step(
+            "model", call, kind="model", request=self._history.chain, reserve=reserve, shape=Reply
+        )
 
     async def _first_that_answers(self, request: Request, claim: CallClaim | None, *, aloud: bool = True) -> Done:
         """A reply of the worker's models in turn."""

@@ -41,7 +41,6 @@ from chargehand.models.exhibits import Exhibit, Product
 from chargehand.models.find import Finder
 from chargehand.runtime.executor import Done, Executor, StepContext, Where, WorkFailed
 
-STEP = "team "
 """What the name of a step begins with that waits for a team; no tool is called so."""
 
 _CAP = 64 * 1024  # bytes of each input: a team cannot read on
@@ -199,7 +198,7 @@ class Subteam(Struct, frozen=True, eq=False):
         if foreman is None:
             words = f"{self.worker} is a team and can only work in a run that is driven; run it with Supervisor.run"
             raise WorkFailed(Failure("logic", words, permanent=True), NOTHING)
-        step = f"{STEP}{self.team.name}"
+        step = self.team.name
         request = _request(brief)
         asked = digest(step, request)
         errand = Errand(
@@ -219,7 +218,7 @@ class Subteam(Struct, frozen=True, eq=False):
             return Done(came, used)
 
         came = await context.step(
-            step, call, request=request, effect="idempotent", reserve=reserve, share=True, shape=Came
+            step, call, kind="subteam", request=request, effect="idempotent", reserve=reserve, share=True, shape=Came
         )
         if came.failure is not None:
             raise WorkFailed(came.failure, NOTHING)

@@ -37,9 +37,6 @@ from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
-REMEMBER = "remember"
-"""The step that keeps what was done, the last of an attempt."""
-_LOOK = "memory"
 _LONGEST = 4000  # characters of a turn
 _MOST_TURNS = 200
 _SHARE = 0.15  # of the model's window that earlier turns may take
@@ -76,7 +73,7 @@ class Desk(Struct, frozen=True):
     def looked(self, steps: Mapping[int, Step] | None) -> bool:
         """Whether an attempt that recorded these steps looks at memory: as it began, whatever was attached since."""
         first = (steps or {}).get(1)
-        return self.shows if first is None else first.name == _LOOK
+        return self.shows if first is None else first.kind == "memory"
 
 
 class Speaker(Struct, frozen=True):
@@ -141,7 +138,7 @@ class Recall(Struct, eq=False):
     async def look(self, speaker: Speaker, taken: int) -> bool:
         """Read what is there now; whether anything is to be shown anew. The rest of the brief has `taken` tokens."""
         self._chat_room = max(0, int(self.window * _FULL) - taken)
-        found = await self.context.step(_LOOK, self._read, shape=Look)
+        found = await self.context.step("memory", self._read, kind="memory", shape=Look)
         self._looked = True
         for one in found.blocks:
             self.blocks[one.label] = whole(self.blocks.get(one.label), one)
@@ -191,7 +188,9 @@ class Recall(Struct, eq=False):
                 kept = False
             return Done(kept, NOTHING)
 
-        await context.step(REMEMBER, call)  # said once by its key, so nobody need wait until it is written as begun
+        await context.step(
+            "remember", call, kind="remember"
+        )  # said once by its key, so nobody need wait until it is written as begun
 
     # --- inside
 
@@ -283,7 +282,13 @@ class Recall(Struct, eq=False):
         reserve = claim if speaker.speaks and speaker.capped else NOTHING
         try:
             found = await self.context.step(
-                "summary", call, request=str(upto), effect="idempotent", reserve=reserve, shape=Compacted
+                "summary",
+                call,
+                kind="summary",
+                request=str(upto),
+                effect="idempotent",
+                reserve=reserve,
+                shape=Compacted,
             )
         except WorkFailed as error:
             if error.failure.kind != "budget":

@@ -6,7 +6,6 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.checks.review import STEP as CHECK
 from chargehand.agents.checks.review import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
@@ -200,12 +199,12 @@ def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
 
 
 def _step_started(tracer: Tracer, event: ev.StepStarted) -> _Description:
-    if event.name == "model":
+    if event.kind == "model":
         return "asks the model", "dim"
-    if event.name in MEMORY_STEPS:
-        return MEMORY_STEPS[event.name], "dim"
-    if event.name.startswith(CHECK):
-        return f"is checked: {event.name.removeprefix(CHECK)}", "dim"
+    if event.kind in MEMORY_STEPS:
+        return MEMORY_STEPS[event.kind], "dim"
+    if event.kind == "check":
+        return f"is checked: {event.name}", "dim"
     attempt = tracer.open_attempt(event.task)
     arguments = attempt.steps[-1].arguments if attempt is not None else None
     return f"calls {event.name} ({event.effect}){_format_arguments(arguments)}", "dim"
@@ -226,15 +225,12 @@ def encode(value: object) -> str:
 
 def _step_finished(tracer: Tracer, event: ev.StepFinished) -> _Description:
     steps = tracer.state.tasks[event.task].steps or {}
-    name = steps[event.step].name if event.step in steps else ""
-    if name == "memory":
+    step = steps.get(event.step)
+    if step is not None and step.kind == "memory":
         return describe_memory(decode_value(event.result)), "dim"
-    if name.startswith(CHECK):
-        try:
-            return _describe_verdict(name.removeprefix(CHECK), msgspec.convert(decode_value(event.result), Verdict))
-        except msgspec.ValidationError:
-            pass  # a step of somebody else, by chance of such a name
-    who = name if name and name != "model" else f"step {event.step}"
+    if step is not None and step.kind == "check":
+        return _describe_verdict(step.name, msgspec.convert(decode_value(event.result), Verdict))
+    who = step.name if step is not None and step.kind != "model" else f"step {event.step}"
     return f"{who} returned {describe_result(event.result)}", "dim"
 
 

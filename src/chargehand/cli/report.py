@@ -211,8 +211,8 @@ def _add_step(page: _Page, step: StepTrace) -> None:
     took = "never came back" if step.seconds is None else f"{step.seconds:.3f} s"
     cost = f", {money(step.used)}" if step.used != NOTHING else ""
     page.add(f"Step {step.step}: **{_escape(step.name)}** ({step.effect}), {took}{cost}")
-    if step.name in MEMORY_STEPS:
-        if step.name == "memory" and step.result is not None:
+    if step.kind in MEMORY_STEPS:
+        if step.kind == "memory" and step.result is not None:
             page.add(_escape(f"It {describe_memory(step.result)}."))
         return
     if step.arguments is not None:
@@ -221,7 +221,7 @@ def _add_step(page: _Page, step: StepTrace) -> None:
         page.add(f"It asks to call: {', '.join(_escape(name) for name, _ in calls)}.")
     elif isinstance(step.result, dict):  # of a model's reply the text, of a tool's the value: the trace has the rest
         fields = cast("dict[str, object]", step.result)
-        page.value(fields.get("text" if step.name == "model" else "value", fields))
+        page.value(fields.get("text" if step.kind == "model" else "value", fields))
     elif step.result is not None:
         page.value(step.result)
 

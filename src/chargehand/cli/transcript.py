@@ -100,10 +100,10 @@ class Transcript:
     def _is_internal(self, event: ev.Event) -> bool:
         """Whether this is only between a worker, its model and its memory."""
         if isinstance(event, ev.StepStarted):
-            return event.name in ("model", *MEMORY_STEPS)
+            return event.kind in ("model", *MEMORY_STEPS)
         if isinstance(event, ev.StepFinished):
             steps = self.state.tasks[event.task].steps or {}
-            return event.step in steps and steps[event.step].name in ("model", *MEMORY_STEPS)
+            return event.step in steps and steps[event.step].kind in ("model", *MEMORY_STEPS)
         return isinstance(event, ev.PromptSent)
 
     def _show_event(self, entry: ev.Entry, words: EventText) -> None:

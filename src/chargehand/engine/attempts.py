@@ -70,7 +70,7 @@ def step_started(state: RunState, event: ev.StepStarted) -> None:
         progress.steps = {}
     held = event.reserve or NOTHING
     state.ledger.reserve(held)
-    progress.steps[event.step] = Step(event.name, event.effect, event.request, held)
+    progress.steps[event.step] = Step(event.name, event.effect, event.request, held, event.kind)
 
 
 def step_finished(state: RunState, event: ev.StepFinished) -> None:

@@ -5,6 +5,7 @@ It changes nothing itself. What one call returns may be folded in order without 
 
 from chargehand.engine import events as ev
 from chargehand.engine.attempts import DOUBT
+from chargehand.engine.failure import OpenStep
 from chargehand.engine.policy import Instant
 from chargehand.engine.starts import starts
 from chargehand.engine.state import Desk, Progress, RunState, Status
@@ -50,8 +51,8 @@ def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
     return found
 
 
-def _late(what: str, running: tuple[str, ...] = ()) -> ev.Failure:
-    still_running = f"; still running: {', '.join(running)}" if running else ""
+def _late(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
+    still_running = f"; still running: {', '.join(step.name for step in running)}" if running else ""
     return ev.Failure("timeout", f"the time allowed to {what} was over{still_running}", running=running)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from chargehand.engine.budget import Amount, Budget
-from chargehand.engine.failure import Asked, Failure, Gap, Question
+from chargehand.engine.failure import Asked, Failure, Gap, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy
 from chargehand.engine.roster import Roster
@@ -270,7 +270,9 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     step: int
     """Which step of the attempt: 1, 2, 3 …"""
     name: str
-    """`model`, the name of a tool, or another thing done once, such as `make worker`."""
+    """The name of the tool, check or team; of other kinds, the kind."""
+    kind: StepKind = "tool"
+    """What the step does."""
     effect: Effect = "read"
     """What the call does to the world, which decides what happens after a crash."""
     request: str = ""

@@ -18,6 +18,10 @@ FailureCode = Literal[
     "unknown_worker",
 ]
 """What went wrong with the work of a model, where the engine can tell."""
+StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker"]
+"""What a step does: calls a tool, asks the worker's model, reads memory, keeps the task in memory, puts earlier tasks
+behind a summary, checks the result, has a team do the task, or makes the worker.
+"""
 RefusalCause = Literal["key", "access", "model", "credit", "address", "request"]
 OUTAGES: frozenset[FailureKind] = frozenset(("network", "timeout"))
 """The kinds of failure that waiting may mend, and so the only ones that a breaker counts."""
@@ -57,6 +61,15 @@ class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
             return "somewhere"
         last = self.frames[-1]
         return f"{last.file}, line {last.line}, in {last.function}"
+
+
+class OpenStep(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A step that had begun and not ended."""
+
+    name: str
+    """Its name."""
+    kind: StepKind = "tool"
+    """What it does."""
 
 
 class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -149,8 +162,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the provider refuses until a person changes something: the key, the account, the model."""
     code: FailureCode = ""
     """What went wrong with the work of a model, where the engine can tell."""
-    running: tuple[str, ...] = ()
-    """The steps that were still running when the time of an attempt was over: `model`, or names of tools."""
+    running: tuple[OpenStep, ...] = ()
+    """The steps that were still running when the time of an attempt was over."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):

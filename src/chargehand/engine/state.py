@@ -13,6 +13,7 @@ from msgspec import Raw, Struct, field
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.failure import OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, Need, Task, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Agent, Match, fits
@@ -44,6 +45,7 @@ class Step(Struct):
     effect: ev.Effect
     request: str
     held: Amount
+    kind: ev.StepKind = "tool"
     result: Raw | None = None
     good: bool = True
 
@@ -102,9 +104,10 @@ class Progress(Struct):
         """Whether an effect was begun and nobody knows how it ended."""
         return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
 
-    def running_steps(self) -> tuple[str, ...]:
-        """The names of the steps that were begun and have not ended."""
-        return tuple(dict.fromkeys(step.name for step in (self.steps or {}).values() if step.result is None))
+    def running_steps(self) -> tuple[OpenStep, ...]:
+        """The steps that were begun and have not ended."""
+        steps = (self.steps or {}).values()
+        return tuple(dict.fromkeys(OpenStep(step.name, step.kind) for step in steps if step.result is None))
 
 
 SETTLED = frozenset((Status.DONE, Status.FAILED, Status.SKIPPED, Status.DROPPED))

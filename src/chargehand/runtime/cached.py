@@ -117,8 +117,7 @@ def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
             workers[event.task] = event.worker
         elif isinstance(event, ev.StepStarted):
             agent = state.agents.get(workers.get(event.task, ""))
-            judged = event.name == "model" or event.name.startswith("check ")
-            known = judged or (agent is not None and event.name in agent.tools)
+            known = event.kind in ("model", "check") or (agent is not None and event.name in agent.tools)
             if event.effect != "read" or not known:
                 found.add(event.task)
     return found

@@ -171,6 +171,7 @@ class _StepContext:
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: ev.StepKind = "tool",
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
@@ -191,10 +192,12 @@ class _StepContext:
         if recorded is not None:
             self._diverge()
             return await self.step(
-                name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+                name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
             )
         number = self._number
-        started = ev.StepStarted(task=task, attempt=attempt, step=number, name=name, effect=effect, request=asked)
+        started = ev.StepStarted(
+            task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
+        )
         held = await self._start(started, reserve, share=share)
         try:
             done = await call(f"{self._line.run}/{task}/{attempt}/{number}")

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import Effect, Failure, NoteCode
+from chargehand.engine.events import Effect, Failure, NoteCode, StepKind
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Finding, Task
 from chargehand.engine.tracing import AnswerAudit, Tracing
@@ -124,6 +124,7 @@ class StepContext(Protocol):
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: StepKind = "tool",
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
@@ -195,6 +196,7 @@ class Relay:
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: StepKind = "tool",
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
@@ -202,7 +204,7 @@ class Relay:
         shape: type[_Shape] = object,
     ) -> _Shape:
         return await self._context.step(
-            name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
 
     async def afford(self, one: Amount, most: int) -> int:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from msgspec import Struct, structs
 
 from chargehand.agents.messages import MAIL, Carried, Letter, Replies, WorkerReply
-from chargehand.agents.nested import STEP, Came, Errand, acted, came_of, run_name
+from chargehand.agents.nested import Came, Errand, acted, came_of, run_name
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.engine.failure import Failure, Question
@@ -155,7 +155,7 @@ def _share(state: RunState, estimate: Amount, own: Budget) -> Amount:
 
 def _entrusted(progress: Progress) -> bool:
     """Whether a team has its part for this task already."""
-    return any(step.result is None and step.name.startswith(STEP) for step in (progress.steps or {}).values())
+    return any(step.result is None and step.kind == "subteam" for step in (progress.steps or {}).values())
 
 
 # --- messages that a worker sends: a run inside its attempt, named after the call that sends it

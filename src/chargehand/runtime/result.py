@@ -206,6 +206,6 @@ def _remedy(failure: ev.Failure) -> str:
         return "code"
     if failure.refusal is not None:
         return "refusal"
-    if any(step != "model" for step in failure.running):
+    if any(step.kind != "model" for step in failure.running):
         return "time"
     return "line" if failure.kind in _ON_THE_WAY and not failure.permanent else "work"

@@ -35,7 +35,6 @@ _LONG = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds, in seconds, of the histograms of what should be quick."""
 
-_NOT_TOOLS = frozenset(("memory", "remember", "summary"))  # other names of steps that are not tools hold a space
 _FELL_BACK = "falls back to model "
 
 
@@ -258,10 +257,10 @@ class Stats:
     def _step_started(self, run: _Run, event: ev.StepStarted, at: Instant) -> None:
         attempt = run.attempts.get(event.task)
         agent = None if attempt is None else attempt.agent
-        if event.name == "model":
+        if event.kind == "model":
             if agent is not None and agent.model:
                 run.steps[event.task, event.step] = self._open("model", agent.model, at)
-        elif event.name not in _NOT_TOOLS and " " not in event.name:
+        elif event.kind == "tool":
             run.steps[event.task, event.step] = self._open("tool", event.name, at)
 
     def _step_finished(self, run: _Run, event: ev.StepFinished, at: Instant) -> None:

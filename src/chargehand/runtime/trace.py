@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.nested import STEP, run_name
+from chargehand.agents.nested import run_name
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
@@ -39,6 +39,7 @@ class StepTrace(Struct, omit_defaults=True):
     name: str
     effect: str
     began: Seconds
+    kind: ev.StepKind = "tool"
     seconds: Seconds | None = None
     arguments: object = None
     result: object = None
@@ -338,8 +339,10 @@ class Tracer:
         found = self.open_attempt(event.task)
         if found is not None:
             arguments = self._asked_for(event)
-            found.steps.append(StepTrace(event.step, event.name, event.effect, at, arguments=arguments))
-            if event.name.startswith(STEP):
+            found.steps.append(
+                StepTrace(event.step, event.name, event.effect, at, kind=event.kind, arguments=arguments)
+            )
+            if event.kind == "subteam":
                 key = f"{self.trace.run}/{event.task}/{event.attempt}/{event.step}"
                 found.nested.append(run_name(key, event.request))
 
@@ -347,7 +350,7 @@ class Tracer:
         """With what a tool is called: a model said so in the step before."""
         calls = self._calls.get(event.task, [])
         for at, (name, arguments) in enumerate(calls):
-            if event.name == name or event.name.endswith((f":{name}", f" {name}")):
+            if event.name == name:
                 del calls[at]
                 return arguments
         return None

@@ -62,7 +62,6 @@ FINDING_CODES = {
     "nothing_done": ("3.1", "The supervisor called it done before anything was delivered"),
 }
 """The mode of each finding about a plan."""
-_NOT_TOOLS = frozenset(("model", "memory", "remember", "summary", "make worker"))
 _MAX_EVIDENCE_CHARS = 200
 _BROKEN_JOURNAL = (Corrupt, LookupError, AssertionError, AttributeError, TypeError, ValueError)
 
@@ -205,7 +204,7 @@ def _of_foreign_calls(events: Sequence[ev.Event]) -> Iterator[FailureMode]:
     for event in events:
         if isinstance(event, ev.PromptSent) and event.duty == "attempt":
             tools.setdefault((event.task, event.number), set(OURS)).update(event.tools)
-        elif isinstance(event, ev.StepStarted) and event.name == "model":
+        elif isinstance(event, ev.StepStarted) and event.kind == "model":
             model_steps.add((event.task, event.attempt, event.step))
         elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in model_steps:
             own = tools.get((event.task, event.attempt))
@@ -234,7 +233,7 @@ def _of_unchecked_effects(events: Sequence[ev.Event], state: RunState) -> Iterat
     steps: dict[tuple[TaskId, int, int], ev.StepStarted] = {}
     for event in events:
         match event:
-            case ev.StepStarted() if event.name not in _NOT_TOOLS:
+            case ev.StepStarted(kind="tool" | "check" | "subteam"):
                 steps[event.task, event.attempt, event.step] = event
             case ev.StepFinished(good=True) if step := steps.get((event.task, event.attempt, event.step)):
                 for task in _task_and_inputs(event.task, state):

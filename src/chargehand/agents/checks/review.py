@@ -27,7 +27,6 @@ from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
-STEP = "check "
 """What the name of a step begins with that asks for a verdict; no tool is called so."""
 TOOL = "tool "
 """What the name of material begins with that a tool returned; no task is called so by those who make plans."""
@@ -87,7 +86,7 @@ async def review(name: str, panel: Panel, case: Case, context: StepContext, purs
     inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
     asked = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
     reserve = claim if purse.capped else NOTHING
-    return await context.step(f"{STEP}{name}", call, request=asked, reserve=reserve, shape=Verdict)
+    return await context.step(name, call, kind="check", request=asked, reserve=reserve, shape=Verdict)
 
 
 def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:

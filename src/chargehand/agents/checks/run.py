@@ -19,12 +19,11 @@ from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, desc
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
 from chargehand.agents.nested import ONCE, Came, Partly
-from chargehand.agents.recall import REMEMBER
 from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import Effect
+from chargehand.engine.events import Effect, StepKind
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
@@ -38,7 +37,6 @@ _MAX_MESSAGE = 1500  # characters of what is wrong
 _MAX_TOOL_RESULTS = 24
 _MAX_TOOL_BYTES = 256 * 1024
 _REPEATED = "this result was refused before, and nothing was looked up since"
-_NO_TOOLS = frozenset(("model", "memory", "summary", "make worker"))
 _Shape = TypeVar("_Shape")
 
 
@@ -63,20 +61,21 @@ class Witness(Relay):
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: StepKind = "tool",
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
-        if name == REMEMBER and not request:  # a tool of that name has arguments
-            self.late = partial(self._context.step, name, call, effect=effect)
+        if kind == "remember":
+            self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
             return cast("_Shape", None)  # nobody reads it
         found = await super().step(
-            name, call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
         self.acted = self.acted or (isinstance(found, Came) and found.acted)
-        if name not in _NO_TOOLS and " " not in name:
+        if kind == "tool":
             self.called = True
             self._keep(name, getattr(found, "value", None))
         return found

@@ -34,7 +34,6 @@ from chargehand.server.letta.wire import (
 TASK = TaskId("reply")
 """The only task of a run that answers a client."""
 _NAMESPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
-_MODEL = "model"  # the step that asks the model
 _INTERNAL = frozenset(("give_up", "read_more"))  # tools of ours that a client never gave the agent
 _RESPONSE = "approval_response_message"
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
@@ -244,7 +243,7 @@ class MessageLog:
 
     def _read_step_start(self, at: Instant, event: ev.StepStarted) -> None:
         self._send_calls(at)
-        if event.name != _MODEL:
+        if event.kind != "model":
             self._match_call(event)
             return
         self._close_calls(at, _REFUSED)

@@ -130,6 +130,7 @@ class GuardedContext(Relay):
         name: str,
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: ev.StepKind = "tool",
         request: str = "",
         effect: ev.Effect = "read",
         reserve: Amount | Claim = NOTHING,
@@ -143,7 +144,7 @@ class GuardedContext(Relay):
             return structs.replace(done, value=Raw(body))
 
         return await super().step(
-            name, clean_call, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
