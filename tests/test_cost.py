@@ -4,7 +4,6 @@ import asyncio
 
 from bench.executor import calls_a_task as model_calls_a_task
 from bench.executor import calls_a_turn
-
 from bench.measure import Calls, Sleeper, flat, layered, request
 from bench.scheduling import calls_a_task
 from chargehand.engine.owed import Brief

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tests.teams.executors import asked, rows
-
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.executors import asked, rows
 
 TEAM = "competitive_intelligence"
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
+from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 TEAM = "contract_review"
 

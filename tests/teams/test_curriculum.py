@@ -4,10 +4,9 @@ import statistics
 from pathlib import Path
 from typing import cast
 
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
-
 from chargehand.config.load import load_team
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
+from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 TEAM = "curriculum"
 

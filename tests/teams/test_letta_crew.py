@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.teams.executors import asked, rows, workers
 
 from chargehand.config.load import load_team
 from chargehand.memory.blocks import Block
 from tests.cli.commands import chargehand
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
+from tests.teams.executors import asked, rows, workers
 
 TEAM = "letta_crew"
 

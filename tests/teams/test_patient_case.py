@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.teams.executors import asked
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.executors import asked
 
 TEAM = "patient_case"
 

@@ -4,9 +4,9 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 TEAM = "product_launch"
 

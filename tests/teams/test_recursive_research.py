@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 from tests.teams.bundled import accuracy, lacking, ran
+from tests.teams.executors import asked, examples, exhibits, module, rows, workers
 
 TEAM = "recursive_research"
 
