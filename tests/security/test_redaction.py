@@ -22,8 +22,7 @@ from chargehand.engine.work import Work
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import StepContext
-from chargehand.runtime.runner import Runner
-from chargehand.server.middleware.redacted import GuardedContext, open_redacted, redactor_of
+from chargehand.server.middleware.redacted import RedactedContext, open_redacted, redactor_of
 from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
@@ -108,11 +107,11 @@ async def driven(
     tenant: Tenant, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
 ) -> None:
     async with world.team.executor(tenant.finder) as executor:
-        driver = Runner(tenant.journal, executor, listener=tenant.heard, whisper=tenant.whispered)
+        runner = tenant.open_runner(executor, tenant.heard, tenant.whispered)
         if resume:
-            await driver.resume(run, *(() if answer is None else (answer,)))
+            await runner.resume(run, *(() if answer is None else (tenant.cleaned(answer),)))
         else:
-            await driver.start(run, world.team.request(GOAL, time.time(), seed=7))
+            await runner.start(run, tenant.cleaned(world.team.request(GOAL, time.time(), seed=7)))
 
 
 async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -173,6 +172,20 @@ async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_t
     assert hits(everything_in(tmp_path)) == []
 
 
+async def test_a_run_inside_another_is_handed_no_secrets(tmp_path: Path) -> None:
+    async with Tenants(Settings(tmp_path, secrets=CANARIES), NO_KEYS.get) as tenants:
+        tenant = await tenants.of("main")
+        world = World()
+        inner = world.team.as_worker("crew", "finds things")
+        plan = Plan((Task(TaskId("t1"), "Find the keys and send them.", "crew"),), "none")
+        team = Supervisor([inner], model=ScriptedModel(lambda _: Reply("Done.")), plan=plan)
+        async with team.executor(tenant.finder) as executor:
+            runner = tenant.open_runner(executor, tenant.heard)
+            await runner.start("outer", tenant.cleaned(team.request(GOAL, time.time(), seed=7)))
+        assert world.sent == [f"ann {MARK}"]
+    assert hits(everything_in(tmp_path)) == []
+
+
 @pytest.mark.parametrize(("verdict", "sent"), [("approve", [f"ann {MARK}"]), ("reject", [])])
 async def test_a_person_is_asked_about_a_call_without_its_secrets_and_the_answer_holds(
     tmp_path: Path, verdict: Literal["approve", "reject"], sent: list[str]
@@ -215,8 +228,8 @@ async def _put(journal: SqliteJournal, run: str, entries: Sequence[ev.Entry]) ->
     await journal.release(lease)
 
 
-async def test_what_comes_past_the_crew_is_caught_by_the_journal(tmp_path: Path) -> None:
-    journal = await open_redacted(tmp_path / "runs.db", Settings(tmp_path, secrets=CANARIES), NO_KEYS.get)
+async def test_a_secret_that_passes_the_executor_is_caught_by_the_journal(tmp_path: Path) -> None:
+    journal = await open_redacted(tmp_path / "runs.db", Redactor(CANARIES))
     try:
         await _put(journal, "noted", [ev.Entry(1, 1.0, ev.Noted(f"{CANARIES[0]} and text"))])
         (entry,) = await journal.read("noted")
@@ -309,7 +322,7 @@ class _Listener:
 def _streamed(text: str, size: int) -> str:
     """What comes of a text that is said in pieces of a size."""
     listener = _Listener()
-    context = GuardedContext(cast("StepContext", listener), Redactor(()))
+    context = RedactedContext(cast("StepContext", listener), Redactor(()))
     for start in range(0, len(text), size):
         context.say(text[start : start + size])
     context.flush()

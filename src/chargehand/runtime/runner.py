@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 from weakref import WeakSet
 
 from msgspec import Struct, structs
@@ -31,6 +31,7 @@ from chargehand.stores.journal import Journal, Lease
 
 logger = logging.getLogger(__name__)
 
+WrapExecutor: TypeAlias = Callable[[Executor], Executor]
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
 
 
@@ -141,23 +142,12 @@ class _Staffed(Protocol):
     def members(self) -> rosters.TeamMembers: ...
 
 
-_Fact = TypeVar("_Fact", bound=ev.Event)
-
-
-@runtime_checkable
-class _Guards(Protocol):
-    """A journal that keeps something out of what is written, and so out of what is used."""
-
-    def clean(self, event: Any) -> Any: ...
-
-    def guarded(self, executor: Executor) -> Executor: ...
-
-
 class Runner:
     """Runs of one process on one journal.
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept. Neither
-    hears of `quiet` runs. `on_approval` is asked what a person would be asked.
+    hears of `quiet` runs. `on_approval` is asked what a person would be asked. `wrap_executor` wraps the executor of
+    every run, also of runs inside runs.
     """
 
     def __init__(
@@ -170,12 +160,13 @@ class Runner:
         listener: Listener | None = None,
         whisper: Whisper | None = None,
         on_approval: OnApproval | None = None,
+        wrap_executor: WrapExecutor | None = None,
     ) -> None:
         self._journal = journal
         self._on_approval = on_approval
         self._members = executor.members if isinstance(executor, _Staffed) else None
-        self._guard = journal if isinstance(journal, _Guards) else None
-        self._executor = executor if self._guard is None else self._guard.guarded(executor)
+        self._wrap = wrap_executor
+        self._executor = executor if wrap_executor is None else wrap_executor(executor)
         self._clocks = (wall, ticks)
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
         self._heard = (listener, whisper)
@@ -205,7 +196,7 @@ class Runner:
 
     def beneath(self, executor: Executor) -> "Runner":
         """A runner for runs of another executor, on the same journal and by the same clocks, which nobody hears."""
-        below = Runner(self._journal, executor, wall=self._clocks[0], ticks=self._clocks[1])
+        below = Runner(self._journal, executor, wall=self._clocks[0], ticks=self._clocks[1], wrap_executor=self._wrap)
         self._around.add(below)
         below._around = self._around
         below._is_beneath = True
@@ -239,7 +230,7 @@ class Runner:
         """Carry out a new run."""
         clock = self._steady(0.0)
         now = clock()
-        first = ev.Entry(1, now, checked(self._clean(request), now, late=_LATE))
+        first = ev.Entry(1, now, checked(request, now, late=_LATE))
         lease = await self._claim(run, new=True)
         try:
             listener, whisper = self._hears(quiet=quiet)
@@ -253,7 +244,7 @@ class Runner:
                 whisper=whisper,
                 unwritten=[first],
             )
-            return await self._drive(drive, lease, [*map(self._clean, also)], wait_for_input=wait_for_input)
+            return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
             await self._release(lease)
 
@@ -273,7 +264,7 @@ class Runner:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # anybody may end a run
                 self._check_members(run, state)
-            more = (ev.RunResumed(lease.epoch), *(self._clean(one) for one in also))
+            more = (ev.RunResumed(lease.epoch), *also)
             listener, whisper = self._hears(quiet=quiet)
             drive = RunLoop(
                 journal=self._journal,
@@ -304,15 +295,12 @@ class Runner:
         if run not in self._under_way:
             raise Refused(f"run {run!r} is not under way in this process; start or resume it first")
         drive = self._under_way[run]
-        await drive.ask(self._clean(report))
+        await drive.ask(report)
 
     def _check_members(self, run: str, state: RunState) -> None:
         if self._members is not None:
             began = f" {state.requested.team!r}" if state.requested.team else ""
             self._members.check_recorded(run, state.requested.roster, f"resume it with the team{began} it began with")
-
-    def _clean(self, event: _Fact) -> _Fact:
-        return event if self._guard is None else self._guard.clean(event)
 
     def _hears(self, *, quiet: bool) -> tuple[Listener | None, Whisper | None]:
         listener, whisper = (None, None) if quiet else self._heard

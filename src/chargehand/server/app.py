@@ -15,7 +15,6 @@ from chargehand.server.letta.api import letta_api
 from chargehand.server.metrics import Measured, write_metrics
 from chargehand.server.middleware.gate import guard
 from chargehand.server.middleware.keys import Keyring
-from chargehand.server.middleware.redacted import redactor_of
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
 from chargehand.server.problem import Problem
@@ -47,18 +46,17 @@ class Application:
 
     def __init__(self, settings: Settings, lookup: Lookup) -> None:
         check(settings)
-        self._redactor = redactor_of(settings, lookup)
         self._keys = Keyring(settings)
         self.tenants = Tenants(settings, lookup, recover)
         apis = all_apis(self.tenants)
         lifespan = Router(lifespan=lambda _: self.opened())
-        guarded = guard(apis, settings, self._keys, apis, redactor=self._redactor, lifespan=lifespan)
+        guarded = guard(apis, settings, self._keys, apis, redactor=self.tenants.redactor, lifespan=lifespan)
         self.app: ASGIApp = Measured(guarded, self.tenants, apis)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Open what is served, and go on with what was left open. What cannot be opened is said before it listens."""
-        with clean_logs(self._redactor):
+        with clean_logs(self.tenants.redactor):
             async with self._keys, self.tenants, asyncio.TaskGroup() as jobs:
                 await self.tenants.of(FIRST)
                 others = jobs.create_task(reopen(self.tenants))

@@ -56,7 +56,7 @@ async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
             _check_team(tenant, recorded)  # a talk with an agent can be stopped from here, and nothing else
         driver = tenant.driving(run)
         if driver is not None:
-            await driver.ask(run, event)
+            await driver.ask(run, tenant.cleaned(event))
             return
         if not is_carried:
             await resume_run(tenant, recorded, event)

@@ -17,7 +17,7 @@ from chargehand.engine.budget import Budget, Ledger, usd_of
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.runner import Outcome, Runner, checked
+from chargehand.runtime.runner import Outcome, checked
 from chargehand.server.problem import unknown
 from chargehand.server.tenants import Tenant
 from chargehand.team import Supervisor
@@ -72,10 +72,9 @@ class ServedTeam:
     def __init__(self, tenant: Tenant, team: Supervisor, executor: Executor, kept: Supervisor) -> None:
         self.team = team
         self.executor = executor
-        self.driver = Runner(tenant.journal, executor, listener=tenant.heard, whisper=tenant.whispered)
+        self.driver = tenant.open_runner(executor, tenant.heard, tenant.whispered)
         self._tenant = tenant
         self._kept = kept
-        tenant.drivers.append(self.driver)
 
     async def keep_budget(self, bounds: Bounds = USUAL) -> Supervisor:
         """The team within these bounds, with a budget that can be kept."""
@@ -95,8 +94,10 @@ class ServedTeam:
         self, team: Supervisor, request: ev.RunRequested, run: str, *also: ev.Event
     ) -> "asyncio.Future[Outcome]":
         """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
+        request = self._tenant.cleaned(request)
         events = (*also, *await team.offered(self._tenant.journal, request))
-        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=events))
+        clean_events = [self._tenant.cleaned(event) for event in events]
+        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=clean_events))
 
     def new_name(self) -> str:
         return f"{self.team.name}-{secrets.token_hex(6)}"
@@ -106,7 +107,8 @@ class ServedTeam:
         if isinstance(first.event, ev.RunRequested):
             self._kept.check_recorded(first.event.budget)
             self._tenant.stats.runs.follow(run, first.event, first.at)
-        return await self._tenant.runs.begin(run, lambda: self.driver.resume(run, *answers))
+        clean_answers = [self._tenant.cleaned(answer) for answer in answers]
+        return await self._tenant.runs.begin(run, lambda: self.driver.resume(run, *clean_answers))
 
 
 class _Kind(Struct, frozen=True):

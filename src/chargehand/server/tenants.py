@@ -14,12 +14,15 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.work import Work
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.remembered import Embeddings
+from chargehand.runtime.run_loop import Listener
+from chargehand.runtime.run_loop import Whisper as RunWhisper
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
-from chargehand.server.middleware.redacted import RedactedJournal, open_redacted
+from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, open_redacted, redactor_of
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
 from chargehand.stores.catalog import SqliteCatalog
@@ -63,6 +66,7 @@ class Tenant:
         self.lookup = tenants.lookup
         self.finder = tenants.finder
         self.stats = tenants.stats[name]
+        self.redactor = tenants.redactor
         self.journal = journal
         self.catalog = catalog
         self.runs = runs
@@ -90,7 +94,19 @@ class Tenant:
 
     def cleaned(self, value: Part) -> Part:
         """What somebody sent, without secrets: for what is kept outside the journal."""
-        return self.journal.redactor.value(value)
+        return self.redactor.value(value)
+
+    def open_runner(self, executor: Executor, listener: Listener, whisper: RunWhisper | None = None) -> Runner:
+        """A runner of this tenant, whose executors are handed no secrets."""
+        runner = Runner(
+            self.journal,
+            executor,
+            listener=listener,
+            whisper=whisper,
+            wrap_executor=lambda inner: RedactedExecutor(inner, self.redactor),
+        )
+        self.drivers.append(runner)
+        return runner
 
     def heard(self, run: str, entries: Sequence[Entry]) -> None:
         """The listener of every runner of this tenant."""
@@ -121,6 +137,7 @@ class Tenants:
         """By tenant, also of one that is not open yet."""
         self._on_open = on_open
         self.lookup = lookup
+        self.redactor = redactor_of(settings, lookup)
         self.finder = Finder(lookup, price=settings.price)
         self._jobs = asyncio.TaskGroup()
         self._open: dict[str, asyncio.Future[Tenant]] = {}
@@ -172,7 +189,7 @@ class Tenants:
         folder = self.settings.data / name
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         async with AsyncExitStack() as stack:
-            journal = await open_redacted(folder / "runs.db", self.settings, self.lookup)
+            journal = await open_redacted(folder / "runs.db", self.redactor)
             stack.push_async_callback(journal.close)
             catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
             stack.push_async_callback(catalog.close)

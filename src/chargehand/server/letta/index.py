@@ -113,7 +113,7 @@ class Index:
 
     def __init__(self, tenant: Tenant) -> None:
         self._path = tenant.folder / "letta.db"
-        self._clean = tenant.journal.redactor.clean
+        self._clean = tenant.redactor.clean
         self._opening = asyncio.Lock()
         self._file: FileDoor | None = None
         tenant.stack.push_async_callback(self._close)

@@ -100,9 +100,8 @@ class Sessions:
         self.index = tenant.part(Index)
         self.executor = AgentExecutor(tenant, self)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
-        self._driver = Runner(tenant.journal, self.executor, listener=self._on_entries)
-        self._token_driver = Runner(tenant.journal, self.executor, listener=self._on_entries, whisper=self._on_text)
-        tenant.drivers += (self._driver, self._token_driver)
+        self._driver = tenant.open_runner(self.executor, self._on_entries)
+        self._token_driver = tenant.open_runner(self.executor, self._on_entries, self._on_text)
         self._loading = asyncio.Lock()
         self._is_loaded = False
         self._is_indexed = asyncio.Event()
@@ -146,7 +145,7 @@ class Sessions:
             if request.lane in self.waiting:  # a question is void once something else is said
                 withdrawn = self.waiting.pop(request.lane)
                 await self.cancel([withdrawn], "something else was said before it was answered")
-            requested = self._run_request(profile, request)
+            requested = self._tenant.cleaned(self._run_request(profile, request))
             await self._carry(session, lambda driver: driver.start(run, requested, also=[request.note()]))
         return session
 
@@ -155,7 +154,7 @@ class Sessions:
         if run in self.running and not self.running[run].is_over:
             session = await _started(self.running[run])
             for report in reports:
-                await self._driver_of(session).ask(run, report)
+                await self._driver_of(session).ask(run, self._tenant.cleaned(report))
             return session
         if self._tenant.runs.carries(run):  # it is being released just now
             with suppress(Exception):
@@ -170,7 +169,7 @@ class Sessions:
         session = self.running[run] = Session(log)
         session.since = len(log.messages)
         async with self._starting(session):
-            await self._carry(session, lambda driver: driver.resume(run, *reports))
+            await self._carry(session, lambda driver: driver.resume(run, *map(self._tenant.cleaned, reports)))
         return session
 
     async def cancel(self, runs: Iterable[str], reason: str = "") -> None:

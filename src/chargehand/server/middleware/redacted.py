@@ -1,7 +1,7 @@
-"""A journal into which no secret is written, and an executor that is handed none: what is used is what was written.
+"""Executor, step context and journal without secrets: what a run uses is what its journal holds.
 
-A resumed run reads what stands in the journal; had the first try used anything else, it would not ask for the same
-again, and what it did might be done twice. So results are cleaned before they are recorded, and used as recorded.
+A resumed run reads the journal. Had the first try used another text, the resumed one would make other calls, and
+effects might happen twice. So results are cleaned before they are recorded, and used as recorded.
 """
 
 import re
@@ -29,79 +29,70 @@ from chargehand.stores.sqlite import SqliteJournal
 _Shape = TypeVar("_Shape")
 _LONGEST_WORD = 512
 _OPEN_END = re.compile(rf"[!-~]{{1,{_LONGEST_WORD}}}\Z")
-"""The word at the end of what was said so far: it may go on, and then be a secret."""
+"""The last word so far: it may go on, and then be a secret."""
 _KEY_BEGINS = "-----BEGIN "
 _KEY_ENDS = "-----END "
 _LONGEST_KEY = 16 * 1024
 
 
 class RedactedJournal(SqliteJournal):
-    """`redactor` is set by who opens it."""
+    """A journal that writes no secrets. `redactor` is set when it is opened."""
 
     redactor = Redactor(())
 
-    def clean(self, event: ev.Event) -> ev.Event:
-        """The event without secrets; the very same one where it holds none."""
-        return self.redactor.value(event)
-
-    def guarded(self, executor: Executor) -> Executor:
-        """The executor, with clean hands."""
-        return _GuardedExecutor(executor, self.redactor)
-
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
-        """The last net: nearly all of it is clean already."""
+        """The last safeguard: nearly all entries are clean already."""
         await super().append(lease, [self._clean_entry(entry) for entry in entries])
 
     def _clean_entry(self, entry: ev.Entry) -> ev.Entry:
-        event = self.clean(entry.event)
+        event = self.redactor.value(entry.event)
         return entry if event is entry.event else structs.replace(entry, event=event)
 
 
-async def open_redacted(path: Path, settings: Settings, lookup: Lookup) -> RedactedJournal:
+async def open_redacted(path: Path, redactor: Redactor) -> RedactedJournal:
     journal = await RedactedJournal.open(path)
     assert isinstance(journal, RedactedJournal)
-    journal.redactor = redactor_of(settings, lookup)
+    journal.redactor = redactor
     return journal
 
 
 def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
-    """One that knows the server's token, what the operator calls secret, and the keys of every provider."""
+    """A redactor that knows the server's token, the operator's secrets, and the keys of every provider."""
     variables = {provider.key for provider in OWN.values()} | {key_variable(name) for name in OTHERS}
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
 
 
-class _GuardedExecutor:
-    """Does what another does."""
+class RedactedExecutor:
+    """An executor whose context, results and failures hold no secrets."""
 
     def __init__(self, executor: Executor, redactor: Redactor) -> None:
         self._executor = executor
         self._redactor = redactor
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
-        return self._redactor.value(await self._guard(self._executor.plan, brief, context))
+        return self._redactor.value(await self._execute(self._executor.plan, brief, context))
 
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
-        return self._clean_done(await self._guard(self._executor.attempt, brief, context))
+        return self._clean_done(await self._execute(self._executor.attempt, brief, context))
 
     async def refine(self, brief: Brief, context: StepContext) -> Refined:
-        refined = await self._guard(self._executor.refine, brief, context)
+        refined = await self._execute(self._executor.refine, brief, context)
         return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
 
     async def answer(self, brief: Brief, context: StepContext) -> Done:
-        return self._clean_done(await self._guard(self._executor.answer, brief, context))
+        return self._clean_done(await self._execute(self._executor.answer, brief, context))
 
     def _clean_done(self, done: Done) -> Done:
         body = bytes(encode_value(done.value))
         cleaned = self._redactor.clean(body)
         return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
 
-    async def _guard(
-        self, work: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
+    async def _execute(
+        self, duty: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
     ) -> _Shape:
-        """Have it done with a clean hand; what went wrong is told without secrets, too."""
-        clean_hand = GuardedContext(context, self._redactor)
+        redacted = RedactedContext(context, self._redactor)
         try:
-            return await work(brief, clean_hand)
+            return await duty(brief, redacted)
         except WorkFailed as error:
             findings = tuple(map(self._redactor.value, error.findings))
             raise WorkFailed(self._redactor.value(error.failure), error.used, findings, error.refused) from error
@@ -112,11 +103,11 @@ class _GuardedExecutor:
                 raise WorkFailed(cleaned) from None
             raise
         finally:
-            clean_hand.flush()
+            redacted.flush()
 
 
-class GuardedContext(Relay):
-    """The hand of a worker who is handed no secrets: what a call brings is cleaned before it is recorded and used."""
+class RedactedContext(Relay):
+    """A step context that cleans the result of each call before it is recorded and used."""
 
     __slots__ = ("_redactor", "_unsaid")
 
@@ -151,7 +142,7 @@ class GuardedContext(Relay):
         super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
 
     def say(self, text: str) -> None:
-        """Words are passed on when they are whole: half a secret is not recognised."""
+        """Pass on whole words only: half a secret is not recognised."""
         unsaid = self._unsaid + text
         open_word = _OPEN_END.search(unsaid, max(0, len(unsaid) - _LONGEST_WORD))
         cut = _open_key(unsaid[: open_word.start()] if open_word else unsaid)
@@ -160,7 +151,7 @@ class GuardedContext(Relay):
             super().say(self._redactor.text(unsaid[:cut]))
 
     def flush(self) -> None:
-        """Say the word that was kept back."""
+        """Pass on the word that was kept back."""
         unsaid = self._unsaid
         self._unsaid = ""
         if unsaid:
