@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 
 from chargehand import Failure, Plan, Reply, ScriptedModel, Supervisor, Task, ToolFailed, Worker, tool
+from chargehand.code_errors import code_error, is_outage
 from chargehand.engine import events as ev
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Limits, Policy
-from chargehand.models.code_errors import code_error, is_outage
 from chargehand.models.messages import Request
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.testing.scripted import Line

@@ -17,7 +17,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.prices import PriceTag, flat
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.models.waits import Wait, collect_waits
+from chargehand.waits import Wait, collect_waits
 from tests.sim.loop import VirtualLoop
 
 HELLO = Request([Message("user", "hello")])

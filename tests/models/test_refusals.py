@@ -8,7 +8,7 @@ from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.engine.failure import RefusalCause
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Limits, Policy
-from chargehand.models.failed import Party, headline, refused
+from chargehand.models.failed import Party, refused
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Message, Reply, Request
@@ -46,8 +46,8 @@ def test_each_refusal_says_who_refused_what_and_what_to_do(
     assert failure.refusal is not None
     assert failure.permanent
     assert failure.refusal.cause == cause
-    assert headline(failure.refusal).startswith(said)
-    assert "again" not in headline(failure.refusal)
+    assert failure.refusal.headline().startswith(said)
+    assert "again" not in failure.refusal.headline()
     assert "try again" not in failure.message
 
 
@@ -72,7 +72,7 @@ def test_a_model_by_url_is_called_by_its_host() -> None:
     party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080")
     refusal = refused(party, 401, "no").failure.refusal
     assert refusal is not None
-    assert headline(refusal) == "127.0.0.1:8080 refused the key (401). Check the key it is given."
+    assert refusal.headline() == "127.0.0.1:8080 refused the key (401). Check the key it is given."
 
 
 class Provider:

@@ -186,7 +186,7 @@ BUGS = (
     ),
     Bug(
         "a mistake in code is tried again",
-        "models/code_errors.py",
+        "code_errors.py",
         "permanent=True, code_error=mistake",
         "code_error=mistake",
     ),

@@ -12,12 +12,12 @@ from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import cut_off, too_dear
 from chargehand.agents.writer import Writer, WriterCalls
+from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, needs
 from chargehand.engine.tracing import Tracing
-from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Answering, Given

@@ -14,9 +14,8 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.keywords import Declared
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.code_errors import model_failed
 from chargehand.models.messages import Reply, Request
-from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.runtime.executor import StepContext
 
 _SEEN = 200

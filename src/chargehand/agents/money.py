@@ -12,10 +12,9 @@ from msgspec import Struct, structs
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.code_errors import model_failed
 from chargehand.models.known import is_free
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
-from chargehand.models.model import Hear, Model, ModelFailed
+from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.observed import Observations
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
 from chargehand.runtime.executor import Claim, StepContext, WorkFailed

@@ -16,6 +16,7 @@ from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import one_line, sent_back, useless
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
@@ -29,7 +30,6 @@ from chargehand.models.subject import Planned, Planning, Refining, Subject, Work
 from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
-from chargehand.tools.tasks import BareTaskGroup
 
 LONGEST_TASK = 4000
 """Characters of a task as a model put it."""

@@ -12,11 +12,11 @@ from chargehand.agents.history import tokens
 from chargehand.agents.inputs import origin_of, value_text
 from chargehand.agents.money import Held
 from chargehand.agents.writer import WriterCalls
+from chargehand.concurrency import BareTaskGroup
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.subject import Given
 from chargehand.tools.calling import capped
-from chargehand.tools.tasks import BareTaskGroup
 
 _WINDOW_SHARE = 0.5  # that results may take before they are reduced
 _MAX_ROUNDS = 4

@@ -15,13 +15,14 @@ from chargehand.agents.inputs import without_pictures
 from chargehand.agents.partial_results import MAIL
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.tool_breakers import ToolBreakers
+from chargehand.code_errors import mistake_failure
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import AskedBecause, CodeError, Failure, PendingCall, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson
-from chargehand.models.code_errors import mistake_failure
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
@@ -30,7 +31,6 @@ from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.repetition import NOT_SEEN, Repetition
 from chargehand.tools.rules import Called, may_exit, needs_approval, objection
-from chargehand.tools.tasks import BareTaskGroup
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
 
 _PIECE = 16 * 1024

@@ -20,11 +20,10 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Retry, Seconds
 from chargehand.errors import StoreError
-from chargehand.models.code_errors import model_failed
-from chargehand.models.failed import headline
 from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
+from chargehand.models.model import model_failed
 from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
 from chargehand.stores.reader import read_run, read_runs
 
@@ -116,7 +115,7 @@ def _check_model(options: Namespace, console: Console) -> bool:
         facts.append("cost unknown" if call.micros is None else dollars(call.micros))
         console.line(f"ok  {call.model}  {', '.join(facts)}", "good")
     elif call.failure.refusal is not None:
-        console.line(f"error: {headline(call.failure.refusal)}", "bad")
+        console.line(f"error: {call.failure.refusal.headline()}", "bad")
         console.line(f"    {call.failure.message}")
     else:
         console.line(f"error: {call.failure.message}", "bad")

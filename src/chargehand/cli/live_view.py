@@ -27,8 +27,8 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import needs
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import Progress, RunState, Status, Work
-from chargehand.models.waits import Wait
 from chargehand.runtime.trace import DutyTrace, Tracer
+from chargehand.waits import Wait
 
 MAX_ROWS = 20
 """How many rows there are before finished ones are only counted."""

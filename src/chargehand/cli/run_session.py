@@ -27,8 +27,6 @@ from chargehand.engine.plan import Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
-from chargehand.models.failed import headline
-from chargehand.models.waits import Wait, collect_waits
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.result import plain_answer
@@ -36,6 +34,7 @@ from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, trace
 from chargehand.stores.reader import read_run
+from chargehand.waits import Wait, collect_waits
 
 if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
@@ -273,7 +272,7 @@ class RunSession:
         mistake = failure.code_error
         if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
             self._problems[refusal.model, refusal.cause] = None
-            self.stderr().prose(f"error: {headline(refusal)}", "bad")
+            self.stderr().prose(f"error: {refusal.headline()}", "bad")
         if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
             self._problems[mistake.exception, mistake.place()] = mistake
             self.stderr().text(clean_lines(traceback_text(mistake)), "bad")

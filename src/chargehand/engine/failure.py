@@ -72,6 +72,16 @@ class OpenStep(Struct, frozen=True, omit_defaults=True, gc=False):
     """What it does."""
 
 
+_HEADLINES: dict[RefusalCause, str] = {
+    "key": "{provider} refused the key ({status}). Check {variable}.",
+    "access": "{provider} does not let this key use {model} ({status}). Ask for access, or name another model.",
+    "model": "{provider} has no model {model!r} ({status}). Check the model's name and the base URL.",
+    "credit": "{provider} has no credit left for this key ({status}). Top up the account, or name another model.",
+    "address": "{provider} sends calls on to another address ({status}). Set the base URL to where it is now.",
+    "request": "{provider} rejects how {model} is called ({status}). Check its settings, or name another model.",
+}
+
+
 class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """A provider that will not answer whatever is asked of this model, until a person changes something."""
 
@@ -85,6 +95,12 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """The HTTP status."""
     variable: str = ""
     """The environment variable that the key was taken from."""
+
+    def headline(self) -> str:
+        """One line: who refused what, and what to do. Never to try again: that would be refused again."""
+        _, _, name = self.model.rpartition("#" if "://" in self.model else ":")
+        variable = self.variable or "the key it is given"
+        return _HEADLINES[self.cause].format(provider=self.provider, model=name, status=self.status, variable=variable)
 
 
 Asked = Literal["plan", "effect", "tool"]

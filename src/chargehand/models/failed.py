@@ -55,23 +55,6 @@ _ABOUT_ONE_REQUEST = re.compile(
     re.IGNORECASE,
 )
 """What a 400 or 422 says that is about this one request; any other is about how the model is called."""
-_HEADLINES: dict[RefusalCause, str] = {
-    "key": "{provider} refused the key ({status}). Check {variable}.",
-    "access": "{provider} does not let this key use {model} ({status}). Ask for access, or name another model.",
-    "model": "{provider} has no model {model!r} ({status}). Check the model's name and the base URL.",
-    "credit": "{provider} has no credit left for this key ({status}). Top up the account, or name another model.",
-    "address": "{provider} sends calls on to another address ({status}). Set the base URL to where it is now.",
-    "request": "{provider} rejects how {model} is called ({status}). Check its settings, or name another model.",
-}
-
-
-def headline(refusal: Refusal) -> str:
-    """A refusal in one line: who refused what, and what to do. Never to try again: that would be refused again."""
-    _, _, name = refusal.model.rpartition("#" if "://" in refusal.model else ":")
-    variable = refusal.variable or "the key it is given"
-    return _HEADLINES[refusal.cause].format(
-        provider=refusal.provider, model=name, status=refusal.status, variable=variable
-    )
 
 
 class CallFailed(ModelFailed):

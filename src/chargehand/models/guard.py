@@ -18,12 +18,12 @@ from msgspec import Struct, structs
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
 from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
-from chargehand.models.failed import CallFailed, asked_too_much, headline, opening
+from chargehand.models.failed import CallFailed, asked_too_much, opening
 from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
-from chargehand.models.waits import waiting
+from chargehand.waits import waiting
 
 RETRY = Retry()
 BREAKING = Breaking()
@@ -221,7 +221,7 @@ class Guarded:
                 return
         self._refusal = failure
         self._refused_until = self._clock() + _REFUSED_FOR
-        logger.warning("%s: not called for %d s: %s", self.card.handle, _REFUSED_FOR, headline(failure.refusal))
+        logger.warning("%s: not called for %d s: %s", self.card.handle, _REFUSED_FOR, failure.refusal.headline())
 
     def _held(self) -> ModelFailed:
         held = self.limiter.held()

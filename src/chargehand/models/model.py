@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Protocol, TypeAlias
 
+from chargehand.code_errors import failure_of
 from chargehand.engine.events import Failure
 from chargehand.engine.keywords import Declared
 from chargehand.models.messages import Reply, Request, Usage
@@ -74,3 +75,12 @@ class ModelFailed(Exception):
         self.usage = usage
         self.billed = billed
         super().__init__(failure.message)
+
+
+def model_failed(error: Exception, usage: Usage | None = None) -> ModelFailed:
+    """What a call of a model came to that raised this: its own failure, or that of the code behind it."""
+    if isinstance(error, ModelFailed):
+        return error
+    failed = ModelFailed(failure_of(error), usage)
+    failed.__cause__ = error
+    return failed

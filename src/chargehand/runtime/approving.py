@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.declared_types import Write
 from chargehand.engine.failure import AskedBecause
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
 from chargehand.errors import Invalid, Refused
-from chargehand.tools.tasks import BareTaskGroup
 
 if TYPE_CHECKING:
     from chargehand.runtime.run_loop import RunLoop

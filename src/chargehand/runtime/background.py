@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from msgspec import Struct, structs
 
 from chargehand.agents.background import INSTRUCTION, looking_back
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -25,7 +26,6 @@ from chargehand.runtime.result import Result, result_of
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.turns import TRIES, Due, covers, due, told
 from chargehand.stores.journal import Journal
-from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw, structs
 
+from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect
@@ -16,11 +17,10 @@ from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
-from chargehand.models.code_errors import failure_of
 from chargehand.models.messages import Message
-from chargehand.models.waits import waiting
 from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Where, WorkFailed
 from chargehand.stores.codec import check
+from chargehand.waits import waiting
 
 
 class Line(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import AsyncGeneratorType
 
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.runtime.approving import OnApproval
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
-from chargehand.tools.tasks import BareTaskGroup
 
 
 async def follow(

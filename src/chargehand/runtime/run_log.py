@@ -12,7 +12,6 @@ from chargehand.engine.breaker import Breaker
 from chargehand.engine.failure import CodeError
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState
-from chargehand.models.failed import headline
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class RunLog:
         if mistake is not None and self._first(mistake.exception, mistake.place()):
             logger.error("run %s: a mistake in code: %s\n%s", self._run, mistake.describe(), traceback_text(mistake))
         if refusal is not None and self._first(refusal.model, refusal.cause):
-            logger.warning("run %s: %s", self._run, headline(refusal))
+            logger.warning("run %s: %s", self._run, refusal.headline())
 
     def _first(self, *key: str) -> bool:
         if key in self._said:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Raw, json
 
 from chargehand.agents.partial_results import with_inner_gaps
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
@@ -26,7 +27,6 @@ from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
-from chargehand.tools.tasks import BareTaskGroup
 
 logger = logging.getLogger(__name__)
 

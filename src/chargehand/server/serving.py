@@ -18,6 +18,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from chargehand.concurrency import first_error
 from chargehand.errors import Invalid, Refused
 from chargehand.models.find import Lookup
 from chargehand.server.app import Application
@@ -25,7 +26,6 @@ from chargehand.server.middleware.connections import bounded_http
 from chargehand.server.settings import FIRST, Settings
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenants
-from chargehand.tools.tasks import first_error
 
 _BACKLOG = 2048
 _KEEP_ALIVE = 30

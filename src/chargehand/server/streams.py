@@ -8,9 +8,9 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.policy import Seconds
 from chargehand.server.admission import StreamSlot
-from chargehand.tools.tasks import BareTaskGroup
 
 MEDIA_TYPE = "text/event-stream"
 PING = b": ping\n\n"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from chargehand.code_errors import code_error, is_outage, message_of
 from chargehand.engine.failure import CodeError
-from chargehand.models.code_errors import code_error, is_outage, message_of
 
 _ROOM = 2000
 _ASKED_WRONG = (ValueError, LookupError, ArithmeticError)  # what functions raise for arguments they cannot use

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, overload
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.events import Effect
@@ -17,7 +18,6 @@ from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.tools.calling import ToolFailed, failed_by
 from chargehand.tools.schema import Caller, CallKey, Shape, name_of, read_signature, shape_of
-from chargehand.tools.tasks import Begun
 from chargehand.tools.threads import THREADS, GivenUp
 
 __all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool", "with_names"]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import UNSET, structs
 from starlette.responses import Response
 
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.roster import Match
 from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
@@ -50,7 +51,6 @@ from chargehand.server.letta.wire import (
     format_time,
 )
 from chargehand.server.problem import check_choice, invalid, unknown
-from chargehand.tools.tasks import BareTaskGroup
 
 routes = Routes()
 _AGENT = "/v1/agents/{agent}"

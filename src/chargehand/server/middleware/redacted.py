@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from msgspec import Raw, structs
 
+from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.models.code_errors import failure_of
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.messages import Message

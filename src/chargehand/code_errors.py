@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import cast
 
 from chargehand.engine.failure import CodeError, Failure, Frame
-from chargehand.models.messages import Usage
-from chargehand.models.model import ModelFailed
 
 MISTAKES = (
     AttributeError,
@@ -34,7 +32,7 @@ MISTAKES = (
 """What Python raises for mistakes in code. A tool that raises one has a bug; it does not judge its arguments."""
 
 _ABOUT_THE_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
-_OURS = str(Path(__file__).parents[1])
+_OURS = str(Path(__file__).parent)
 _MOST_FRAMES = 5
 _LONGEST_MESSAGE = 500
 _LONGEST_SOURCE = 200
@@ -83,15 +81,6 @@ def mistake_failure(mistake: CodeError, where: str = "") -> Failure:
     """The failure of work that met a mistake in code: for good, because the same code fails again."""
     lead = f"{where}: " if where else ""
     return Failure("logic", f"{lead}{mistake.describe()}", permanent=True, code_error=mistake)
-
-
-def model_failed(error: Exception, usage: Usage | None = None) -> ModelFailed:
-    """What a call of a model came to that raised this: its own failure, or that of the code behind it."""
-    if isinstance(error, ModelFailed):
-        return error
-    failed = ModelFailed(failure_of(error), usage)
-    failed.__cause__ = error
-    return failed
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
