@@ -7,7 +7,7 @@ from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.events import Effect, NoteCode, StepKind
+from chargehand.engine.events import Effect, NotedFact, StepKind
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Task
 from chargehand.models.messages import Message, Settings
@@ -66,5 +66,5 @@ class Desk:
 
     async def grow(self, tasks: Sequence[Task]) -> None: ...
 
-    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
+    def note(self, text: str, failure: Failure | None = None, fact: NotedFact | None = None) -> None:
         self.notes.append(text)

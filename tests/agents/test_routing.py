@@ -15,7 +15,7 @@ from chargehand.agents.strategies.route import check, route
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.events import NoteCode
+from chargehand.engine.events import NotedFact
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
@@ -48,7 +48,7 @@ class Notes:
         self.noted: list[str] = []
         self.told: list[Sequence[Message]] = []
 
-    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
+    def note(self, text: str, failure: Failure | None = None, fact: NotedFact | None = None) -> None:
         self.noted.append(text)
 
     def release(self, amount: Amount) -> None: ...

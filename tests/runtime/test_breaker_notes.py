@@ -9,11 +9,11 @@ from msgspec import structs
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.cli.live_view import view_footer
 from chargehand.engine import events as ev
+from chargehand.engine.facts import BreakerChanged
 from chargehand.engine.fold import begin, fold, replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
-from chargehand.runtime.run_log import MARK
 from chargehand.runtime.trace import Tracer
 from tests.cli.commands import chargehand, script, task
 from tests.requests import request
@@ -34,7 +34,11 @@ def work(count: int) -> Plan:
 
 
 def notes(entries: Sequence[ev.Entry]) -> list[str]:
-    return [one.event.text for one in entries if isinstance(one.event, ev.Noted) and one.event.text.startswith(MARK)]
+    return [
+        one.event.text
+        for one in entries
+        if isinstance(one.event, ev.Noted) and isinstance(one.event.fact, BreakerChanged)
+    ]
 
 
 DEAD = Move(fail="network", message="the line is\ndead")

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct, structs
 
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.known import is_free
@@ -223,8 +224,9 @@ class Purse:
         for model in models:
             limited = request if claim is None else self.limited(model, request, claim.limit)
             if lost:
-                failure = lost[-1][1].failure
-                context.note(f"falls back to model {model.card.handle}: {failure.message}", failure)
+                failed, error = lost[-1]
+                text = f"falls back to model {model.card.handle}: {error.failure.message}"
+                context.note(text, error.failure, ModelFellBack(failed.card.handle, model.card.handle))
                 if claim is None:
                     limited = self.limited(model, request, request.settings.max_tokens or self._most)
                 elif not await self._may_call(model, claim, reserve):

@@ -26,7 +26,7 @@ from chargehand.agents.partial_results import (
 )
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.failure import Failure, FailureKind, Gap
+from chargehand.engine.failure import Failure, FailureKind, Gap, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Task, TaskId, digest
 from chargehand.engine.policy import Policy, Seconds
@@ -470,7 +470,8 @@ def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], 
         asked = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"
         asked += _short("" if state.input is None else state.input.text, _LONGEST) + (")" if asked else "")
         words = f"{name} waits for a person{asked}; its run {run!r} goes on when it is resumed with the answer"
-        return Failure("logic", words, permanent=True)
+        question = None if state.input is None else state.input.question or Question(what=state.input.what)
+        return Failure("logic", words, permanent=True, question=question)
     if ended.ending == "cancelled":
         return Failure("logic", f"{name}: its run {run!r} was cancelled", permanent=True)
     if ended.ending == "needs_input":

@@ -18,6 +18,7 @@ from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import one_line, sent_back, useless
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.facts import Assumed
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Finding, Task, fingerprint, needs
@@ -221,7 +222,7 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     async with _growing(lead, brief, context, grown) as hear:
         read_plan, used = await ask(lead, request, context, purpose, partial(read, holders=lead.holders()), hear=hear)
     for text in read_plan.assumptions:
-        context.note(f"assumed: {text}", code="assumed")
+        context.note(f"assumed: {text}", fact=Assumed(text))
     for dropped in read_plan.dropped:
         context.note(f"plan: {dropped.task} does without its input {dropped.input}, because the plan has no such task")
     proposal = read_plan.proposal

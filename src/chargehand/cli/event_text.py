@@ -10,8 +10,8 @@ from chargehand.agents.checks.review import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.engine import events as ev
+from chargehand.engine.facts import BreakerChanged
 from chargehand.engine.value import decode_value
-from chargehand.runtime.run_log import MARK
 from chargehand.runtime.trace import Tracer
 
 SUPERVISOR = "supervisor"
@@ -105,9 +105,9 @@ def _prompt_sent(_tracer: Tracer, event: ev.PromptSent) -> _Description:
 
 
 def _noted(_tracer: Tracer, event: ev.Noted) -> _Description:
-    if not event.text.startswith(MARK):
+    if not isinstance(event.fact, BreakerChanged):
         return f"note: {short(event.text, ROOM)}", "dim"
-    return short(event.text, 4 * ROOM), "good" if event.text.startswith(f"{MARK}closed") else "warn"
+    return short(event.text, 4 * ROOM), "good" if event.fact.state == "closed" else "warn"
 
 
 # --- the supervisor and the person

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.facts import NotedFact
 from chargehand.engine.failure import Asked, Failure, Gap, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy
@@ -55,9 +56,6 @@ class Offer(Struct, frozen=True):
 
 
 # gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
-NoteCode = Literal["", "diverged", "assumed", "accepted"]
-
-
 class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
     pass
 
@@ -494,8 +492,8 @@ class Noted(_Fact, frozen=True, tag="noted"):
     """About which attempt; 0: none."""
     failure: Failure | None = None
     """What was met where somebody else stood in: another model, or who plans without one."""
-    code: NoteCode = ""
-    """A step `diverged` from what was recorded, the planner `assumed` something, a check `accepted` the result."""
+    fact: NotedFact | None = None
+    """The same as a fact, for readers that are programs."""
 
 
 Event: TypeAlias = (

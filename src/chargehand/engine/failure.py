@@ -16,8 +16,9 @@ FailureCode = Literal[
     "repeated_call",
     "too_many_steps",
     "unknown_worker",
+    "check_failed",
 ]
-"""What went wrong with the work of a model, where the engine can tell."""
+"""What went wrong with the work of a model or a check, where the engine can tell."""
 StepKind = Literal["tool", "model", "memory", "remember", "summary", "check", "subteam", "make_worker"]
 """What a step does: calls a tool, asks the worker's model, reads memory, keeps the task in memory, puts earlier tasks
 behind a summary, checks the result, has a team do the task, or makes the worker.

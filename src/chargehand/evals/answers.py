@@ -7,6 +7,7 @@ import msgspec
 from msgspec import structs
 
 from chargehand.agents.audit.failure_modes import audit_run
+from chargehand.engine.events import AttemptFailed
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import ChargehandError, Refused
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
@@ -22,8 +23,6 @@ _TASK = TaskId("t1")
 """The one task of a worker that is asked alone."""
 _MAX_CALL_CHARS = 300
 _MAX_ANSWER_CHARS = 2000
-_WAITS_INSIDE = "waits for a person (tool: "
-"""How the gap of a nested team begins that waits for approval of a call."""
 
 
 async def score_answer(bench: Bench, case: Case) -> list[Score]:
@@ -87,7 +86,9 @@ def _refuse_to_act(bench: Bench, case: Case, result: Result) -> None:
     if bench.act or case.ending == "needs_input":
         return
     question = result.question
-    nested = next((gap.message for gap in result.gaps if _WAITS_INSIDE in gap.message), "")
+    failures = [entry.event.failure for entry in result.entries if isinstance(entry.event, AttemptFailed)]
+    waiting = [failure for failure in failures if failure.question is not None and failure.question.what == "tool"]
+    nested = next((failure.message for failure in waiting if failure.kind != "approval"), "")
     if nested or (question is not None and question.what == "tool"):
         call = nested if question is None else f"it would call {question.text}"
         raise Refused(f"{call[:_MAX_CALL_CHARS]}; tools that change something are called only with --act")

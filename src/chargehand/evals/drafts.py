@@ -1,6 +1,5 @@
 """Scores of plans that are not carried out: where a request goes (routing), and how good its plan is."""
 
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.executor import Executor
 from chargehand.team import Supervisor
 
-_CONFIDENCE = re.compile(r"\bconfidence (\d\.\d+)")
 _MAX_INSTRUCTION_CHARS = 80
 
 
@@ -88,9 +86,8 @@ def _judge_route(team: Supervisor, case: Case, drafted: Draft) -> _Verdict:
     got = _label(team, chosen)
     label = _label(team, wanted)
     values = {"refused": float(not chosen)} if wanted else {"out_of_scope": float(not chosen)}
-    confidences = [float(match[1]) for note in drafted.notes if (match := _CONFIDENCE.search(note))]
-    if confidences:
-        values["confidence"] = confidences[0]
+    if drafted.route is not None:
+        values["confidence"] = drafted.route.confidence
     problems = () if chosen == wanted else (f"it went to {got}, and is for {label}",)
     return _Verdict(problems=problems, values=values, got=got, wanted=label)
 

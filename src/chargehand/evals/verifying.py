@@ -10,7 +10,9 @@ from msgspec import Struct, structs
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.agents.worker import Worker
-from chargehand.engine.events import Noted
+from chargehand.engine.events import AttemptFailed, Noted
+from chargehand.engine.facts import NotReviewed
+from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, Refused
@@ -30,10 +32,6 @@ _SOURCE = "source-of-the-material"
 _AUTHOR = "author-of-the-result"
 _SOURCE_TASK = TaskId("t1")
 _RESULT_TASK = TaskId("t2")
-_CHECK_FAILED = "failed itself, so nothing can be accepted"
-"""What the message of a check says that did not work."""
-_NOT_REVIEWED = "not reviewed by "
-"""How the note begins of a reviewer that could not be asked."""
 _BLANK = " \u200b"
 """A reply with nothing in it."""
 
@@ -81,7 +79,7 @@ async def _score(bench: Bench, case: Case, checked: CheckedResult) -> Score:
     if _RESULT_TASK not in result.results:
         messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
         refusal = messages[0] if messages else "it did not count as done"
-    if broken := _broken_check(result, refusal):
+    if broken := _broken_check(result):
         raise Refused(f"no check judged it: {broken}")
     is_right = checked.mistake == "right"
     why: tuple[str, ...] = ()
@@ -136,12 +134,17 @@ def _checking_team(bench: Bench, case: Case, text: str) -> Supervisor:
     )
 
 
-def _broken_check(result: Result, refusal: str) -> str:
+def _broken_check(result: Result) -> str:
     """Why a verdict says nothing of the checks: one did not work, or its reviewer could not be asked."""
-    if _CHECK_FAILED in refusal:
-        return refusal
-    notes = (entry.event.text for entry in result.entries if isinstance(entry.event, Noted))
-    return next((text for text in notes if text.startswith(_NOT_REVIEWED)), "")
+    for entry in result.entries:
+        match entry.event:
+            case AttemptFailed(failure=Failure(code="check_failed", message=message)):
+                return message
+            case Noted(fact=NotReviewed(), text=text):
+                return text
+            case _:
+                pass
+    return ""
 
 
 def _checks_of(case: Case, hiring: TeamSpec) -> Mapping[str, Check]:

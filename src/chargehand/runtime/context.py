@@ -11,6 +11,7 @@ from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect
+from chargehand.engine.facts import StepDiverged
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
@@ -307,7 +308,9 @@ class _StepContext:
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
-        self.note(f"step {self._number} diverged from what was recorded and is made anew", code="diverged")
+        self.note(
+            f"step {self._number} diverged from what was recorded and is made anew", fact=StepDiverged(self._number)
+        )
         done = [step for step in self._recorded.values() if step.effect == "effect" and step.good]
         more = {step.request: step.result for step in done if step.result is not None}
         self._effects = {**self._effects, **more}
@@ -389,9 +392,9 @@ class _StepContext:
             run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
         )
 
-    def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
+    def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
         self._line.note(
-            ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, code=code)
+            ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, fact=fact)
         )
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:

@@ -11,6 +11,7 @@ from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Ledger
 from chargehand.engine.events import Effect, Failure
+from chargehand.engine.facts import RouteChosen
 from chargehand.engine.forecast import forecast
 from chargehand.engine.lint import lint
 from chargehand.engine.owed import Brief
@@ -36,6 +37,8 @@ class Draft(Struct, frozen=True):
     forecast: PlanForecast | None
     unserved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    route: RouteChosen | None = None
+    """Who was chosen and how surely, of a team that is led by a route."""
     spent: Amount | None = NOTHING
 
 
@@ -76,6 +79,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
                     forecast=reckoned,
                     unserved=found.unserved,
                     notes=tuple(context.notes),
+                    route=context.route,
                     spent=total,
                 )
             findings = linted.errors
@@ -118,12 +122,14 @@ class _Pencil:
         self.where = Where(run="draft", task="", mark="", planned=True)
         self.grown: list[Task] = []
         self.notes: list[str] = []
+        self.route: RouteChosen | None = None
 
     async def step(
         self,
         name: str,  # noqa: ARG002 - a hand is told what other hands need
         call: Callable[[str], Awaitable[Done]],
         *,
+        kind: ev.StepKind = "tool",  # noqa: ARG002
         request: str = "",  # noqa: ARG002
         effect: Effect = "read",  # noqa: ARG002
         reserve: Amount | Claim = NOTHING,  # noqa: ARG002
@@ -156,9 +162,11 @@ class _Pencil:
     async def grow(self, tasks: Sequence[Task]) -> None:
         self.grown.extend(tasks)
 
-    def note(self, text: str, failure: Failure | None = None, code: ev.NoteCode = "") -> None:
-        del failure, code  # a draft keeps the text only
+    def note(self, text: str, failure: Failure | None = None, fact: ev.NotedFact | None = None) -> None:
+        del failure  # a draft has no use for it
         self.notes.append(text)
+        if isinstance(fact, RouteChosen):
+            self.route = fact
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         pass

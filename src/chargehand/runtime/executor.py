@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import Effect, Failure, NoteCode, StepKind
+from chargehand.engine.events import Effect, Failure, NotedFact, StepKind
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Finding, Task
 from chargehand.engine.tracing import AnswerAudit, Tracing
@@ -178,8 +178,11 @@ class StepContext(Protocol):
         """While planning: add tasks that may start before the plan is complete."""
         ...
 
-    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
-        """Say something worth showing that decides nothing; `failure` is what it is about, where somebody stood in."""
+    def note(self, text: str, failure: Failure | None = None, fact: NotedFact | None = None) -> None:
+        """Say something worth showing that decides nothing.
+
+        `failure` is what it is about, where somebody stood in; `fact` is what programs read of it.
+        """
         ...
 
 
@@ -233,8 +236,8 @@ class Relay:
     async def grow(self, tasks: Sequence[Task]) -> None:
         await self._context.grow(tasks)
 
-    def note(self, text: str, failure: Failure | None = None, code: NoteCode = "") -> None:
-        self._context.note(text, failure, code)
+    def note(self, text: str, failure: Failure | None = None, fact: NotedFact | None = None) -> None:
+        self._context.note(text, failure, fact)
 
 
 class Executor(Protocol):

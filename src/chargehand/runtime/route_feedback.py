@@ -14,6 +14,7 @@ from chargehand.agents.nested import aware, bare
 from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.engine import events as ev
+from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, TaskId
@@ -29,9 +30,6 @@ from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExample
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
-
-_ROUTED = "route to "
-"""How the note of every route begins."""
 
 
 @runtime_checkable
@@ -161,7 +159,7 @@ def check_score(good: object) -> float:
 
 def _check_routed(run: str, state: RunState, entries: Sequence[ev.Entry]) -> None:
     notes = (entry.event for entry in entries if isinstance(entry.event, ev.Noted))
-    is_routed = any(note.task == NO_TASK and note.text.startswith(_ROUTED) for note in notes)
+    is_routed = any(isinstance(note.fact, RouteChosen) for note in notes)
     if not is_routed or state.requested.plan is not None or not state.requested.team:
         raise Refused(f"run {run!r} was not led by a route, so there is no choice to judge; judge one that was")
     if state.ended is None:

@@ -5,10 +5,12 @@ It says what the journal says, to whoever listens to `logging.getLogger("chargeh
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Literal
 
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
+from chargehand.engine.facts import BreakerChanged
 from chargehand.engine.failure import CodeError
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState
@@ -82,7 +84,6 @@ def traceback_text(mistake: CodeError) -> str:
 # --- breakers, in words for the journal
 
 
-MARK = "breaker "  # how each of these notes begins
 _LONGEST = 120
 _DAY = 86_400.0
 _Attempted = ev.AttemptStarted | ev.AttemptSucceeded | ev.AttemptFailed
@@ -105,25 +106,33 @@ def breaker_changes(
     for name in changed:
         was = before.get(name, (0, 0.0))
         opened = now[name][0] > was[0]
-        notes += [(ev.Noted(said, event.task, event.attempt), opened) for said in _words(state, name, was, event)]
+        change = _change(state, name, was, event)
+        if change is not None:
+            text, stands = change
+            fact = BreakerChanged(name, stands)
+            notes.append((ev.Noted(f"breaker {stands}: {text}", event.task, event.attempt, fact=fact), opened))
     before.update(now)
     return notes
 
 
-def _words(state: RunState, name: str, was: tuple[int, Instant], event: _Attempted) -> Iterator[str]:
+def _change(
+    state: RunState, name: str, was: tuple[int, Instant], event: _Attempted
+) -> tuple[str, Literal["open", "half-open", "closed"]] | None:
+    """What became of a breaker in words, and how it stands; None where nothing is worth a note."""
     breaker = state.breakers[name]
     who = name.replace(":", " ", 1)
     opened, leased = was
     if breaker.opened > opened and isinstance(event, ev.AttemptFailed):
         why = f"{event.failure.kind}: {' '.join(event.failure.message.split())[:_LONGEST]}"
         what = f"the probe of {who} failed" if opened else f"{who} is out of order, {_count(state, breaker)}"
-        yield f"{MARK}open: {what}; it is not asked for {_wait(breaker.until, state.at)} ({why})"
-    elif opened and not breaker.opened:
+        return f"{what}; it is not asked for {_wait(breaker.until, state.at)} ({why})", "open"
+    if opened and not breaker.opened:
         how = "the probe succeeded" if leased else "a call that was under way came back"
-        yield f"{MARK}closed: {who} works again, {how}"
-    elif breaker.leased and breaker.leased != leased and isinstance(event, ev.AttemptStarted):
+        return f"{who} works again, {how}", "closed"
+    if breaker.leased and breaker.leased != leased and isinstance(event, ev.AttemptStarted):
         probe = f"attempt {event.attempt} of {event.task} by {event.worker}"
-        yield f"{MARK}half-open: {who} is tried again, {probe} is the probe"
+        return f"{who} is tried again, {probe} is the probe", "half-open"
+    return None
 
 
 def _wait(until: Instant, now: Instant) -> str:

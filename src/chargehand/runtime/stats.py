@@ -17,6 +17,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, lease, note, stand
 from chargehand.engine.budget import Amount
+from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Breaking, Instant, Seconds
 from chargehand.engine.roster import Agent
@@ -34,8 +35,6 @@ _RECENT = 200  # outcomes kept of each worker, tool and model
 _LONG = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds, in seconds, of the histograms of what should be quick."""
-
-_FELL_BACK = "falls back to model "
 
 
 class Histogram:
@@ -286,14 +285,13 @@ class Stats:
             _note_tool(run, call, at, good=event.good)
 
     def _noted(self, run: _Run, event: ev.Noted, at: Instant) -> None:
-        """Another model takes over from one that did not answer: only a note says so."""
-        if not event.text.startswith(_FELL_BACK):
+        """Another model takes over from one that did not answer."""
+        if not isinstance(event.fact, ModelFellBack):
             return
-        handle = event.text.removeprefix(_FELL_BACK).partition(": ")[0]
         for key, call in run.steps.items():
             if key[0] == event.task and not call.tool:
                 _close(call, at, "passed on")
-                run.steps[key] = self._open("model", handle, at)
+                run.steps[key] = self._open("model", event.fact.model, at)
                 return
 
     # --- the supervisor

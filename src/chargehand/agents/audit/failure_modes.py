@@ -12,6 +12,7 @@ from msgspec import Struct
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.setup import OURS
 from chargehand.engine import events as ev
+from chargehand.engine.facts import Assumed, ResultAccepted, StepDiverged
 from chargehand.engine.failure import FailureCode
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, TaskId, needs
@@ -160,9 +161,9 @@ def _of_event(event: ev.Event) -> Iterator[FailureMode]:
             yield from _of_plan_findings(findings, prevented=True)
         case ev.RunRequested(warnings=warnings) | ev.TasksAdded(warnings=warnings):
             yield from _of_plan_findings(warnings, prevented=False)
-        case ev.Noted(code="diverged"):
+        case ev.Noted(fact=StepDiverged()):
             yield _finding("2.1", event.task, f"{event.task!r} was resumed and did not go on as recorded.", event.text)
-        case ev.Noted(code="assumed"):
+        case ev.Noted(fact=Assumed()):
             yield _finding("2.2", event.task, "The planner assumed something and asked nobody.", event.text)
         case _:
             pass
@@ -240,7 +241,7 @@ def _of_unchecked_effects(events: Sequence[ev.Event], state: RunState) -> Iterat
                     unchecked.pop(task, None)
                 if step.effect == "effect":
                     unchecked[event.task] = step.name
-            case ev.Noted(code="accepted"):
+            case ev.Noted(fact=ResultAccepted()):
                 unchecked.pop(event.task, None)
             case _:
                 pass

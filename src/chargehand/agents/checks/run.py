@@ -24,6 +24,7 @@ from chargehand.agents.worker import Worker
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect, StepKind
+from chargehand.engine.facts import NotReviewed, ResultAccepted
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
@@ -181,7 +182,7 @@ class CheckedAttempt(Struct):
         if refusals:  # nobody is paid to look at what is wrong already
             return "; ".join(refusals)[:_MAX_MESSAGE]
         if rules:
-            self.context.note(f"accepted by {', '.join(rules)}", code="accepted")
+            self.context.note(f"accepted by {', '.join(rules)}", fact=ResultAccepted(tuple(rules)))
         if digest(result.json) in refused and not self.context.called:  # a reviewer that looks again may tire of it
             said = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
             return said[:_MAX_MESSAGE]
@@ -196,7 +197,8 @@ class CheckedAttempt(Struct):
             problems = await self.inspector.problems(name, result)
         except CheckFailed as error:
             message = f"the check {name!r} failed itself, so nothing can be accepted: {error}"[:_MAX_MESSAGE]
-            raise WorkFailed(Failure("logic", message, permanent=True), done.used) from error
+            failure = Failure("logic", message, permanent=True, code="check_failed")
+            raise WorkFailed(failure, done.used) from error
         return _refusal(name, problems) if problems else ""
 
     async def _review(self, name: str, case: Case) -> str:
@@ -212,10 +214,11 @@ class CheckedAttempt(Struct):
                     raise
                 verdict = Verdict(unsaid=error.failure.message)
         if verdict.unsaid:
-            self.context.note(f"not reviewed by {name}: {verdict.unsaid}; the result stands")
+            text = f"not reviewed by {name}: {verdict.unsaid}; the result stands"
+            self.context.note(text, fact=NotReviewed(name))
         elif verdict.accepted:
             remarks = f", with remarks: {'; '.join(verdict.problems)}" if verdict.problems else ""
-            self.context.note(f"accepted by {name}{remarks}", code="accepted")
+            self.context.note(f"accepted by {name}{remarks}", fact=ResultAccepted((name,)))
         else:
             return _refusal(name, verdict.problems)
         return ""

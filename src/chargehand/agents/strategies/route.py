@@ -8,6 +8,7 @@ from chargehand.agents.routing.decision import Decision, Load, out_of_order, see
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Task, TaskId
@@ -16,6 +17,7 @@ from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 
+_SHOWN = 5  # scores that are noted
 _NAMED = 12  # workers that a refusal tells of
 _LONGEST = 160
 _CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a task takes
@@ -43,7 +45,8 @@ async def route(
     names, reason = _chosen(way, found, had, view)
     if watch is not None:
         watch.chose(context.where.run, names)
-    context.note(_told(names, reason, found, view))
+    chosen = RouteChosen(names, found.router, found.confidence, found.scores[:_SHOWN])
+    context.note(_told(names, reason, found, view), fact=chosen)
     if not names and brief.tasks:
         some: Combine = "select" if way.samples > 1 else "forward"
         return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
@@ -89,9 +92,9 @@ def _chosen(way: Route, found: Decision, had: set[str], load: Mapping[str, Load]
 
 
 def _told(names: Sequence[str], reason: str, found: Decision, load: Mapping[str, Load]) -> str:
-    scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:5]) or "none"
+    scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:_SHOWN]) or "none"
     who = " and ".join(names) or "nobody"
-    busy = seen([name for name in dict.fromkeys((*names, *dict(found.scores[:5]))) if name in load], load)
+    busy = seen([name for name in dict.fromkeys((*names, *dict(found.scores[:_SHOWN]))) if name in load], load)
     told = f"scores: {scores}{f'; load: {busy}' if busy else ''}"
     return f"route to {who}, confidence {found.confidence:.2f}, by {found.router}: {reason} ({told})"
 

@@ -160,8 +160,8 @@ class RedactedContext(Relay):
     async def grow(self, tasks: Sequence[Task]) -> None:
         await super().grow(self._redactor.value(tuple(tasks), tuple[Task, ...]))
 
-    def note(self, text: str, failure: ev.Failure | None = None, code: ev.NoteCode = "") -> None:
-        super().note(self._redactor.text(text), self._redactor.value(failure), code)
+    def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
+        super().note(self._redactor.text(text), self._redactor.value(failure), self._redactor.value(fact, ev.NotedFact))
 
 
 def _open_key(text: str) -> int:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from chargehand.engine import events as ev
+from chargehand.engine.facts import Assumed
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import RunState
 from chargehand.runtime.messaging import replies_of
@@ -23,7 +24,6 @@ RUN_HEADER = "X-Run-Id"
 RESPONSE_PREFIX = "resp_"
 _CUT_SHORT = ("budget", "deadline")
 _LISTED = 30
-_ASSUMED = "assumed: "
 _VERDICTS = {
     "plan": '"approve", or "reject" with "feedback"',
     "tool": '"approve" or "reject"',
@@ -118,7 +118,7 @@ def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
     planner_failed = any(note.task == NO_TASK and note.failure is not None for note in notes)
     unserved = found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps)
     if unserved and not planner_failed:  # who says hello must be told what there is to ask
-        assumed = [note.text.removeprefix(_ASSUMED) for note in notes if note.code == "assumed"]
+        assumed = [note.fact.text for note in notes if isinstance(note.fact, Assumed)]
         return "\n\n".join((answer, *assumed)), True
     is_good = found.ending in ("complete", "partial")
     return answer or ("There is nothing to say." if is_good else "There is no answer."), is_good
