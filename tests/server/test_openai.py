@@ -482,7 +482,12 @@ def test_a_client_that_gave_up_and_calls_again_joins_the_run_it_began(home: Gard
     hasty = client(home.server, max_retries=5, timeout=0.5)
     found = hasty.chat.completions.create(model="garden", messages=said(GOAL))
     assert "48.00 euros" in (found.choices[0].message.content or "")
-    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+    (run,) = home.client.get("/api/runs").json()["runs"]
+    entries = home.client.get(f"/api/runs/{run['run']}/entries").json()["entries"]
+    recorded = entries[0]["event"]["client"]
+    assert (recorded["api"], recorded["body"]) == ("openai", {"model": "garden"})
+    assert recorded["digest"]
+    assert not any(entry["event"]["type"] == "noted" and "garden" in entry["event"]["text"] for entry in entries)
 
 
 def test_a_call_that_is_made_again_after_a_restart_finds_its_run(tmp_path: Path) -> None:

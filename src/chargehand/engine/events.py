@@ -55,6 +55,17 @@ class Offer(Struct, frozen=True):
     """What its figures rest on; `null`: no model wrote it."""
 
 
+class ClientRequest(Struct, frozen=True, omit_defaults=True):
+    """What a client of another API asked for, so that its run can be described from the journal alone."""
+
+    api: str
+    """The API that the client speaks: `letta` or `openai`."""
+    body: Raw
+    """The request, as that API keeps it."""
+    digest: str = ""
+    """The same for the same call made again; empty: the call had an Idempotency-Key, which names the run."""
+
+
 # gc=False throughout: what is frozen and holds only data can be in no cycle, and the collector need not look at it
 class _Fact(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
     pass
@@ -83,6 +94,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """What the check of a plan that was given advises against, though it may run."""
     team: str = ""
     """The name of the team."""
+    client: ClientRequest | None = None
+    """The request of a client of the Letta or the OpenAI API; `null`: it came another way."""
     turns: tuple[tuple[str, bool], ...] = ()
     """Of a run in the background: earlier runs by name, each with `true` (it covers that one) or `false` (left to the
     next).

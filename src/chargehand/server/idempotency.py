@@ -2,21 +2,21 @@
 
 The name of a run that came with a key is made of the tenant and the key, and its seed of the key and the body. So the
 journal itself says, also after a crash, whether a call was made before and with what. A call without a key has a mark,
-made of the caller and the body, which an API notes beside the request of the run.
+made of the caller, the path and the body, which is recorded in the request of the run.
 """
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import TypeAlias, cast
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from chargehand.engine.events import Entry, RunRequested
+from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
@@ -24,6 +24,7 @@ from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import raw_body
+from chargehand.stores.journal import DamagedRun
 
 HEADER = "idempotency-key"
 REPEATED_FOR: Seconds = 15 * 60.0
@@ -33,7 +34,7 @@ _SEED_DIGITS = 12  # hexadecimal: whole numbers that every reader of JSON keeps
 _RETRY_COUNT = "x-stainless-retry-count"
 _MAX_MARKS = 1000
 _MAX_LOOKED_AT = 50
-MarkOf: TypeAlias = Callable[[Iterable[Entry]], str]
+_NEWEST = 2**62
 
 
 class BegunRun(Struct, frozen=True):
@@ -127,30 +128,32 @@ class Repeats:
         begun.set_result(run)
         return run
 
-    async def begun_by(self, mark: str, noted_mark: MarkOf) -> str:
+    async def begun_by(self, mark: str) -> str:
         """The run that the same call began; nothing if it began none, or too long ago."""
         begun = self._begun.get(mark)
         if begun is None:
-            return await self._noted(mark, noted_mark)
+            return await self._recorded(mark)
         try:
             run = await asyncio.shield(begun)
         except Exception:  # noqa: BLE001 - it came to nothing, so it is made anew
             return ""
-        return run if await self._entries(run) else ""
+        return run if await self._is_recorded(run) else ""
 
-    async def _noted(self, mark: str, noted_mark: MarkOf) -> str:
-        """After a restart: what the journal says."""
+    async def _recorded(self, mark: str) -> str:
+        """The run of a call from before a restart."""
         since = time.time() - REPEATED_FOR
-        rows = sorted(await self._tenant.journal.runs(), key=lambda row: row.started, reverse=True)
-        for row in rows[:_MAX_LOOKED_AT]:
-            if row.started < since:
+        for row in await self._tenant.journal.latest(before=_NEWEST, limit=_MAX_LOOKED_AT):
+            if isinstance(row, DamagedRun) or not isinstance(row.first.event, RunRequested):
+                continue
+            if row.first.at < since:
                 break
-            if noted_mark(await self._entries(row.run)) == mark:
+            client = row.first.event.client
+            if client is not None and client.digest == mark:
                 return row.run
         return ""
 
-    async def _entries(self, run: str) -> Sequence[Entry]:
+    async def _is_recorded(self, run: str) -> bool:
         try:
-            return await self._tenant.journal.read(run)
+            return bool(await self._tenant.journal.read(run))
         except (RunUnknown, Corrupt):
-            return ()
+            return False

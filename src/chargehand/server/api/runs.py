@@ -42,7 +42,6 @@ _PAGE = 100
 _MAX_LOOKED_AT = 2000
 _MAX_READ = 300  # runs whose entries have to be read for one page
 _CACHE = "cache"  # what offers results of many runs
-_NOTES_OF_CLIENTS = ("ordered {", "asked {")  # what other APIs note for themselves; a person need not read it
 
 
 # --- begin
@@ -130,7 +129,7 @@ def run_shown(tenant: Tenant, recorded: RecordedRun) -> RunShown:
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
         limits=Spent(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
-        notes=tuple(note for note in traced.notes if not note.partition(" s  ")[2].startswith(_NOTES_OF_CLIENTS)),
+        notes=tuple(traced.notes),
         traced=count_traced(tracings.values()),
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
     )

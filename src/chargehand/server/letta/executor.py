@@ -35,7 +35,7 @@ from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, Wo
 from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
 from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.message_log import ClientReturn
-from chargehand.server.letta.request import ClientRequest
+from chargehand.server.letta.request import AgentRequest
 from chargehand.server.letta.settings import JsonReply, bound_model, options_of, override_settings
 from chargehand.server.letta.tool_rules import read_rules
 from chargehand.server.letta.tools import client_side_tools, custom_tools
@@ -84,7 +84,7 @@ def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile
 class RunContext(Protocol):
     """What the executor asks about the runs of clients."""
 
-    async def wait_turn(self, agent: str, run: str) -> ClientRequest | None:
+    async def wait_turn(self, agent: str, run: str) -> AgentRequest | None:
         """Wait until the agent has time for a run; what its client asked for, None if it is inside another."""
         ...
 
@@ -125,11 +125,11 @@ class AgentExecutor:
         request = await self._sessions.wait_turn(brief.worker, context.where.run)
         try:
             async with asyncio.timeout(TIMEOUT):  # it begins when the agent does, however long the queue was
-                return await self._work(brief, context, request or ClientRequest(brief.worker, ()))
+                return await self._work(brief, context, request or AgentRequest(brief.worker, ()))
         except TimeoutError as error:
             raise WorkFailed(Failure("timeout", f"the agent was not done after {TIMEOUT:.0f} s")) from error
 
-    async def _work(self, brief: Brief, context: StepContext, request: ClientRequest) -> Done:
+    async def _work(self, brief: Brief, context: StepContext, request: AgentRequest) -> Done:
         run = context.where.run
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
@@ -176,14 +176,14 @@ class AgentExecutor:
 
     async def system_prompt(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
-        equipped = await self._equip(profile, ClientRequest(profile.id, ()), {})
+        equipped = await self._equip(profile, AgentRequest(profile.id, ()), {})
         held = visible_blocks(await self._catalog.attached(profile.id)).values()
         return self._kit.system(equipped).text + instructions(held) + "\n\n" + material(held, (), "now", {})
 
     async def _equip(
         self,
         profile: Profile,
-        request: ClientRequest,
+        request: AgentRequest,
         client_side: Mapping[str, Tool],
     ) -> Equipped:
         """An agent ready to work, with what is attached to it now.

@@ -16,7 +16,7 @@ from chargehand.engine.plan import TaskId, digest
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
-from chargehand.server.letta.request import ClientRequest, read_note, text_of
+from chargehand.server.letta.request import AgentRequest, recorded_request, text_of
 from chargehand.server.letta.wire import (
     LettaResponse,
     Message,
@@ -90,7 +90,7 @@ class MessageLog:
         self.name = name
         self.run = f"run-{uuid.uuid5(_NAMESPACE, f'{name} {task}')}" if is_nested else name
         self.agent = agent
-        self.request: ClientRequest | None = None
+        self.request: AgentRequest | None = None
         self.messages: list[Message] = []
         self.steps: list[StepResponse] = []
         self.began: Instant = 0.0
@@ -108,7 +108,6 @@ class MessageLog:
         self.usage = UsageStatistics(run_ids=(self.run,))
         self._task = task
         self._is_nested = is_nested
-        self._requested: ev.RunRequested | None = None
         self._input_messages = 0
         self._has_started = False
         self._last_reply = Reply("")
@@ -179,11 +178,9 @@ class MessageLog:
     def read(self, entry: ev.Entry) -> None:
         event = entry.event
         self.last_entry = entry.seq
-        if self._requested is not None:  # the note of what was asked stands beside the request
-            self._read_input(event, self._requested)
         if isinstance(event, ev.RunRequested):
             self.began = entry.at
-            self._requested = event
+            self._read_input(event)
             models = [agent.model for agent in event.roster.agents if self.agent in ("", agent.name)]
             self._model = models[0] if models else ""
         elif isinstance(event, ev.RunEnded):
@@ -191,9 +188,8 @@ class MessageLog:
         elif getattr(event, "task", self._task) == self._task:
             self._read_work(entry.at, event)
 
-    def _read_input(self, event: ev.Event, requested: ev.RunRequested) -> None:
-        self._requested = None
-        self.request = read_note(event)
+    def _read_input(self, requested: ev.RunRequested) -> None:
+        self.request = recorded_request(requested)
         if self.request is not None:
             self.agent = self.agent or self.request.agent
             inputs = self.request.messages

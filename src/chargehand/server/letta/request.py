@@ -1,6 +1,6 @@
 """What a client asked of an agent in one call: the messages, and how they are to be answered.
 
-It is kept in the journal as a note beside the request, so that a run can be told from its entries alone.
+It is kept in the journal with the request of the run, so that the run can be described from its entries alone.
 """
 
 import re
@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from chargehand.agents.setup import OURS
 from chargehand.agents.shape import schema_problem
@@ -35,7 +35,7 @@ _UNSUPPORTED_IN_MESSAGE: Mapping[str, str] = {
     "group_id": "there are no groups here; send it to the agent",
     "batch_item_id": "there are no batches here",
 }
-_NOTE = "asked "
+_API = "letta"
 _NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
 _IMAGE = "(an image, which cannot be looked at here)"
@@ -43,7 +43,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
-class ClientRequest(Struct, frozen=True, omit_defaults=True):
+class AgentRequest(Struct, frozen=True, omit_defaults=True):
     """A whole call. Of the content of its messages, the text is kept.
 
     `digest` is what its repetition is known by; `model` and `system` replace the agent's own. `conversation` is empty
@@ -83,21 +83,18 @@ class ClientRequest(Struct, frozen=True, omit_defaults=True):
         run_id = uuid.uuid5(_NAMESPACE, " ".join((self.lane, *self.otids))) if self.otids else uuid.uuid4()
         return f"run-{run_id}"
 
-    def note(self) -> ev.Noted:
-        return ev.Noted(_NOTE + msgspec.json.encode(self).decode())
+    def to_record(self) -> ev.ClientRequest:
+        return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), self.digest)
 
 
-def read_note(event: ev.Event) -> ClientRequest | None:
-    """What the client asked, if this event is the note of it."""
-    if not isinstance(event, ev.Noted) or not event.text.startswith(_NOTE):
+def recorded_request(requested: ev.RunRequested) -> AgentRequest | None:
+    """What the client asked of an agent; None for a run that was begun another way."""
+    if requested.client is None or requested.client.api != _API:
         return None
-    try:
-        return msgspec.json.decode(event.text[len(_NOTE) :], type=ClientRequest)
-    except msgspec.DecodeError:
-        return None
+    return msgspec.json.decode(requested.client.body, type=AgentRequest)
 
 
-def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str = "") -> ClientRequest:
+def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str = "") -> AgentRequest:
     """What a client sent, checked; a problem where there is nothing to say, or nothing that can be said."""
     messages = [*(sent.messages or ())]
     if sent.input is not None:
@@ -106,7 +103,7 @@ def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str
         check_choice("the role", message.role, _ROLES)
         message.content = text_of(message.content)
     lane = conversation or agent
-    request = ClientRequest(
+    request = AgentRequest(
         agent=agent,
         messages=tuple(message for message in messages if text_of(message.content).strip()),
         steps=sent.max_steps or MAX_STEPS,

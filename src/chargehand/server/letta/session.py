@@ -14,7 +14,7 @@ from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.server.admission import StreamSlot
 from chargehand.server.letta.message_log import MessageLog
-from chargehand.server.letta.request import ClientRequest
+from chargehand.server.letta.request import AgentRequest
 from chargehand.server.letta.wire import (
     ErrorMessage,
     LettaResponse,
@@ -54,7 +54,7 @@ class Session:
     `started` is done when the run is on disk, `done` when it has ended or waits for its client.
     """
 
-    def __init__(self, log: MessageLog, request: ClientRequest | None = None, *, streams_tokens: bool = False) -> None:
+    def __init__(self, log: MessageLog, request: AgentRequest | None = None, *, streams_tokens: bool = False) -> None:
         self.log = log
         self.request = request or log.request
         self.streams_tokens = streams_tokens
@@ -79,7 +79,7 @@ class Session:
         """Where requests are answered one after the other: a conversation, or the agent."""
         return self.request.lane if self.request is not None else self.log.lane
 
-    def check_same(self, request: ClientRequest) -> "Session":
+    def check_same(self, request: AgentRequest) -> "Session":
         """Return the session for a request with the same otids; 409 if it has other words, which must not get lost."""
         if self.request is not None and self.request.messages != request.messages:
             advice = "send it with an otid of its own"

@@ -27,7 +27,7 @@ from chargehand.server.idempotency import REPEATED_FOR
 from chargehand.server.letta.executor import AgentExecutor
 from chargehand.server.letta.index import Index
 from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
-from chargehand.server.letta.request import ClientRequest
+from chargehand.server.letta.request import AgentRequest
 from chargehand.server.letta.session import Session
 from chargehand.server.letta.wire import RunResponse
 from chargehand.server.problem import Problem, unknown
@@ -124,7 +124,7 @@ class Sessions:
     # --- starting and stopping
 
     async def start(
-        self, profile: Profile, request: ClientRequest, *, repeated: bool = False, streams_tokens: bool = False
+        self, profile: Profile, request: AgentRequest, *, repeated: bool = False, streams_tokens: bool = False
     ) -> Session:
         """Start a session, or join the one that this very call started; back when it is on disk."""
         if not self._is_loaded:
@@ -146,7 +146,7 @@ class Sessions:
                 withdrawn = self.waiting.pop(request.lane)
                 await self.cancel([withdrawn], "something else was said before it was answered")
             requested = self._tenant.cleaned(self._run_request(profile, request))
-            await self._carry(session, lambda driver: driver.start(run, requested, also=[request.note()]))
+            await self._carry(session, lambda driver: driver.start(run, requested))
         return session
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
@@ -263,7 +263,7 @@ class Sessions:
             async with asyncio.timeout(_INDEXED_TIMEOUT):
                 await self._is_indexed.wait()
 
-    async def _find_repeated(self, request: ClientRequest) -> str:
+    async def _find_repeated(self, request: AgentRequest) -> str:
         """The run that a repeated call started; empty if there is none."""
         for run, session in self.running.items():
             if session.request is not None and session.request.digest == request.digest:
@@ -317,7 +317,7 @@ class Sessions:
         session.finish()
         return outcome
 
-    def _run_request(self, profile: Profile, request: ClientRequest) -> ev.RunRequested:
+    def _run_request(self, profile: Profile, request: AgentRequest) -> ev.RunRequested:
         agent = structs.replace(self.executor.agent(profile), timeout=_DEADLINE)
         return ev.RunRequested(
             goal=request.text,
@@ -327,6 +327,7 @@ class Sessions:
             deadline=time.time() + _DEADLINE,
             seed=uuid.uuid4().int & 0xFFFFFFFF,
             plan=Plan((Task(TASK, request.text, profile.id),), "none"),
+            client=request.to_record(),
         )
 
     def _driver_of(self, session: Session) -> Runner:
@@ -334,7 +335,7 @@ class Sessions:
 
     # --- what the executor asks for
 
-    async def wait_turn(self, agent: str, run: str) -> ClientRequest | None:
+    async def wait_turn(self, agent: str, run: str) -> AgentRequest | None:
         """Wait until a run is the next of its lane; what its client asked for, None if it is inside another."""
         session = self.running.get(run)
         await self._queue.wait_turn(agent if session is None else session.lane, run)

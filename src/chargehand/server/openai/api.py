@@ -25,18 +25,18 @@ from chargehand.server.openai.reply import (
 )
 from chargehand.server.openai.request import (
     ChatSent,
-    ClientRequest,
     MessageSent,
     ResponseSent,
     Target,
+    TeamRequest,
     Turn,
     check_chat,
     check_response,
     find_target,
     list_targets,
-    noted_request,
     read_conversation,
     read_turns,
+    recorded_request,
 )
 from chargehand.server.openai.run import Call, run_call, wait_for_run
 from chargehand.server.openai.stream import ChatWriter, Listener, ResponseWriter, Writer, in_slot, write_stream
@@ -101,7 +101,7 @@ async def create_chat(request: Request, tenant: Tenant) -> Response:
     check_chat(sent)
     target = find_target(tenant, sent.model)
     conversation = read_conversation(read_turns(sent.messages, "messages"), "messages")
-    call = Call(target, conversation, ClientRequest(target.id, target.worker))
+    call = Call(target, conversation, TeamRequest(target.id, target.worker))
     if sent.stream:
         return await _stream(request, tenant, sent, call, lambda recorded: ChatWriter(_chat_head(recorded, sent)))
     run = await run_call(request, tenant, sent, call)
@@ -148,12 +148,12 @@ async def cancel_response(request: Request, tenant: Tenant) -> Response:
     return _response(tenant, stored, recorded)
 
 
-def _response(tenant: Tenant, stored: ClientRequest, recorded: RecordedRun) -> Response:
+def _response(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> Response:
     head = _response_head(tenant, stored, recorded)
     return reply(head.as_it_stands(recorded), headers={RUN_HEADER: recorded.run})
 
 
-def _response_head(tenant: Tenant, stored: ClientRequest, recorded: RecordedRun) -> ResponseHead:
+def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -> ResponseHead:
     team = tenant.part(Teams).teams.get(recorded.requested.team)
     notice = "" if team is None else team.notice
     return ResponseHead(run=recorded.run, created=recorded.entries[0].at, request=stored, notice=notice)
@@ -165,7 +165,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: Target) -> 
     earlier = await _earlier_turns(tenant, sent.previous_response_id) if sent.previous_response_id else []
     conversation = read_conversation([*wishes, *earlier, *read_turns(items, "input")], "input")
     is_stored = sent.store is not False
-    request = ClientRequest(
+    request = TeamRequest(
         model=target.id,
         worker=target.worker,
         stored=is_stored,
@@ -190,7 +190,7 @@ async def _earlier_turns(tenant: Tenant, response: str) -> list[Turn]:
     return [*stored.turns, *([Turn("assistant", answer)] if answer else [])]
 
 
-async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, ClientRequest]:
+async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:
     detail = f"there is no response {response[:100]!r}"
     missing = Problem(404, "response_not_found", detail, faults=[Fault(param, detail)])
     if not response.startswith(RESPONSE_PREFIX):
@@ -199,7 +199,7 @@ async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRu
         recorded = await read_run(tenant, response.removeprefix(RESPONSE_PREFIX))
     except RunUnknown as error:
         raise missing from error
-    stored = noted_request(recorded.entries)
+    stored = recorded_request(recorded.requested)
     if stored is None or not stored.stored:
         raise missing
     return recorded, stored

@@ -16,7 +16,7 @@ from chargehand.runtime.result import result_of, spoken
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
-from chargehand.server.openai.request import ClientRequest, noted_request
+from chargehand.server.openai.request import TeamRequest, recorded_request
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun
 
@@ -102,7 +102,7 @@ def _ended_text(recorded: RecordedRun, found: RunOutcome) -> str:
     run = recorded.run
     if found.ending == "cancelled":
         raise run_problem(run, 409, "run_cancelled", f"run {run!r} was cancelled; ask again to begin another")
-    request = noted_request(recorded.entries)
+    request = recorded_request(recorded.requested)
     is_for_worker = request is not None and request.worker
     text, is_good = _worker_text(recorded) if is_for_worker else _team_text(recorded, found)
     if not is_good:
@@ -210,7 +210,7 @@ class ResponseHead(Struct, frozen=True):
 
     run: str
     created: float
-    request: ClientRequest
+    request: TeamRequest
     notice: str
 
     def response(self, status: str, output: Sequence[Json], **more: object) -> Json:

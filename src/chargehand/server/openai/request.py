@@ -3,11 +3,11 @@
 What is not named in here is ignored; what cannot be honoured is refused: better said than done otherwise.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from chargehand.agents.nested import seen_before
 from chargehand.engine import events as ev
@@ -26,7 +26,7 @@ MAX_TURN = 8_000
 _MAX_ITEMS = 10_000
 _WISHES = "Whoever asks also says this about the answer:"
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_NOTE = "ordered "
+_API = "openai"
 TEAM_PREFIX = "team/"
 
 Content: TypeAlias = str | list[dict[str, Any]] | None
@@ -270,18 +270,17 @@ def _text(content: Content, param: str) -> str:
     return "\n".join(texts)
 
 
-# --- what is noted of a call
+# --- what is recorded of a call
 
 
-class ClientRequest(Struct, frozen=True, omit_defaults=True):
-    """What a client asked for: noted in the journal beside the request of its run, so that a run can be told again.
+class TeamRequest(Struct, frozen=True, omit_defaults=True):
+    """What a client asked of a team, recorded with the request of its run.
 
     `turns` are what a next request may go on from; none where it was not to be stored.
     """
 
     model: str
     worker: str = ""
-    mark: str = ""
     stored: bool = False
     turns: tuple[Turn, ...] = ()
     previous: str = ""
@@ -289,21 +288,12 @@ class ClientRequest(Struct, frozen=True, omit_defaults=True):
     background: bool = False
     metadata: dict[str, str] | None = None
 
-    def note(self) -> ev.Noted:
-        return ev.Noted(_NOTE + msgspec.json.encode(self).decode())
+    def to_record(self, digest: str) -> ev.ClientRequest:
+        return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), digest)
 
 
-def noted_request(entries: Iterable[ev.Entry]) -> ClientRequest | None:
-    """The client's request of a run; None for a run of another API."""
-    for entry in entries:
-        if isinstance(entry.event, ev.Noted) and entry.event.text.startswith(_NOTE):
-            try:
-                return msgspec.json.decode(entry.event.text[len(_NOTE) :], type=ClientRequest)
-            except msgspec.DecodeError:
-                return None
-    return None
-
-
-def noted_mark(entries: Iterable[ev.Entry]) -> str:
-    request = noted_request(entries)
-    return "" if request is None else request.mark
+def recorded_request(requested: ev.RunRequested) -> TeamRequest | None:
+    """What the client asked of a team; None for a run that was begun another way."""
+    if requested.client is None or requested.client.api != _API:
+        return None
+    return msgspec.json.decode(requested.client.body, type=TeamRequest)

@@ -15,7 +15,7 @@ from chargehand.errors import RunBusy
 from chargehand.runtime.messaging import as_message
 from chargehand.runtime.runner import checked
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
-from chargehand.server.openai.request import ClientRequest, Conversation, Target, noted_mark
+from chargehand.server.openai.request import Conversation, Target, TeamRequest
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun, read_run, resume_run
 from chargehand.server.teams import Teams
@@ -30,7 +30,7 @@ class Call(Struct, frozen=True):
 
     target: Target
     conversation: Conversation
-    request: ClientRequest
+    request: TeamRequest
 
 
 class Over(Struct, frozen=True):
@@ -78,13 +78,12 @@ async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, l
         return begun.run
     mark = await mark_of(request)
     repeats = tenant.part(Repeats)
-    if is_repeated(request) and (run := await repeats.begun_by(mark, noted_mark)):
+    if is_repeated(request) and (run := await repeats.begun_by(mark)):
         return run
-    marked = structs.replace(call, request=structs.replace(call.request, mark=mark))
-    return await repeats.begin(mark, lambda: _begin(tenant, marked, listener, None))
+    return await repeats.begin(mark, lambda: _begin(tenant, call, listener, None, mark))
 
 
-async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: RunKey | None) -> str:
+async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: RunKey | None, mark: str = "") -> str:
     tenant.runs.check()
     target = call.target
     now = time.time()
@@ -102,11 +101,12 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
         )
         # with the name of its team it goes on after a restart, and can be spoken to, like any other run
         request = structs.replace(as_message(request, letter), team=team.name)
+    request = structs.replace(request, client=call.request.to_record(mark))
     run = served.new_name() if key is None else key.run
     if listener is not None:
         listener.listen(run)
     try:
-        outcome = await served.start(team, checked(request, now), run, call.request.note())
+        outcome = await served.start(team, checked(request, now), run)
     except BaseException:
         if listener is not None:
             listener.leave()
