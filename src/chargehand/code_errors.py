@@ -122,5 +122,14 @@ def _frames(error: BaseException) -> tuple[Frame, ...]:
     shown: list[Frame] = []
     for frame in frames[theirs:][-_MOST_FRAMES:]:
         source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
-        shown.append(Frame(file=frame.file, line=frame.line, function=frame.function, source=source))
+        shown.append(Frame(file=_file_name(frame.file), line=frame.line, function=frame.function, source=source))
     return tuple(shown)
+
+
+def _file_name(path: str) -> str:
+    """A file as messages name it: from the working folder, else by its name alone. Journals hold no machine's paths."""
+    file = Path(path)
+    try:
+        return str(file.relative_to(Path.cwd()))
+    except (OSError, ValueError):  # elsewhere, or the working folder is gone
+        return file.name

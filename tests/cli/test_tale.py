@@ -6,7 +6,7 @@ from typing import get_args
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
 from chargehand.agents.checks.spec import Reviewer
 from chargehand.cli.console import Console
-from chargehand.cli.format import describe_gap
+from chargehand.cli.format import describe_gaps
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.events import Entry, Event, Noted
 from chargehand.engine.failure import Gap
@@ -78,8 +78,20 @@ def test_a_verdict_is_told_in_words() -> None:
 
 
 def test_a_gap_says_once_what_it_is() -> None:
-    assert describe_gap(Gap(TaskId("a"), "unfinished", "unfinished", "the run ended")) == "a unfinished (the run ended)"
-    assert (
-        describe_gap(Gap(TaskId("a"), "failed", "network", "the line is dead"))
-        == "a failed (network: the line is dead)"
-    )
+    assert describe_gaps([Gap(TaskId("a"), "unfinished", "unfinished", "the run ended")]) == [
+        "a unfinished (the run ended)"
+    ]
+    assert describe_gaps([Gap(TaskId("a"), "failed", "network", "the line is dead")]) == [
+        "a failed (network: the line is dead)"
+    ]
+
+
+def test_tasks_that_are_missing_for_the_same_reason_share_a_line() -> None:
+    dead = [Gap(TaskId(f"t{number}"), "failed", "network", "the line is dead") for number in range(60)]
+    late = Gap(TaskId("late"), "skipped", "deadline", "the time ran out before it could start")
+    assert describe_gaps([*dead[:2], late]) == [
+        "t0, t1 failed (network: the line is dead)",
+        "late skipped (deadline: the time ran out before it could start)",
+    ]
+    (line,) = describe_gaps(dead)
+    assert line == "t0, t1, t2, t3, t4, t5, t6, t7 and 52 more failed (network: the line is dead)"

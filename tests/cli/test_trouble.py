@@ -100,11 +100,11 @@ async def test_a_mistake_in_a_tool_is_printed_once_and_the_last_line_says_where(
     told = await command(tmp_path, *ASKED, "--no-color")
     assert told.code == 1
     assert told.err.count("Traceback (most recent call last") == 1
-    assert f'File "{tmp_path}/tools.py", line 5, in price\n    return row.price\n' in told.err
+    assert 'File "tools.py", line 5, in price\n    return row.price\n' in told.err
     assert "site-packages" not in told.err
     last = told.lines[-1]
     assert last.startswith("error: AttributeError: 'NoneType' object has no attribute 'price'")
-    assert f"{tmp_path}/tools.py, line 5, in price" in last
+    assert "(tools.py, line 5, in price)" in last
     assert "Mend the code, then: " in last
     assert "--reuse" in last
 
@@ -159,7 +159,8 @@ def test_a_program_that_listens_hears_of_mistakes_refusals_and_retries_once(capl
     errors = [text for level, text in said if level == "ERROR"]
     assert len(errors) == 1
     assert "a mistake in code: TypeError: a mistake in a model" in errors[0]
-    assert __file__ in errors[0]
+    assert f"{Path(__file__).name}, line" in errors[0]
+    assert str(Path(__file__).parent) not in errors[0]
     warnings = [text for level, text in said if level == "WARNING"]
     assert warnings == ["run run0: acme refused the key (401). Check ACME_KEY."]
     assert any("is tried again in" in text and "the line is dead" in text for _, text in said)

@@ -159,11 +159,17 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
 
 
 def with_gaps(text: str, gaps: Sequence[Gap]) -> str:
-    """The text with every gap named: those it does not mention itself are added."""
+    """The text with every gap named: those it does not mention itself are added, those with the same cause as one."""
     hidden = [gap for gap in gaps if not _is_named(gap, text)]
     if not hidden:
         return text
-    lines = [f"- {gap.task + ': ' if gap.task else ''}{gap.message}" for gap in hidden]
+    tasks_by_message: dict[str, list[str]] = {}
+    for gap in hidden:
+        tasks_by_message.setdefault(gap.message, []).append(gap.task)
+    lines: list[str] = []
+    for message, tasks in tasks_by_message.items():
+        named = ", ".join(filter(None, tasks))
+        lines.append(f"- {named}: {message}" if named else f"- {message}")
     return "\n\n".join([text, f"{MISSING}\n" + "\n".join(lines)])
 
 

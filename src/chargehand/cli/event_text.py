@@ -194,6 +194,7 @@ def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
         "budget": "because the budget is too small for it",
         "deadline": "because the time ran out",
         "person": "by a person",
+        "refused": f"because its model refuses every call, as in {event.because}",
     }
     return f"skipped {reasons[event.reason]}", "bad"
 

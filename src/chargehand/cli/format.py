@@ -1,20 +1,23 @@
 """Values as short text: money, counts, times, sizes, results, failures and gaps."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from chargehand.cli.console import short
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
+from chargehand.engine.plan import NO_TASK
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
 from chargehand.runtime.trace import TaskTrace, calls_in
 
 ROOM = 72
+_NAMED_TASKS = 8
 
 
 def money(amount: Amount) -> str:
@@ -87,15 +90,27 @@ def _describe_exhibit(value: object) -> str:
             return f"a chart: {title}"
 
 
-def describe_gap(gap: ev.Gap) -> str:
-    """One thing an answer does without."""
+def describe_gaps(gaps: Sequence[ev.Gap]) -> list[str]:
+    """What an answer does without, a line each; tasks that are missing for the same reason share one."""
+    groups: dict[ev.Gap, list[str]] = {}
+    for gap in gaps:
+        groups.setdefault(structs.replace(gap, task=NO_TASK) if gap.task and not gap.run else gap, []).append(gap.task)
+    lines: list[str] = []
+    for gap, tasks in groups.items():
+        named = ", ".join(tasks[:_NAMED_TASKS])
+        more = f" and {len(tasks) - _NAMED_TASKS} more" if len(tasks) > _NAMED_TASKS else ""
+        lines.append(_describe_gap(gap, f"{named}{more}"))
+    return lines
+
+
+def _describe_gap(gap: ev.Gap, tasks: str) -> str:
     reason = gap.message if gap.reason == gap.status else f"{gap.reason}: {gap.message}"
     if gap.run:
         where = f"{gap.inner} in {gap.run}".strip()
         return f"{gap.task} without a part of {gap.worker}: {where} {gap.status} ({reason})"
-    if not gap.task:
+    if not tasks:
         return f"{gap.status}: {gap.message}"
-    return f"{gap.task} {gap.status} ({reason})"
+    return f"{tasks} {gap.status} ({reason})"
 
 
 def describe_failure(failure: ev.Failure) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand.cli.console import clean, clean_lines
 from chargehand.cli.event_text import MEMORY_STEPS, describe_memory
-from chargehand.cli.format import count_attempts, counted, describe_gap, dollars, money, seconds, seconds_worked
+from chargehand.cli.format import count_attempts, counted, describe_gaps, dollars, money, seconds, seconds_worked
 from chargehand.cli.plan_view import plan_tree
 from chargehand.cli.timeline import timeline_lines
 from chargehand.engine.budget import NOTHING
@@ -106,7 +106,7 @@ def _add_run(page: _Page, trace: Trace) -> None:
     facts.append(f"cost: {money(trace.used)}")
     if trace.critical_path:
         facts.append(f"critical path: {' → '.join(map(_escape, trace.critical_path))}")
-    facts += [f"gap: {_escape(describe_gap(gap))}" for gap in trace.gaps]
+    facts += [f"gap: {_escape(line)}" for line in describe_gaps(trace.gaps)]
     page.add(*(f"- {fact}" for fact in facts))
     _add_plan(page, trace)
     page.heading(2, "Timeline")

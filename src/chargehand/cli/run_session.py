@@ -16,7 +16,7 @@ from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.cli.format import count_attempts, describe_gap, money, seconds_worked
+from chargehand.cli.format import count_attempts, describe_gaps, money, seconds_worked
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
 from chargehand.cli.transcript import Transcript, describe_ending
@@ -341,8 +341,8 @@ class RunSession:
             stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
         if not self.given.get("quiet") or traced.ending == "complete":
             return
-        for gap in traced.gaps if traced.ending else ():
-            stderr.line(f"gap: {describe_gap(gap)}", "bad")
+        for line in describe_gaps(traced.gaps) if traced.ending else ():
+            stderr.line(f"gap: {line}", "bad")
         stderr.line(f"ending: {describe_ending(state)}", "bad")
         if traced.ending:
             return

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
-from chargehand.cli.format import describe_gap, money, seconds
+from chargehand.cli.format import describe_gaps, money, seconds
 from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
 from chargehand.cli.questions import format_question, name_calls
 from chargehand.cli.timeline import LEGEND, timeline_lines
@@ -154,8 +154,8 @@ class Transcript:
         end = self.state.ended
         if end is not None:
             self._console.line(f"gaps: {len(end.gaps) or 'none'}")
-            for gap in end.gaps:
-                self._console.prose(f"  {describe_gap(gap)}", "bad")
+            for line in describe_gaps(end.gaps):
+                self._console.prose(f"  {line}", "bad")
             return
         tasks = [progress for progress in self.state.tasks.values() if progress.mother is None]
         unfinished = sum(progress.status is not Status.DONE for progress in tasks)

@@ -114,6 +114,7 @@ def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
         progress.steps = finished_steps(progress)
         state.judged[event.task] = None
         return
+    note_refusal(state, progress, event.failure)
     if event.refused:
         progress.refused = (*progress.refused, event.refused)
     judge(state, progress, event.failure)
@@ -130,6 +131,15 @@ def count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> N
     limited = failure.kind == "resource" and not failure.permanent  # asked too much: not the moment to ask again
     if breaker is not None and progress.probing and breaker.leased == progress.probing and not limited:
         breakers.forget_probe(breaker)  # it says nothing of the line: the next attempt is the probe
+
+
+def note_refusal(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    """Remember a model whose provider refuses every call. What it says of one request, it says of no other."""
+    refusal = failure.refusal
+    if refusal is None or refusal.cause == "request":
+        return
+    if refusal.model == state.agents[progress.worker].model:
+        state.refused.setdefault(refusal.model, progress.task.id)
 
 
 def breaker_name(agent: Agent) -> str:

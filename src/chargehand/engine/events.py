@@ -21,7 +21,7 @@ Ending = Literal["complete", "partial", "failed", "cancelled", "needs_input"]
 EndReason = Literal["done", "gaps", "deadline", "budget", "overspent", "cancelled", "no_plan", "no_results", "no_input"]
 Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
-SkipReason = Literal["input", "budget", "deadline", "person"]
+SkipReason = Literal["input", "budget", "deadline", "person", "refused"]
 CallWord = Literal["approve", "reject"]
 
 
@@ -437,9 +437,9 @@ class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
     task: TaskId
     """The task's id."""
     reason: SkipReason
-    """What was missing: an input, money, time, or the leave of a person."""
+    """What was missing: an input, money, time, the leave of a person, or a model that does not refuse every call."""
     because: TaskId = NO_TASK
-    """The task that did not deliver, if it was an input."""
+    """The task that did not deliver (`input`), or whose attempt the provider refused (`refused`)."""
 
 
 class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):

@@ -32,7 +32,7 @@ class Frame(Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of a traceback."""
 
     file: str
-    """The file."""
+    """The file, from the working folder; one that is elsewhere by its name alone."""
     line: int
     """The line in it."""
     function: str

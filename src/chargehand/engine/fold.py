@@ -247,6 +247,7 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
             desk.next = why or "first"
     for breaker in state.breakers.values():
         forget_probe(breaker)
+    state.refused.clear()  # somebody may have put that right
 
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:

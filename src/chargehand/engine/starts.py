@@ -27,11 +27,11 @@ def starts(state: RunState, now: Instant) -> list[ev.Event]:
     while fronts and len(found) < free:
         entry, _, walk, lane = fronts[0]
         progress = state.ordered[entry[1]]
-        event = _reuse(state, progress) or _start(state, progress, lane, extra, now)
+        event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, lane, extra, now)
         if event is None:
             heappop(fronts)  # nobody of this lane is free
             continue
-        if isinstance(event, ev.TaskSkipped):
+        if isinstance(event, ev.TaskSkipped) and event.reason == "budget":
             short = short or progress
             heappop(fronts)
             continue
@@ -76,6 +76,16 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
         items=offer.items,
         tracing=offer.tracing,
     )
+
+
+def _refused(state: RunState, progress: Progress) -> ev.Event | None:
+    """A skip where the models of everybody who may take a task refuse every call: no attempt would come to anything."""
+    if not state.refused:
+        return None
+    models = [state.agents[name].model for name in line_of(state, progress.task) if name in state.agents]
+    if not models or any(model not in state.refused for model in models):
+        return None
+    return ev.TaskSkipped(progress.task.id, "refused", state.refused[models[0]])
 
 
 def _start(state: RunState, progress: Progress, lane: Lane, extra: dict[str, int], now: Instant) -> ev.Event | None:

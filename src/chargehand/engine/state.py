@@ -159,6 +159,7 @@ class RunState(Struct):
     running: int = 0
     load: dict[str, int] = {}
     breakers: dict[str, Breaker] = {}
+    refused: dict[str, TaskId] = {}  # models whose provider refuses every call, and the task that met it first
     judged: dict[TaskId, None] = {}
     doomed: dict[TaskId, TaskId] = {}
     expandable: dict[TaskId, None] = {}

@@ -87,6 +87,7 @@ def gap(state: RunState, progress: Progress) -> Gap:
             "budget": "the budget was too small for it",
             "deadline": "the time ran out before it could start",
             "person": "a person skipped it",
+            "refused": f"its model refuses every call, as in {progress.because!r}",
         }
         return Gap(task=task, status="skipped", reason=reason, message=said[reason], because=progress.because)
     words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"

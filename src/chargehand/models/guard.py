@@ -203,9 +203,7 @@ class Guarded:
     def _check_refusal(self) -> None:
         """A provider that refuses the key or the model is not asked again until somebody may have put that right."""
         if self._refusal is not None and self._clock() < self._refused_until:
-            wait = ceil(self._refused_until - self._clock())
-            message = f"{self._refusal.message} (no call was made; the next may be made in {wait} s)"
-            raise ModelFailed(structs.replace(self._refusal, message=message), billed=False)
+            raise ModelFailed(self._refusal, billed=False)
         self._refusal = None
 
     def _stop_calls(self, failure: Failure) -> None:
@@ -219,9 +217,10 @@ class Guarded:
             self._rejected += 1
             if self._rejected < _REJECTED_FOR_ALL:
                 return
+        if self._refusal is None:  # once for all the calls that were under way
+            logger.warning("%s: not called for %d s: %s", self.card.handle, _REFUSED_FOR, failure.refusal.headline())
         self._refusal = failure
         self._refused_until = self._clock() + _REFUSED_FOR
-        logger.warning("%s: not called for %d s: %s", self.card.handle, _REFUSED_FOR, failure.refusal.headline())
 
     def _held(self) -> ModelFailed:
         held = self.limiter.held()
