@@ -17,12 +17,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from bench.local_requests import FOLDERS, Asked, requests
-from chargehand.agents.answer import CUT, MISSING, NOT_WHOLE
-from chargehand.agents.audit.report import COUNTED, UNTRACED
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan
+from chargehand.engine.value import decode_value
 from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
 from chargehand.runtime.draft import draft
@@ -34,8 +33,6 @@ from chargehand.team import Supervisor
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
-_NO_TOOLS = ("model", "memory", "remember", "summary", "make worker")  # steps of an attempt that call no tool
-_NOTES = (MISSING, CUT, NOT_WHOLE, UNTRACED, COUNTED)
 _EXTRA_TASKS = 2  # so many more than workers that are needed is still sensible
 
 
@@ -99,7 +96,7 @@ def tool_texts(result: Result) -> list[str]:
     texts: list[str] = []
     for entry in result.entries:
         event = entry.event
-        if isinstance(event, ev.StepStarted) and event.name not in _NO_TOOLS:
+        if isinstance(event, ev.StepStarted) and event.kind == "tool":
             tools.add((event.task, event.attempt, event.step))
         elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in tools:
             texts.append(bytes(event.result).decode())
@@ -112,29 +109,29 @@ def repeated_calls(result: Result) -> int:
     count = 0
     for entry in result.entries:
         event = entry.event
-        if isinstance(event, ev.StepStarted) and event.name not in _NO_TOOLS:
+        if isinstance(event, ev.StepStarted) and event.kind == "tool":
             call = (event.task, event.attempt, event.name, event.request)
             count += call in seen
             seen.add(call)
     return count
 
 
-def without_notes(answer: str) -> str:
-    """What the model wrote, without the paragraphs that chargehand puts below an answer."""
-    paragraphs = answer.split("\n\n")
-    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(_NOTES))
+def written_text(result: Result) -> str:
+    """What the model wrote, without the sections below it."""
+    written = [entry.event.answer for entry in result.entries if isinstance(entry.event, ev.AnswerWritten)]
+    return str(decode_value(written[-1])) if written else str(result.answer)
 
 
-def invented_numbers(asked: Asked, result: Result, answer: str) -> tuple[str, ...]:
+def invented_numbers(asked: Asked, result: Result) -> tuple[str, ...]:
     known = [float(one.replace(",", "")) for text in (asked.text, *tool_texts(result)) for one in _NUMBER.findall(text)]
-    said = _NUMBER.findall(_CITED.sub(" ", without_notes(answer)))
+    said = _NUMBER.findall(_CITED.sub(" ", written_text(result)))
     return tuple(one for one in said if not any(same_number(number, one) for number in known))
 
 
 def model_calls(result: Result) -> int:
     kinds = (ev.SupervisionStarted, ev.StepStarted)
     events = [entry.event for entry in result.entries if isinstance(entry.event, kinds)]
-    return sum(not isinstance(event, ev.StepStarted) or event.name == "model" for event in events)
+    return sum(not isinstance(event, ev.StepStarted) or event.kind == "model" for event in events)
 
 
 def slow_team(name: str, model: str, seconds: float) -> Supervisor:
@@ -192,7 +189,7 @@ async def measure(asked: Asked, team: Supervisor, executor: Executor, model: str
         valid=bool(result.plan.tasks),
         sensible=is_sensible(asked, result.plan),
         right=result.ending != "failed" and all(holds(answer, fact) for fact in wanted),
-        invented=invented_numbers(asked, result, answer) if result.ending == "complete" else (),
+        invented=invented_numbers(asked, result) if result.ending == "complete" else (),
         calls=model_calls(result),
         repeated=repeated_calls(result),
         tokens=result.spent.tokens,

@@ -116,9 +116,10 @@ async def test_one_result_needs_no_judge() -> None:
 async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:
     results = (Given("t1", "?", "w", "Nothing."), Given("t2", "?", "w", "There are 12 apples in the cellar."))
     calls = WriterCalls(writer(DemoModel()), desk := Desk())
-    chosen, why = await select(calls, "How many apples are in the cellar?", results)
-    assert chosen is results[1]
-    assert why.startswith("Chosen from 2 results: [t2]. Why: It speaks to")
+    choice = await select(calls, "How many apples are in the cellar?", results)
+    assert choice.result is results[1]
+    assert choice.judged
+    assert choice.why.startswith("Chosen from 2 results: [t2]. Why: It speaks to")
     assert desk.prompts
 
 
@@ -314,8 +315,8 @@ async def test_a_real_model_selects_rules_and_reduces() -> None:
     try:
         results = (given("t1", "I do not know."), given("t2", "There are 12 apples in the cellar."))
         made = WriterCalls(writer(local, temperature=0.0), Desk())
-        chosen, why = await select(made, COUNT, results)
-        assert why.startswith(f"Chosen from 2 results: [{chosen.task}]. Why: ")
+        choice = await select(made, COUNT, results)
+        assert choice.why.startswith(f"Chosen from 2 results: [{choice.result.task}]. Why: ")
         total = made.total()
         assert total is not None
         assert (total.calls, total.tokens > 100) == (1, True)

@@ -6,7 +6,6 @@ import socket
 import pytest
 from msgspec import structs
 
-from chargehand.agents.answer import NOT_WHOLE
 from chargehand.agents.money import Purse, SupervisorCalls
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
@@ -287,7 +286,7 @@ async def test_an_answer_that_stays_cut_says_that_it_is_not_whole() -> None:
     merged = Plan(ALONE.tasks, "merge")
     found = await team(judge, plan=merged).run("Count")
     assert str(found.answer).startswith("There are 12 apples and")
-    assert NOT_WHOLE in str(found.answer)
+    assert "This answer is not whole: " in str(found.answer)
     assert found.ending == "partial"
     assert [gap.status for gap in found.gaps] == ["unwritten"]
 

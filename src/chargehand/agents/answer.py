@@ -14,9 +14,10 @@ from chargehand.agents.money import cut_off, too_dear
 from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.events import AnswerSection
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Task, needs
+from chargehand.engine.plan import Task, TaskId, needs
 from chargehand.engine.tracing import Tracing
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
@@ -29,8 +30,6 @@ _MAX_SECONDS = 86400.0  # the run's own clock ends it long before
 _MAX_REDUCED = 16 * CAP  # bytes of each result where all of them are to be reduced
 _SHORTER = (8_000, 4_000, 2_000, 1_000)  # bytes of all results, if there is little money
 MISSING = "Not answered:"
-CUT = "Not all of the results were read: "
-NOT_WHOLE = "This answer is not whole: "
 
 
 async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
@@ -41,7 +40,8 @@ async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
     if brief.combine == "forward":
         last = _last_results(results, brief.tasks)
         text = "\n\n".join(result_text(result) for result in last)
-        return Done("\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, last))), NOTHING)
+        sections = (*gaps_section(text, brief.gaps), *_report_results(brief, last))
+        return Done(text, NOTHING, sections=sections)
     calls = WriterCalls(writer, context)
     try:
         if brief.combine in ("select", "vote") and results:
@@ -72,9 +72,9 @@ def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given
     return [result for result in results if result.task not in read] or list(results)
 
 
-def _report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
+def _report_results(brief: Brief, results: Sequence[Given]) -> Sequence[AnswerSection]:
     if not any(given.tracing is not None for given in brief.inputs):
-        return []
+        return ()
     from chargehand.agents.audit.report import report_results  # noqa: PLC0415 - imported only by teams that need it
 
     return report_results(brief, results)
@@ -82,19 +82,27 @@ def _report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
 
 async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
     """The result that is chosen, word for word, and what its figures rest on."""
-    from chargehand.agents.judge import select, vote  # noqa: PLC0415 - as above
+    from chargehand.agents.judge import Choice, select, vote  # noqa: PLC0415 - as above
 
     last = _last_results(results, brief.tasks)
-    chosen = last[0]
-    text = result_text(chosen)
+    choice = Choice(last[0])
     if len(last) > 1:
         choose = select if brief.combine == "select" else vote
-        chosen, why = await choose(calls, brief.goal, last)
-        calls.context.note(why)
-        text = f"{result_text(chosen)}\n\n{why}"
+        choice = await choose(calls, brief.goal, last)
+        calls.context.note(choice.why)
+    chosen = choice.result
+    text = result_text(chosen)
+    why = (AnswerSection("chosen", choice.why),) if choice.why else ()
+    gaps = gaps_section(f"{text}\n\n{choice.why}", brief.gaps)
     tracing = next(result.tracing for result in brief.inputs if result.task == chosen.task)
-    text = "\n\n".join((with_gaps(text, brief.gaps), *_report_results(brief, [chosen])))
-    return Done(text, calls.total(), tracing=tracing or Tracing())
+    return Done(
+        text,
+        calls.total(),
+        sections=(*why, *gaps, *_report_results(brief, [chosen])),
+        chosen=TaskId(chosen.task),
+        judged=choice.judged,
+        tracing=tracing or Tracing(),
+    )
 
 
 async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
@@ -134,11 +142,19 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
     report = await report_answer(written, brief, results, known, settled, context.note)
     cut = cut_off(reply)
-    below = [f"{NOT_WHOLE}{cut}."] if cut else []
+    sections = gaps_section(written, brief.gaps)
+    if cut:
+        sections.append(AnswerSection("cut", f"This answer is not whole: {cut}."))
     if calls.lost:
-        below.append(f"{CUT}{'; '.join(calls.lost)}.")
-    text = "\n\n".join((with_gaps(written, brief.gaps), *below, *report.sections))
-    return Done(text, calls.total(), tracing=report.tracing, cut=cut, audit=report.audit)
+        sections.append(AnswerSection("unread", f"Not all of the results were read: {'; '.join(calls.lost)}."))
+    return Done(
+        written,
+        calls.total(),
+        sections=(*sections, *report.sections),
+        tracing=report.tracing,
+        cut=cut,
+        audit=report.audit,
+    )
 
 
 def _missing_results(brief: Brief) -> list[Given]:
@@ -159,18 +175,21 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
 
 
 def with_gaps(text: str, gaps: Sequence[Gap]) -> str:
-    """The text with every gap named: those it does not mention itself are added, those with the same cause as one."""
-    hidden = [gap for gap in gaps if not _is_named(gap, text)]
-    if not hidden:
-        return text
+    """The text with every gap named: those it does not mention itself are added."""
+    return "\n\n".join([text, *(section.text for section in gaps_section(text, gaps))])
+
+
+def gaps_section(text: str, gaps: Sequence[Gap]) -> list[AnswerSection]:
+    """The section with the gaps that a text does not mention itself, those with the same cause as one; or none."""
     tasks_by_message: dict[str, list[str]] = {}
-    for gap in hidden:
-        tasks_by_message.setdefault(gap.message, []).append(gap.task)
+    for gap in gaps:
+        if not _is_named(gap, text):
+            tasks_by_message.setdefault(gap.message, []).append(gap.task)
     lines: list[str] = []
     for message, tasks in tasks_by_message.items():
         named = ", ".join(filter(None, tasks))
         lines.append(f"- {named}: {message}" if named else f"- {message}")
-    return "\n\n".join([text, f"{MISSING}\n" + "\n".join(lines)])
+    return [AnswerSection("gaps", f"{MISSING}\n" + "\n".join(lines))] if lines else []
 
 
 def _is_named(gap: Gap, text: str) -> bool:

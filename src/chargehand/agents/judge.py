@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.exhibit_text import result_text
@@ -155,7 +155,15 @@ def _describe(settled: SettledContradiction) -> str:
 # --- one of several results as the answer
 
 
-async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tuple[Given, str]:
+class Choice(Struct, frozen=True):
+    """The result that becomes the answer, why in words to show, and whether a judge chose it."""
+
+    result: Given
+    why: str = ""
+    judged: bool = False
+
+
+async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choice:
     """The result that a judge finds best, and why. Without a ruling it is the first, and that is said.
 
     Those that say the same word for word count as one.
@@ -164,13 +172,14 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tup
     for result in results:
         different.setdefault(" ".join(result_text(result).split()), result)
     if len(different) == 1:
-        return results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}."
-    chosen, why = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
+        return Choice(results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}.")
+    choice = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
     twins = f", of which {len(different)} differ" if len(different) < len(results) else ""
-    return chosen, f"Chosen from {len(results)} results{twins}: [{chosen.task}]. {why}"
+    why = f"Chosen from {len(results)} results{twins}: [{choice.result.task}]. {choice.why}"
+    return Choice(choice.result, why, choice.judged)
 
 
-async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tuple[Given, str]:
+async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Choice:
     """The result that most agree on, counted where they can be compared, else as a judge reads them."""
     votes: dict[str, list[Given]] = {}
     for result in results:
@@ -178,27 +187,30 @@ async def vote(calls: WriterCalls, goal: str, results: Sequence[Given]) -> tuple
     ranked = sorted(votes.values(), key=len, reverse=True)
     tied = [voters for voters in ranked if len(voters) == len(ranked[0])]
     if len(tied) == 1:
-        chosen = ranked[0][0]
-        said = f"{len(ranked[0])} of {len(results)} results agree: {_bracket(ranked[0])}."
+        choice = Choice(ranked[0][0])
+        why = f"{len(ranked[0])} of {len(results)} results agree: {_bracket(ranked[0])}."
     else:
         judged = tuple(voters[0] for voters in tied)[:_MAX_JUDGED]
-        chosen, why = await _choose(calls, Judging(goal, results=judged, manner="vote"))
+        choice = await _choose(calls, Judging(goal, results=judged, manner="vote"))
         most = len(ranked[0])
         counted = f"{most} of {len(results)} each" if most > 1 else f"no two of {len(results)} results are the same"
-        said = f"Undecided by count ({counted}): [{chosen.task}] was chosen. {why}"
-    others = [voters[0] for voters in ranked if chosen not in voters]
-    return chosen, said + "".join(f"\n- [{other.task}] says: {_excerpt(other)}" for other in others[:_MAX_JUDGED])
+        why = f"Undecided by count ({counted}): [{choice.result.task}] was chosen. {choice.why}"
+    others = [voters[0] for voters in ranked if choice.result not in voters]
+    why += "".join(f"\n- [{other.task}] says: {_excerpt(other)}" for other in others[:_MAX_JUDGED])
+    return Choice(choice.result, why, choice.judged)
 
 
-async def _choose(calls: WriterCalls, subject: Judging) -> tuple[Given, str]:
+async def _choose(calls: WriterCalls, subject: Judging) -> Choice:
     """The result that a judge chooses, and why, in words to show."""
     ruling = await rule(calls, subject)
     if ruling is None:
-        return subject.results[0], "The judge's ruling could not be read, so this is the first that succeeded."
+        why = "The judge's ruling could not be read, so this is the first that succeeded."
+        return Choice(subject.results[0], why)
     chosen = next(result for result in subject.results if result.task == ruling.winner)
     count = len(ruling.agree)
     agreed = f"{count} of {len(subject.results)} say the same, as the judge reads them. " if count > 1 else ""
-    return chosen, agreed + (f"Why: {ruling.why.rstrip('.')}." if ruling.why else "No reason was given.")
+    why = f"Why: {ruling.why.rstrip('.')}." if ruling.why else "No reason was given."
+    return Choice(chosen, agreed + why, judged=True)
 
 
 def ballot(value: object) -> str:

@@ -58,7 +58,6 @@ _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _ACTED = b'"acted":true'
 ONCE = "It has had effects already, so it is not tried again."
 NOT_ALLOWED = "A person did not allow a call of it, so it is not tried again."
-_LEFT_OUT = re.compile(r"(?:\A|\n\n)Not answered:(?:\n- [^\n]*)+")
 
 
 class Team(Protocol):
@@ -314,7 +313,8 @@ def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *
         if why and not failure.permanent:
             failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {why}", permanent=True)
         return Came(run, ending, missing=missing, failure=failure, acted=acted)
-    answer = None if state.answer is None else decode_value(state.answer)
+    written = state.answer_written  # the team names what is missing by the ids of its own tasks
+    answer = None if written is None else decode_value(written.whole(without="gaps" if missing else None))
     if answer is None:
         answer = "\n\n".join(text(one) for one in found)
     if isinstance(answer, str):
@@ -340,7 +340,7 @@ def handed(came: Came) -> object:
         return came.answer  # whoever asked for a list or a record gets it
     if not came.missing:
         return Product(text(came.answer), came.exhibits, came.sources)
-    said = _LEFT_OUT.sub("", text(came.answer)).strip()  # the team says so by the ids of its own tasks
+    said = text(came.answer).strip()
     listed = "\n".join(f"- {one}" for one in came.missing)
     return Partly(
         text=f"{said}\n\nNot answered:\n{listed}",

@@ -83,8 +83,8 @@ def inner_gaps(state: RunState) -> tuple[Gap, ...]:
 
 def _chosen(state: RunState, own: Sequence[tuple[Task, Partly]]) -> list[tuple[Task, Partly]]:
     """Of results one of which is the answer, that one: what the others have besides, nobody gets to read."""
-    answer = decode_value(state.answer) if own and state.answer and state.combine in ("select", "vote") else None
-    return [(task, said) for task, said in own if isinstance(answer, str) and answer.startswith(said.text)]
+    written = state.answer_written
+    return [(task, said) for task, said in own if written is not None and written.chosen == task.id]
 
 
 def in_words(said: Partly) -> bool:

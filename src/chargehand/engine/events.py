@@ -5,6 +5,7 @@ A new field gets a default; a new meaning gets a new event. `VERSIONS` counts sh
 
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine.budget import Amount, Budget
@@ -446,13 +447,31 @@ class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
     """No more tasks: what is left of the time belongs to the answer."""
 
 
+SectionKind = Literal["chosen", "gaps", "cut", "unread", "contradictions", "untraced", "counted"]
+
+
+class AnswerSection(Struct, frozen=True, gc=False):
+    """What has to be said below an answer, apart from what was written."""
+
+    kind: SectionKind
+    """Why this result was `chosen`; the `gaps` the text does not name; that its writer was `cut` off; which results
+    were `unread`; `contradictions` of results; what is `untraced`; what was `counted`.
+    """
+    text: str
+    """The section, as it is shown."""
+
+
 class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
     """The answer was written."""
 
     number: int
     """Which try at the answer."""
     answer: Raw
-    """Text; or whatever a function of yours returned."""
+    """Text, without the sections below it; or whatever a function of yours returned."""
+    sections: tuple[AnswerSection, ...] = ()
+    """What is said below the text."""
+    chosen: TaskId = NO_TASK
+    """The task whose result is the answer, where one of several was chosen."""
     used: Amount | None = None
     """What it cost; `null`: as much as was reserved."""
     tracing: Tracing | None = None
@@ -461,6 +480,16 @@ class AnswerWritten(_Fact, frozen=True, tag="answer.written"):
     """Why it is not whole, if its writer was cut off; empty if it is."""
     audit: AnswerAudit | None = None
     """What was found when it was checked against the results, if it was worded anew."""
+    judged: bool = False
+    """A judge chose it."""
+
+    def whole(self, *, without: SectionKind | None = None) -> Raw:
+        """The answer as it is shown: the text and the sections below it."""
+        sections = [section.text for section in self.sections if section.kind != without]
+        if not sections:
+            return self.answer
+        written = msgspec.json.decode(self.answer, type=str)
+        return Raw(msgspec.json.encode("\n\n".join((written, *sections))))
 
 
 class RunEnded(_Fact, frozen=True, tag="run.ended"):

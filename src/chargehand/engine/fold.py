@@ -150,7 +150,8 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
 
 def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
     _close_desk(state, "answer", event.used)
-    state.answer = event.answer
+    state.answer = event.whole()
+    state.answer_written = event
     state.answer_tracing = event.tracing
     state.answer_cut = event.cut
     state.answer_audit = event.audit

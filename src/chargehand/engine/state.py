@@ -181,6 +181,7 @@ class RunState(Struct):
     answer_tracing: Tracing | None = None
     answer_cut: str = ""
     answer_audit: AnswerAudit | None = None
+    answer_written: ev.AnswerWritten | None = None
     ended: ev.RunEnded | None = None
     owing: dict[Work, None] = {}
     touched: list[Work] = []  # owing changed here since the runtime last looked

@@ -1,7 +1,6 @@
 """Feedback on routed runs: a confirmed route becomes an example of its worker, a refuted one is removed."""
 
 import logging
-import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,9 +16,8 @@ from chargehand.engine import events as ev
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import RunState, Status
-from chargehand.engine.value import decode_value
 from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.runtime.clock import Clock
@@ -94,17 +92,15 @@ def _chosen_by_judge(state: RunState) -> tuple[str, list[str]]:
     """The worker whose result was chosen, and the others; empty where no judge chose, or text came from outside."""
     requested = state.requested
     brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)
-    if state.combine != "select" or state.answer is None or requested.plan is not None or not requested.team:
+    written = state.answer_written
+    if written is None or not written.judged or state.combine != "select":
+        return "", []
+    if requested.plan is not None or not requested.team:
         return "", []
     workers = list(dict.fromkeys(progress.task.worker for progress in state.tasks.values()))
     if len(workers) < 2 or aware(brief).outside:
         return "", []
-    chosen = str(decode_value(state.answer)).rpartition("\n\nChosen from ")[2]
-    match = re.match(r"[^\[\n]*\[([^\]]+)\]\.", chosen)
-    progress = state.tasks.get(TaskId(match[1])) if match else None
-    if progress is None:
-        return "", []
-    winner = progress.task.worker
+    winner = state.tasks[written.chosen].task.worker
     return winner, [name for name in workers if name != winner]
 
 

@@ -297,7 +297,7 @@ class Tracer:
 
     def answered(self, event: ev.AnswerWritten, at: Seconds, used: Amount) -> None:
         self._close("answer", TaskId(""), at, used, "succeeded")
-        self.trace.answer = _value(event.answer)
+        self.trace.answer = _value(event.whole())
 
     def prompted(self, event: ev.PromptSent, _at: Seconds, _used: Amount) -> None:
         found = self._open.get((event.duty, event.task))

@@ -21,6 +21,7 @@ from chargehand.agents.audit.claims import (
 from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.judge import describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
+from chargehand.engine.events import AnswerSection
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, in_order, needs
@@ -162,7 +163,7 @@ def untraced_section(untraced: Sequence[tuple[str, Statement]]) -> str:
 class Report(Struct, frozen=True):
     """What is to stand below an answer, and what its figures rest on."""
 
-    sections: list[str]
+    sections: list[AnswerSection]
     tracing: Tracing
     audit: AnswerAudit
 
@@ -216,29 +217,32 @@ async def report_answer(
     coverage = measure_coverage([result.task for result in results], brief.gaps, unused)
     if unused:
         note(f"the answer does not cite {', '.join(unused)}")
-    sections = [describe_contradictions(settled)] if settled else []
+    sections: list[AnswerSection] = []
+    if settled:
+        sections.append(AnswerSection("contradictions", describe_contradictions(settled)))
     if untraced:
-        sections.append(untraced_section([("", statement) for statement in untraced]))
+        sections.append(AnswerSection("untraced", untraced_section([("", statement) for statement in untraced])))
     traced = count_traced([tracing])
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
-        sections.append(counted_line(coverage, traced, settled))
-        note(sections[-1])
+        line = counted_line(coverage, traced, settled)
+        sections.append(AnswerSection("counted", line))
+        note(line)
     audit = AnswerAudit(tuple(statements), tuple(settled), tuple(unused))
     return Report(sections, tracing, audit)
 
 
-def report_results(brief: Brief, results: Sequence[Given]) -> list[str]:
+def report_results(brief: Brief, results: Sequence[Given]) -> list[AnswerSection]:
     """What is to stand below results that are handed through as they are."""
     shown = {result.task for result in results}
     tracings = {
         given.task: given.tracing for given in brief.inputs if given.tracing is not None and given.task in shown
     }
     untraced = [(task, item) for task, tracing in tracings.items() for item in tracing.untraced if not item.origin]
-    sections = [untraced_section(untraced)] if untraced else []
+    sections = [AnswerSection("untraced", untraced_section(untraced))] if untraced else []
     traced = count_traced(tracings.values())
     if traced.is_mixed:
         covered = [result.task for result in results]
-        sections.append(counted_line(measure_coverage(covered, brief.gaps), traced))
+        sections.append(AnswerSection("counted", counted_line(measure_coverage(covered, brief.gaps), traced)))
     return sections
 
 

@@ -80,7 +80,9 @@ class RedactedExecutor:
         return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
 
     async def answer(self, brief: Brief, context: StepContext) -> Done:
-        return self._clean_done(await self._execute(self._executor.answer, brief, context))
+        done = self._clean_done(await self._execute(self._executor.answer, brief, context))
+        sections = self._redactor.value(done.sections, tuple[ev.AnswerSection, ...])
+        return done if sections is done.sections else structs.replace(done, sections=sections)
 
     def _clean_done(self, done: Done) -> Done:
         body = bytes(encode_value(done.value))
