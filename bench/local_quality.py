@@ -26,7 +26,7 @@ from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
 from chargehand.runtime.draft import draft
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
@@ -178,7 +178,7 @@ async def measure(asked: Asked, team: Supervisor, executor: Executor, model: str
     began = time.perf_counter()
     journal = MemoryJournal()
     ended = await Runner(journal, executor).start("r", team.request(asked.text, time.time()))
-    result = spoken(result_of(ended, await journal.read("r"), ""))
+    result = read_result(ended, await journal.read("r"))
     answer = result.answer if isinstance(result.answer, str) else msgspec.json.encode(result.answer).decode()
     wanted = asked.facts()
     return Outcome(

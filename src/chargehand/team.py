@@ -52,7 +52,7 @@ from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
 from chargehand.runtime.remembered import SharedMemory
-from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.route_feedback import RouteFeedback
 from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Outcome, Runner
@@ -467,7 +467,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.bell.ring()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
-        return spoken(result_of(found, await journal.read(found.run), notice))
+        return read_result(found, await journal.read(found.run), notice)
 
 
 def _with_timeout(policy: Policy, supervisor_timeout: WrittenDuration | None) -> Policy:

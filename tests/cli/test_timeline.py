@@ -5,7 +5,6 @@ from io import StringIO
 from msgspec import Raw
 
 from chargehand.cli.console import Console
-from chargehand.cli.format import count_attempts, seconds_worked
 from chargehand.cli.report import report
 from chargehand.cli.timeline import timeline_lines
 from chargehand.cli.transcript import Transcript
@@ -59,7 +58,7 @@ def test_an_attempt_that_waited_for_a_person_or_was_interrupted_did_not_fail() -
         (line,) = timeline_lines(run, 60)
         assert "x" not in line
         assert line.endswith(f"│ {worked:.1f} s")
-        assert (count_attempts(run.tasks[0]), seconds_worked(run.tasks[0])) == (1, worked)
+        assert (run.tasks[0].attempt_count, run.tasks[0].seconds_worked) == (1, worked)
         assert "Failed:" not in report(run)
         assert ": failed" not in report(run)
 
@@ -68,7 +67,7 @@ def test_an_attempt_that_failed_is_counted_and_marked() -> None:
     (line,) = timeline_lines(RETRIED, 60)
     assert "─x·" in line
     assert line.endswith("│ 2.0 s, 2 attempts")
-    assert (count_attempts(RETRIED.tasks[0]), seconds_worked(RETRIED.tasks[0])) == (2, 2.0)
+    assert (RETRIED.tasks[0].attempt_count, RETRIED.tasks[0].seconds_worked) == (2, 2.0)
     assert "Failed: network" in report(RETRIED)
 
 

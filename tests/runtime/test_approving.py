@@ -81,6 +81,16 @@ def test_a_word_rejects_it_with_a_reason_that_the_model_reads() -> None:
     assert paid == []
 
 
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+def test_a_reason_is_kept_with_either_verdict(verdict: str) -> None:
+    team, _ = office("Ott")
+    team.run_sync("Pay.", run="may")
+    done = team.resume_sync("may", verdict, reason="as agreed in April")
+    answered = [entry.event for entry in done.entries if isinstance(entry.event, ev.InputAnswered)]
+    assert [(answer.verdict, answer.feedback) for answer in answered] == [(verdict, "as agreed in April")]
+    assert done.trace().questions[0].feedback == "as agreed in April"
+
+
 def test_a_rejection_without_a_reason_says_so_once() -> None:
     team, _ = office("Ott")
     team.run_sync("Pay.", run="may")

@@ -10,6 +10,7 @@ import pytest
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Entry
+from chargehand.engine.fold import replay
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.tracing import Ruling
@@ -203,7 +204,7 @@ async def test_a_run_without_a_result_has_nothing_to_count() -> None:
 async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None:
     found = await ran(CLASH, "There are 13 apples [t1].", json.dumps({"why": "so", "ruling": "x", "winner": "t1"}))
     entries = msgspec.json.decode(msgspec.json.encode(found.entries), type=tuple[Entry, ...])
-    assert assess(entries) == found.assessment
+    assert assess(replay(entries)) == found.assessment
     told = found.assessment.lines()
     assert told[0] == "checked: 1 figure traced to nothing; 1 contradiction ruled on; not used: t2"
     assert told[1].startswith("  not traced: 13, cited from [t1]; said in: There are 13 apples")

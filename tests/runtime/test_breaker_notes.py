@@ -163,7 +163,7 @@ def test_the_live_view_says_who_is_out_of_order_and_for_how_long() -> None:
     tracer = Tracer("run", played.entries["run"][0])
     feet: list[str] = []
     for entry in played.entries["run"][1:]:
-        tracer.hear(entry)
+        tracer.record(entry)
         feet.append(view_footer(tracer, entry.at))
     assert any("big out of order, 30 s" in foot for foot in feet)
     assert any("big is tried again" in foot for foot in feet)

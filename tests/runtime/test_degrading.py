@@ -15,7 +15,7 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
 from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
 from chargehand.team import Supervisor
 from tests.agents.crowd import call, calls, model, of_kind, plan
@@ -59,7 +59,7 @@ def timed(team: Supervisor) -> Result:
         async with team.executor() as executor:
             driver = Runner(house.journal, executor, wall=house.loop.time, ticks=house.loop.time)
             outcome = await driver.start("r", team.request(GOAL, house.loop.time(), seed=7))
-        found.append(spoken(result_of(outcome, await house.journal.read("r"), team.notice)))
+        found.append(read_result(outcome, await house.journal.read("r"), team.notice))
 
     house.play(story)
     return found[0]

@@ -8,12 +8,13 @@ from chargehand.agents.worker import Worker
 from chargehand.cli.runs import run_status
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
+from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import plain_answer
+from chargehand.runtime.result import fallback_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import Found, read_run, read_runs
 from chargehand.team import Supervisor
@@ -109,4 +110,4 @@ def test_an_answer_that_could_not_be_written_is_a_gap_with_its_cause() -> None:
     assert [(gap.task, gap.reason) for gap in unwritten] == [("", "logic")]
     assert "the model talks of the weather" in unwritten[0].message
     assert "the model talks of the weather" in str(found.answer)
-    assert plain_answer(found.entries).count("the model talks of the weather") == 1
+    assert fallback_answer(replay(found.entries)).count("the model talks of the weather") == 1

@@ -5,10 +5,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from chargehand.engine.budget import NOTHING
-from chargehand.engine.events import Entry, PauseSet
+from chargehand.engine.budget import Budget
+from chargehand.engine.events import Entry, PauseSet, RunRequested
+from chargehand.engine.fold import begin
+from chargehand.engine.policy import Policy
+from chargehand.engine.roster import Roster
 from chargehand.errors import RunBusy
 from chargehand.runtime.runner import Outcome
+from chargehand.runtime.runner import outcome as read_outcome
 from chargehand.server.admission import Admission
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
@@ -18,9 +22,8 @@ ENTRY = Entry(1, 0.0, PauseSet(paused=False))
 
 
 def outcome(run: str) -> Outcome:
-    return Outcome(
-        run=run, ending="complete", reason="done", answer=None, results={}, gaps=(), statuses={}, spent=NOTHING
-    )
+    request = RunRequested(goal="anything", roster=Roster(()), policy=Policy(), budget=Budget(), deadline=1.0, seed=1)
+    return read_outcome(run, begin(Entry(1, 0.0, request)))
 
 
 class Work:

@@ -14,7 +14,7 @@ from chargehand.engine.plan import NO_TASK
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
 from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
-from chargehand.runtime.trace import TaskTrace, calls_in
+from chargehand.runtime.trace import calls_in
 
 ROOM = 72
 _NAMED_TASKS = 8
@@ -35,18 +35,6 @@ def dollars(micros: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def count_attempts(task: TaskTrace) -> int:
-    """How often a task was tried. An attempt that goes on after an interruption or a question is the same one."""
-    return len({attempt.attempt for attempt in task.attempts})
-
-
-def seconds_worked(task: TaskTrace) -> Seconds | None:
-    """How long was worked on a task, without the time in which it waited; None while it is not settled."""
-    if task.began is None or task.ended is None:
-        return None
-    return sum(attempt.seconds or 0.0 for attempt in task.attempts)
 
 
 def describe_result(result: Raw) -> str:

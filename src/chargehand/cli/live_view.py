@@ -212,7 +212,7 @@ def view_footer(tracer: Tracer, now: Instant) -> str:
     done = sum(progress.status is Status.DONE for progress in tasks)
     parts = [seconds(max(now, state.at) - tracer.began), f"{done}/{len(tasks)} done"]
     if state.ended is not None:
-        path = [short(name, 12) for name in tracer.whole().critical_path]
+        path = [short(name, 12) for name in tracer.snapshot().critical_path]
         if len(path) > 1:
             parts.append(f"critical {'→'.join(path if len(path) <= 6 else ['…', *path[-5:]])}")
     spent = state.ledger.micros
@@ -322,7 +322,7 @@ class LiveView:
         """A line a row. Dollars have a column only where something was paid."""
         bar_room = max(8, width // 4)
         until = max(now - self._transcript.tracer.began, 0.0)
-        spans = timeline_rows(self._transcript.tracer.whole())
+        spans = timeline_rows(self._transcript.tracer.snapshot())
         is_wide = self._page.width >= _WIDE
         is_paid = any(row.used.micros for row in rows)
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")

@@ -88,20 +88,18 @@ class _MessageSession(RunSession):
         assert plan is not None, "a message is a plan"
         self.team = team.name
         self._workers = {task.id: task.worker for task in plan.tasks}
-        self._entries: list[ev.Entry] = []
         self._shown: set[str] = set()
         self._progress = ProgressLine("message", still=True)
 
     def tell(self, entries: Sequence[ev.Entry]) -> None:
-        is_first = not self._entries
-        self._entries += entries
+        is_first = not self.transcript.begun
         super().tell(entries)
         if is_first:
             names = short(", ".join(self._workers.values()), 200)
             self.stderr().line(f"to {counted(len(self._workers), 'worker')}: {names}", "dim")
         settled = [entry.event.task for entry in entries if isinstance(entry.event, _SETTLES)]
         if settled:
-            replies = replies_of(self.advice.run, self._entries)
+            replies = replies_of(self.transcript.tracer)
             for task in settled:
                 self._show(replies[self._workers[task]])
         waiting = self._waiting()
@@ -130,7 +128,7 @@ class _MessageSession(RunSession):
     def finish(self, result: Outcome) -> int:
         """What is still unsaid, where it is kept, and the exit code."""
         self._progress.end()
-        replies = replies_of(self.advice.run, self._entries)
+        replies = replies_of(self.transcript.tracer)
         for reply in replies.replies if self.transcript.state.ended or replies.question else ():
             self._show(reply, waits=replies.question is not None)  # whoever was done is shown already
         waiting = self._waiting()

@@ -11,7 +11,7 @@ import msgspec
 
 from chargehand.cli.console import clean, clean_lines
 from chargehand.cli.event_text import MEMORY_STEPS, describe_memory
-from chargehand.cli.format import count_attempts, counted, describe_gaps, dollars, money, seconds, seconds_worked
+from chargehand.cli.format import counted, describe_gaps, dollars, money, seconds
 from chargehand.cli.plan_view import plan_tree
 from chargehand.cli.timeline import timeline_lines
 from chargehand.engine.budget import NOTHING
@@ -133,13 +133,13 @@ def _add_plan(page: _Page, trace: Trace) -> None:
     page.fence("\n".join(plan_tree(Plan(tuple(tasks)), _COLUMNS)))
     rows = ["| task | worker | needs | status | tries | time | cost | what |", "|---|---|---|---|---|---|---|---|"]
     for task in trace.tasks:
-        worked = seconds_worked(task)
+        worked = task.seconds_worked
         cells = (
             _escape(task.id),
             _escape(task.worker),
             ", ".join(map(_escape, task.after)),
             task.status,
-            str(count_attempts(task)),
+            str(task.attempt_count),
             "" if worked is None else seconds(worked),
             dollars(task.used.micros) if task.used.micros else "",
             _escape(task.instruction),

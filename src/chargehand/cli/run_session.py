@@ -16,7 +16,7 @@ from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.cli.format import count_attempts, describe_gaps, money, seconds_worked
+from chargehand.cli.format import describe_gaps, money
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
 from chargehand.cli.transcript import Transcript, describe_ending
@@ -29,10 +29,10 @@ from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import plain_answer
+from chargehand.runtime.result import fallback_answer
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, outcome
-from chargehand.runtime.trace import TaskTrace, Trace, trace
+from chargehand.runtime.trace import TaskTrace, Trace
 from chargehand.stores.reader import read_run
 from chargehand.waits import Wait, collect_waits
 
@@ -286,12 +286,11 @@ class RunSession:
     # --- its end
 
     def finish(self, result: Outcome) -> int:
-        """The end, read off the journal. Below a live view the answer comes last, to stay in sight."""
-        entries = read_run(self.advice.journal, self.advice.run)
-        traced = trace(self.advice.run, entries)
+        """The end. Below a live view the answer comes last, to stay in sight."""
+        traced = self.transcript.tracer.snapshot()
         state = self.transcript.state
         console = self.output.console
-        fallback = plain_answer(entries)
+        fallback = fallback_answer(state)
         if self.output.view is not None:
             self.transcript.show_gaps()
         else:
@@ -300,7 +299,7 @@ class RunSession:
         saved = self._save_artifacts(traced)
         for path in saved:
             console.line(f"saved: {path}")
-        assessment = assess(entries) if traced.ending and traced.ending != "cancelled" else None
+        assessment = assess(state) if traced.ending and traced.ending != "cancelled" else None
         if assessment is not None and assessment.worth_saying:
             console.prose(f"checked: {assessment.line}")
         self._report_ending(traced, state)
@@ -413,14 +412,14 @@ def run_document(traced: Trace, state: RunState) -> dict[str, object]:
 
 
 def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:
-    worked = seconds_worked(traced)
+    worked = traced.seconds_worked
     return {
         "id": task.id,
         "instruction": task.instruction,
         "worker": traced.worker,
         "after": traced.after,
         "status": traced.status,
-        "attempts": count_attempts(traced),
+        "attempts": traced.attempt_count,
         "seconds": None if worked is None else round(worked, 3),
         "tokens": traced.used.tokens,
         "cost_usd": traced.used.micros / 1_000_000,

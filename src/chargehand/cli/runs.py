@@ -18,17 +18,19 @@ from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
-from chargehand.cli.format import ago, count_attempts, counted, dollars, money, seconds
+from chargehand.cli.format import ago, counted, dollars, money, seconds
 from chargehand.cli.run_session import run_document
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CancelRequested, Entry
 from chargehand.engine.fold import replay
+from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
 from chargehand.runtime.runner import Runner
-from chargehand.runtime.trace import Trace, attempts_of, nested_trace, trace
+from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace, trace_readable
+from chargehand.stores.journal import Readable
 from chargehand.stores.maintenance import back_up, prune_runs, restore
-from chargehand.stores.reader import Found, read_readable, read_run, read_runs
+from chargehand.stores.reader import Found, read_readable, read_rows, read_run, read_runs
 from chargehand.stores.sqlite import SqliteJournal
 
 RunStatus: TypeAlias = Literal[
@@ -184,55 +186,56 @@ def _show(options: Namespace, console: Console) -> int:
     if options.json:
         if readable.damage is not None:
             raise readable.damage
-        console.json(run_document(trace(options.name, readable.entries), replay(readable.entries)))
+        tracer = Tracer.replay(options.name, readable.entries)
+        console.json(run_document(tracer.snapshot(), tracer.state))
         return 0
     transcript = Transcript(console, console, jsonl=False)
     transcript.hear(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
     transcript.close()
-    _show_assessment(console, readable.entries)
-    traced = _read_trace(options)
-    if any(attempts_of(traced)):
+    _show_assessment(console, transcript.state)
+    traced = nested_trace(transcript.tracer, _read_nested(options))
+    if any(attempts_with_runs(traced)):
         console.line("levels:", "bold")
         tree = Tree(_level_label(traced, ""))
         _add_levels(tree, traced)
         console.draw(tree)
-    _show_audit(console, readable.entries)
+    _show_audit(console, readable.entries, transcript.state)
     if transcript.state.ended is None:
         advice = Advice(options.name, options.journal, executor=(), again=())
         console.line(f"go on, if nobody drives it: {going_on(transcript.state, advice)}")
     return 0
 
 
-def _show_assessment(console: Console, entries: Sequence[Entry]) -> None:
+def _show_assessment(console: Console, state: RunState) -> None:
     """How far the answer can be relied on, where there is more to say than that all was done."""
     from chargehand.runtime.assessed import assess  # noqa: PLC0415 - only this needs it
 
-    assessment = assess(entries)
+    assessment = assess(state)
     for line in assessment.lines() if assessment.worth_saying else ():
         console.line(line)
 
 
-def _show_audit(console: Console, entries: Sequence[Entry]) -> None:
+def _show_audit(console: Console, entries: Sequence[Entry], state: RunState) -> None:
     """What went wrong in ways that teams of agents are known for, where anything did."""
     from chargehand.agents.audit.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
 
-    for finding in audit_run(entries):
+    for finding in audit_run(entries, state):
         task = f"{finding.task}: " if finding.task else ""
         prevented = " (prevented)" if finding.prevented else ""
         tone: Tone = "plain" if finding.prevented else "warn"
         console.line(f"audit: MAST {finding.mode}{prevented}: {task}{finding.message}", tone)
 
 
-def _read_trace(options: Namespace) -> Trace:
-    """The trace of a run, with those of the runs inside it."""
-    names = [run.row.run for run in read_runs(options.journal)]
-    return nested_trace(options.name, names, lambda name: read_readable(options.journal, name))
+def _read_nested(options: Namespace) -> dict[str, Readable]:
+    """The entries of the runs inside a run."""
+    names = [row.run for row in read_rows(options.journal) if row.run.startswith(f"{options.name}/")]
+    return {name: read_readable(options.journal, name) for name in names}
 
 
 def _add_levels(tree: Tree, traced: Trace) -> None:
-    for task, attempt in attempts_of(traced):
+    for task, attempt in attempts_with_runs(traced):
         for run in attempt.runs:
             # nobody sums up what came of a message
             kind = "in" if run.combine != "none" else "asks in"
@@ -240,7 +243,7 @@ def _add_levels(tree: Tree, traced: Trace) -> None:
 
 
 def _level_label(traced: Trace, lead: str) -> Text:
-    inner = [run.used for _, attempt in attempts_of(traced) for run in attempt.runs]
+    inner = [run.used for _, attempt in attempts_with_runs(traced) for run in attempt.runs]
     reason = f" ({traced.reason})" if traced.reason in ("budget", "deadline") else ""
     facts = [f"{traced.ending or 'not yet'}{reason}", counted(len(traced.tasks), "task"), seconds(traced.seconds)]
     cost = money(traced.used)
@@ -252,7 +255,8 @@ def _level_label(traced: Trace, lead: str) -> Text:
 
 def _export(options: Namespace, console: Console) -> int:
     """Every step of a run as JSON, or as a page to read. Of a damaged one, what can be read, and an error."""
-    traced = _read_trace(options)
+    tracer = trace_readable(options.name, read_readable(options.journal, options.name))
+    traced = nested_trace(tracer, _read_nested(options))
     if options.report:
         from chargehand.cli.report import report  # noqa: PLC0415 - only a report needs it
 
@@ -292,7 +296,7 @@ def _diff(options: Namespace, console: Console) -> int:
 
 
 def _summarize(traced: Trace) -> str:
-    attempts = sum(count_attempts(task) for task in traced.tasks)
+    attempts = sum(task.attempt_count for task in traced.tasks)
     counts = f"{counted(len(traced.tasks), 'task')}, {counted(attempts, 'attempt')}"
     return f"{traced.ending or 'not yet'}, {counts}, {seconds(traced.seconds)}, {money(traced.used)}"
 
@@ -305,7 +309,7 @@ def _comparable_lines(traced: Trace) -> list[str]:
             "worker": task.worker,
             "needs": ", ".join(task.after),
             "status": task.status,
-            "attempts": count_attempts(task),
+            "attempts": task.attempt_count,
             "result": msgspec.json.encode(task.result).decode(),
         }
         lines += [f"task {task.id}", *(f"  {task.id}: {name}: {value}" for name, value in facts.items())]

@@ -80,7 +80,7 @@ class Transcript:
         if self._tracer is None:
             self._tracer = Tracer(run, entry)
         else:
-            self._tracer.hear(entry)
+            self._tracer.record(entry)
         if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
             widths = [len(name) for name in self.state.tasks] or [_MIN_TASK]
             self._task_room = min(_MAX_TASK, max(self._task_room, *widths))
@@ -136,7 +136,7 @@ class Transcript:
 
     def close(self) -> None:
         """The timeline, the answer, what is missing, what it cost, how long it took and how it ended."""
-        trace = self.tracer.whole()
+        trace = self.tracer.snapshot()
         console = self._console
         console.line()
         console.line(f"timeline: {seconds(trace.seconds)}   {LEGEND}", "bold")

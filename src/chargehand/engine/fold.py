@@ -113,6 +113,7 @@ def _close_desk(state: RunState, duty: ev.Duty, used: Amount | None) -> None:
     desk.held = NOTHING
     desk.timer = 0.0
     desk.next = None
+    desk.failure = None
 
 
 def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:

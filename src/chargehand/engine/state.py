@@ -125,7 +125,7 @@ class Desk(Struct):
     held: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
-    """Why it failed last."""
+    """Why it failed, if it did when it was last tried."""
 
 
 class Lane(Struct):

@@ -14,7 +14,7 @@ from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
-from chargehand.runtime.result import Result, result_of, spoken
+from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner, checked
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
@@ -78,7 +78,7 @@ async def _carry_out(team: Supervisor, case: Case, worker: str) -> Result:
     request = checked(team.request(case.request, now, plan=plan, seed=RUN_SEED), now)
     async with team.executor() as executor:
         outcome = await Runner(journal, executor).start("eval", request)
-        return spoken(result_of(outcome, await journal.read("eval"), ""))
+        return read_result(outcome, await journal.read("eval"))
 
 
 def _refuse_to_act(bench: Bench, case: Case, result: Result) -> None:

@@ -15,7 +15,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset_text
 from chargehand.evals.graders import written_numbers
 from chargehand.models.subject import Given
-from chargehand.runtime.result import plain_answer, planned
+from chargehand.runtime.result import fallback_answer, planned
 
 _MAX_NUMBERS = 8
 _MAX_ANSWER_CHARS = 4000
@@ -37,7 +37,7 @@ def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
         raise Refused(f"run {run!r} has not come to an end; go on with it first: chargehand resume {run}")
     if ended.ending == "cancelled":
         raise Refused(f"run {run!r} was cancelled, so it does not show how it ends; ask again: chargehand run")
-    value = plain_answer(entries) if state.answer is None else decode_value(state.answer)
+    value = fallback_answer(state) if state.answer is None else decode_value(state.answer)
     text = result_text(Given(task="", instruction="", worker="", value=value))
     return Case(
         state.requested.goal,

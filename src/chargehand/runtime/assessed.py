@@ -3,8 +3,6 @@
 No model is asked and nothing is worked out again.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec import Struct
 
@@ -20,8 +18,7 @@ from chargehand.agents.audit.report import (
 )
 from chargehand.agents.judge import describe_contradictions
 from chargehand.agents.partial_results import inner_gaps
-from chargehand.engine import events as ev
-from chargehand.engine.fold import replay
+from chargehand.engine.state import RunState
 from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement
 from chargehand.engine.view import gaps, results
 
@@ -79,9 +76,8 @@ def _where(task: str) -> str:
     return f" [{task}]" if task else ""
 
 
-def assess(entries: Sequence[ev.Entry]) -> Assessment:
+def assess(state: RunState) -> Assessment:
     """What was counted about the answer of a run, or what there is where none was written."""
-    state = replay(entries)
     missing = state.ended.gaps if state.ended is not None else gaps(state)
     # parts that workers left, below no task; a run that has not ended does not list them
     missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)

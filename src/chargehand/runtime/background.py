@@ -22,7 +22,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Refused, RunBusy
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.front import without_a_loop
-from chargehand.runtime.result import Result, result_of
+from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.turns import TRIES, Due, covers, due, told
 from chargehand.stores.journal import Journal
@@ -186,7 +186,7 @@ class BackgroundWork:
             return ()
         async with self._open() as journal:  # pyright: ignore[reportPrivateUsage] - a part of the same class
             found = await rest(self, journal)
-            return tuple([result_of(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found])
+            return tuple([read_result(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found])
 
     def rest_sync(self: Team) -> tuple[Result, ...]:
         """The same for code without an event loop."""

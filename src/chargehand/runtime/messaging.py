@@ -20,7 +20,7 @@ from chargehand.engine.roster import Agent, Match, Roster
 from chargehand.engine.state import RunState
 from chargehand.engine.state import Status as Stand
 from chargehand.errors import Refused, RunUnknown
-from chargehand.runtime.trace import TaskTrace, Trace, trace
+from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.stores.journal import Journal
 
 _LATE = ("timeout", "deadline")
@@ -107,19 +107,21 @@ def _asked(request: ev.RunRequested) -> tuple[object, ...]:
     return request.goal, request.parent, [(one.worker, one.instruction.partition("\n")[0]) for one in tasks]
 
 
-def replies_of(run: str, entries: Sequence[ev.Entry]) -> Replies:
+def replies_of(tracer: Tracer) -> Replies:
     """What became of a message, one entry for each who was to get it, in the order of the roster."""
-    found = trace(run, entries)
-    words = {gap.task: gap.message for gap in found.gaps}
-    waits = {one.task: one for one in found.questions if not one.verdict}
-    words |= {task: f"it needs a person's leave: {one.text or one.what}" for task, one in waits.items()}
-    first = entries[0].event
-    plan = first.plan if isinstance(first, ev.RunRequested) else None
-    whom = {one.id: one.worker for one in (() if plan is None else plan.tasks)}
-    replies = tuple(_reply(one, found, words.get(one.id, ""), whom.get(one.id) or one.worker) for one in found.tasks)
-    asked = [entry.event for entry in entries if isinstance(entry.event, ev.InputRequested)]
-    open_still = bool(waits) and not found.ending
-    return Replies(run, replies, found.used, question=asked[-1] if open_still else None)
+    trace = tracer.snapshot()
+    state = tracer.state
+    reasons = {gap.task: gap.message for gap in trace.gaps}
+    for question in trace.questions:
+        if not question.verdict:
+            reasons[question.task] = f"it needs a person's leave: {question.text or question.what}"
+    plan = state.requested.plan
+    workers = {} if plan is None else {task.id: task.worker for task in plan.tasks}
+    replies = [
+        _reply(task, trace, reasons.get(task.id, ""), workers.get(task.id) or task.worker) for task in trace.tasks
+    ]
+    question = state.input if state.ended is None else None
+    return Replies(trace.run, tuple(replies), trace.used, question=question)
 
 
 def _reply(task: TaskTrace, whole: Trace, words: str, who: str) -> WorkerReply:
@@ -199,4 +201,4 @@ class Messaging:
         name = run or f"{self.name}-{secrets.token_hex(4)}"
         async with self.driven(team) as driver:
             await carry_out(driver, name, as_message(request, letter), also=team.budget_notes)
-            return replies_of(name, await driver.journal.read(name))
+            return replies_of(Tracer.replay(name, await driver.journal.read(name)))

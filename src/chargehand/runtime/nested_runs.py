@@ -28,7 +28,7 @@ from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown
 from chargehand.runtime.executor import Executor, Where, WorkFailed
 from chargehand.runtime.front import checked_goal
 from chargehand.runtime.messaging import Drives, as_message, carry_out, replies_of
-from chargehand.runtime.trace import TaskTrace, trace
+from chargehand.runtime.trace import TaskTrace, Tracer, trace
 from chargehand.stores.journal import Journal
 from chargehand.tools.calling import ToolFailed
 
@@ -196,7 +196,7 @@ class Messenger:
         if rest.to:
             asked = digest(letter.text, letter.wanted)[:8]
             if run := await self._acted_before(sending, asked):
-                replies = replies_of(run, await self._driver.journal.read(run))
+                replies = replies_of(Tracer.replay(run, await self._driver.journal.read(run)))
             else:
                 run = f"{key}/{asked}"
                 replies, used = await self._nested(run, sending, rest)
@@ -227,7 +227,7 @@ class Messenger:
             known = await carry_out(self._driver, run, _message_request(run, sending, letter, held), quiet=True)
         except Invalid as error:  # said before anything was begun
             raise ToolFailed(f"The message could not be sent: {error}") from error
-        replies = replies_of(run, await self._driver.journal.read(run))
+        replies = replies_of(Tracer.replay(run, await self._driver.journal.read(run)))
         if replies.question is not None:  # nobody can be asked from inside an attempt, and the sender has heard so
             await self._driver.resume(run, ev.CancelRequested("nobody can be asked"), quiet=True)
         # a call that was begun before has been charged with all it had reserved, and the run had no more than that

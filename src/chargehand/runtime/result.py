@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from chargehand.agents.answer import with_gaps
+from chargehand.agents.exhibit_text import result_text
 from chargehand.engine import events as ev
-from chargehand.engine.budget import Amount
-from chargehand.engine.fold import replay
-from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.plan import Plan, TaskId, needs
 from chargehand.engine.state import RunState
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import results
+from chargehand.models.subject import Given
 from chargehand.runtime.runner import Outcome
-from chargehand.runtime.trace import Trace, trace
+from chargehand.runtime.trace import Trace, Tracer
 
 if TYPE_CHECKING:
     from chargehand.agents.audit.report import Coverage, Traced
     from chargehand.engine.tracing import SettledContradiction, Statement
     from chargehand.runtime.assessed import Assessment
-from msgspec import structs
-
-from chargehand.agents.exhibit_text import result_text
-from chargehand.engine.plan import needs
-from chargehand.engine.value import decode_value
-from chargehand.engine.view import results
-from chargehand.models.subject import Given
 
 
 class Result(Struct, frozen=True, dict=True):
@@ -46,6 +42,8 @@ class Result(Struct, frozen=True, dict=True):
     entries: tuple[ev.Entry, ...]
     notice: str = ""
     question: ev.InputRequested | None = None
+    overspent: Amount = NOTHING
+    """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
 
     @property
     def cost(self) -> float:
@@ -53,16 +51,16 @@ class Result(Struct, frozen=True, dict=True):
         return self.spent.micros / 1_000_000
 
     @cached_property
-    def overspent(self) -> Amount:
-        """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
-        return replay(self.entries).ledger.overspent
+    def _tracer(self) -> Tracer:
+        """The entries, folded when somebody first asks for what only they tell."""
+        return Tracer.replay(self.run, self.entries)
 
     @cached_property
     def assessment(self) -> "Assessment":
         """What can be counted about the answer: all of what follows."""
         from chargehand.runtime.assessed import assess  # noqa: PLC0415 - nobody pays who does not ask
 
-        return assess(self.entries)
+        return assess(self._tracer.state)
 
     @property
     def coverage(self) -> "Coverage":
@@ -77,7 +75,7 @@ class Result(Struct, frozen=True, dict=True):
     @property
     def untraced(self) -> "tuple[Statement, ...]":
         """The figures of the answer that no tool returned and nobody gave, each with its sentence."""
-        return tuple(one for _, one in self.assessment.untraced)
+        return tuple(statement for _, statement in self.assessment.untraced)
 
     @property
     def claims(self) -> "tuple[Statement, ...]":
@@ -91,30 +89,30 @@ class Result(Struct, frozen=True, dict=True):
 
     def trace(self) -> Trace:
         """Every step of the run, as plain data."""
-        return trace(self.run, self.entries)
+        return self._tracer.snapshot()
 
 
-def result_of(found: Outcome, entries: Sequence[ev.Entry], notice: str) -> Result:
-    """An outcome with what led to it. Where there is no answer, the gaps are what there is to say."""
-    answer = found.answer if found.answer is not None else with_gaps("", found.gaps).strip()
+def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "") -> Result:
+    """An outcome with what led to it."""
     return Result(
-        run=found.run,
-        ending=found.ending,
-        reason=found.reason,
-        answer=answer,
-        plan=planned(replay(entries)),
-        results=found.results,
-        gaps=found.gaps,
-        spent=found.spent,
+        run=outcome.run,
+        ending=outcome.ending,
+        reason=outcome.reason,
+        answer=answer_or_fallback(outcome),
+        plan=planned(outcome.state),
+        results=outcome.results,
+        gaps=outcome.gaps,
+        spent=outcome.spent,
         entries=tuple(entries),
         notice=notice,
-        question=found.question,
+        question=outcome.question,
+        overspent=outcome.state.ledger.overspent,
     )
 
 
 def planned(state: RunState) -> Plan:
     """The plan of a run, as far as it has grown."""
-    tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
+    tasks = tuple(progress.task for progress in state.tasks.values() if progress.mother is None)
     return Plan(tasks, state.combine, state.requested.goal)
 
 
@@ -123,7 +121,7 @@ def planned(state: RunState) -> Plan:
 
 _ON_THE_WAY = ("network", "timeout", "resource")
 _AGAIN = "what is finished can be taken over"
-_TODO = {
+_REMEDIES = {
     "budget": f"Allow it more and run it again: {_AGAIN}.",
     "deadline": f"Give it more time and run it again: {_AGAIN}.",
     "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
@@ -134,74 +132,64 @@ _TODO = {
 }
 
 
-def spoken(found: Result) -> Result:
-    """The result with something to read: where a run has ended without an answer, what there is takes its place."""
-    if found.ending not in ("partial", "failed"):
-        return found
-    if any(isinstance(entry.event, ev.AnswerWritten) for entry in reversed(found.entries)):
-        return found
-    said = plain_answer(found.entries)
-    return structs.replace(found, answer=said) if said else found
+def answer_or_fallback(outcome: Outcome) -> object:
+    """The answer of a run; where it stopped without one, what there is to say instead."""
+    if outcome.answer is not None:
+        return outcome.answer
+    return fallback_answer(outcome.state) or with_gaps("", outcome.gaps).strip()
 
 
-def plain_answer(entries: Sequence[ev.Entry]) -> str:
+def fallback_answer(state: RunState) -> str:
     """The words for a run that has ended without an answer; none where none is wanted, or it was called off."""
-    state = replay(entries)
     ended = state.ended
     if ended is None or state.answer is not None or state.combine == "none" or ended.ending == "cancelled":
         return ""
-    failure = _last_failure(entries)
-    have = _forwarded(state)
-    parts = [have] if have else []
+    forwarded = _forward_results(state)
+    parts = [forwarded] if forwarded else []
     unserved = [gap for gap in ended.gaps if gap.status != "unwritten" and not gap.run]  # why that is follows
     if missing := with_gaps("", unserved).strip():
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
-        failures = [one.failure for one in state.tasks.values() if one.failure is not None]
-        parts.append(_why(ended, failure, failures, have=bool(have)))
+        parts.append(_explain_no_answer(state, ended, has_results=bool(forwarded)))
     return "\n\n".join(parts)
 
 
-def _forwarded(state: RunState) -> str:
+def _forward_results(state: RunState) -> str:
     """The results nobody else worked from, as they are."""
-    tasks = {one.task.id: one.task for one in state.tasks.values()}
-    found = [one for one in results(state) if one.value is not None]
-    read: set[TaskId] = {name for one in found if one.task in tasks for name, _ in needs(tasks[one.task])}
-    last = [one for one in found if one.task not in read] or found
-    values = [(one.task, decode_value(one.value)) for one in last if one.value is not None]
+    available = [result for result in results(state) if result.value is not None]
+    inputs: set[TaskId] = set()
+    for result in available:
+        progress = state.tasks.get(result.task)
+        if progress is not None:
+            inputs.update(name for name, _ in needs(progress.task))
+    last = [result for result in available if result.task not in inputs] or available
+    values = [(result.task, decode_value(result.value)) for result in last if result.value is not None]
     return "\n\n".join(result_text(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
 
 
-def _last_failure(entries: Sequence[ev.Entry]) -> ev.Failure | None:
-    """Why the supervisor's last duty came to nothing, if it did."""
-    for entry in reversed(entries):
-        if isinstance(entry.event, ev.SupervisionFailed) and entry.event.duty != "refine":
-            return entry.event.failure
-        if isinstance(entry.event, ev.TasksAdded):
-            return None
-    return None
-
-
-def _why(ended: ev.RunEnded, failure: ev.Failure | None, failures: Sequence[ev.Failure], *, have: bool) -> str:
-    """Why there is no answer: `failure` is that of the supervisor's last duty, `failures` those of the tasks."""
-    what = "These are the results as they came; no answer was written from them" if have else "There is no answer"
+def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool) -> str:
+    """Why there is no answer, and what to do about it."""
+    problem = "These are the results as they came; no answer was written from them"
+    if not has_results:
+        problem = "There is no answer"
+    failure = state.answering.failure or state.planning.failure
     if ended.reason == "budget" and failure is not None and failure.kind == "budget":
-        return f"{what}: {failure.message}. {_TODO['budget']}"
+        return f"{problem}: {failure.message}. {_REMEDIES['budget']}"
     if ended.reason == "budget":
-        return f"{what}: the budget is spent. {_TODO['budget']}"
+        return f"{problem}: the budget is spent. {_REMEDIES['budget']}"
     if ended.reason == "deadline":
-        return f"{what}: the time ran out. {_TODO['deadline']}"
+        return f"{problem}: the time ran out. {_REMEDIES['deadline']}"
     if failure is not None:
-        return f"{what}: {failure.message}. {_TODO[_remedy(failure)]}"
-    if have:  # it was not even tried: there was no money left for it
-        return f"{what}: the budget does not cover it. {_TODO['budget']}"
-    remedies = {_remedy(failure) for failure in failures}
+        return f"{problem}: {failure.message}. {_REMEDIES[_remedy(failure)]}"
+    if has_results:  # it was not even tried: there was no money left for it
+        return f"{problem}: the budget does not cover it. {_REMEDIES['budget']}"
+    remedies = {_remedy(progress.failure) for progress in state.tasks.values() if progress.failure is not None}
     remedy = next((known for known in ("code", "refusal", "time", "line") if known in remedies), "work")
-    return f"{what}: nothing that was tried came to a result. {_TODO[remedy]}"
+    return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
 
 def _remedy(failure: ev.Failure) -> str:
-    """What would help against a failure: a key of `_TODO`. Nobody is told to try again what fails again."""
+    """What would help against a failure: a key of `_REMEDIES`. Nobody is told to try again what fails again."""
     if failure.code_error is not None:
         return "code"
     if failure.refusal is not None:

@@ -46,6 +46,8 @@ class Outcome(Struct, frozen=True):
     gaps: tuple[ev.Gap, ...]
     statuses: dict[TaskId, Status]
     spent: Amount
+    state: RunState
+    """All that was so when the run stopped; nobody folds it further."""
     question: ev.InputRequested | None = None
 
 
@@ -74,6 +76,7 @@ def outcome(run: str, state: RunState) -> Outcome:
         gaps=ended.gaps,
         statuses={task: one.status for task, one in state.tasks.items()},
         spent=state.ledger.spent,
+        state=state,
         question=None if state.ended is not None else state.input,
     )
 

@@ -4,8 +4,8 @@ Pure: the same entries give the same trace, also of a run that is still under wa
 Times are seconds since the run began, unless said otherwise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,7 +17,7 @@ from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Questio
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.state import Progress, RunState, Status
+from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import Corrupt
@@ -113,6 +113,18 @@ class TaskTrace(Struct, omit_defaults=True):
     result: object = None
     used: Amount = NOTHING
 
+    @property
+    def attempt_count(self) -> int:
+        """An attempt that goes on after an interruption or a question is the same one."""
+        return len({attempt.attempt for attempt in self.attempts})
+
+    @property
+    def seconds_worked(self) -> Seconds | None:
+        """Without the time in which it waited; None while it is not settled."""
+        if self.began is None or self.ended is None:
+            return None
+        return sum(attempt.seconds or 0.0 for attempt in self.attempts)
+
 
 class QuestionTrace(Struct, omit_defaults=True):
     number: int
@@ -155,24 +167,25 @@ class Trace(Struct, omit_defaults=True):
     damage: str = ""
 
 
-class _Call(Struct):
+class _ToolCall(Struct):
     name: str
     arguments: str = "{}"
 
 
-class _Said(Struct):
-    calls: list[_Call] = []
+class _ModelReply(Struct):
+    calls: list[_ToolCall] = []
 
 
 def calls_in(result: object) -> list[tuple[str, object]]:
-    """The tool calls a model asked for, with their arguments, if this is what a model said."""
+    """The tool calls a model asked for, with their arguments, if this is the reply of a model."""
     try:
-        return [(one.name, _parsed(one.arguments)) for one in msgspec.convert(result, _Said).calls]
+        calls = msgspec.convert(result, _ModelReply).calls
     except msgspec.ValidationError:
         return []
+    return [(call.name, _decode_arguments(call.arguments)) for call in calls]
 
 
-def _parsed(arguments: str) -> object:
+def _decode_arguments(arguments: str) -> object:
     try:
         return msgspec.json.decode(arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -184,12 +197,7 @@ def _parsed(arguments: str) -> object:
 
 def trace(run: str, entries: Sequence[ev.Entry]) -> Trace:
     """What the entries tell."""
-    if not entries:
-        raise Corrupt("this run has no entries; restore the journal from a backup")
-    tracer = Tracer(run, entries[0])
-    for entry in entries[1:]:
-        tracer.hear(entry)
-    return tracer.whole()
+    return Tracer.replay(run, entries).snapshot()
 
 
 def critical_path(tasks: Sequence[Task], ends: Mapping[TaskId, Instant]) -> tuple[TaskId, ...]:
@@ -210,317 +218,338 @@ def _value(raw: Raw | None) -> object:
 
 
 class Tracer:
-    """The trace of a run under way: hears every entry in turn. `state` is what the entries amount to."""
+    """The trace of a run under way, brought up to date by each entry. `state` is what the entries amount to."""
 
     def __init__(self, run: str, first: ev.Entry) -> None:
         if not isinstance(first.event, ev.RunRequested):
             raise Corrupt("this run does not begin with its request; restore the journal from a backup")
         self.state: RunState = begin(first)
         self.began = first.at
-        self._last = 0.0
         self.tasks: dict[TaskId, TaskTrace] = {}
-        self._open: dict[tuple[str, TaskId], AttemptTrace | DutyTrace] = {}
-        self._calls: dict[TaskId, list[tuple[str, object]]] = {}
-        self._ends: dict[TaskId, Instant] = {}
         self.trace = Trace(run, self.state.requested.goal, first.at)
-        self._take_up(self.state)
+        self._open_attempts: dict[TaskId, AttemptTrace] = {}
+        self._open_duties: dict[tuple[ev.Duty, TaskId], DutyTrace] = {}
+        self._wanted_calls: dict[TaskId, list[tuple[str, object]]] = {}
+        self._settled_at: dict[TaskId, Instant] = {}
+        self._add_tasks()
+
+    @classmethod
+    def replay(cls, run: str, entries: Sequence[ev.Entry]) -> "Tracer":
+        """The trace of what was written so far."""
+        if not entries:
+            raise Corrupt("this run has no entries; restore the journal from a backup")
+        tracer = cls(run, entries[0])
+        for entry in entries[1:]:
+            tracer.record(entry)
+        return tracer
 
     def open_attempt(self, task: TaskId) -> AttemptTrace | None:
         """The attempt at a task that is under way."""
-        attempt = self._open.get(("attempt", task))
-        return attempt if isinstance(attempt, AttemptTrace) else None
+        return self._open_attempts.get(task)
 
     # --- one entry
 
-    def hear(self, entry: ev.Entry) -> None:
-        before = self.state.ledger.spent
-        self._last = self.state.at - self.began
+    def record(self, entry: ev.Entry) -> None:
+        event = entry.event
+        spent_before = self.state.ledger.spent
+        if isinstance(event, ev.RunResumed):  # between a crash and the process that goes on nobody worked
+            self._stop_open_work(self.state.at - self.began)
         fold(self.state, entry)
-        after = self.state.ledger.spent
-        told = _HEARS.get(type(entry.event))
-        if told is not None:
-            told(self, entry.event, entry.at - self.began, after - before)
-        task = getattr(entry.event, "task", "")
-        self._settled(self.state.tasks.get(TaskId(task)), entry.at)
+        recorder = self.RECORDERS.get(type(event))
+        if recorder is not None:
+            recorder(self, event, entry.at - self.began, self.state.ledger.spent - spent_before)
+        progress = self.state.tasks.get(getattr(event, "task", NO_TASK))
+        if progress is not None and progress.settled and progress.task.id not in self._settled_at:
+            self._settled_at[progress.task.id] = entry.at
+            self.tasks[progress.task.id].ended = entry.at - self.began
 
-    def _take_up(self, state: RunState) -> None:
-        for name, progress in state.tasks.items():
+    def _add_tasks(self) -> None:
+        """Take in the tasks that the state has and the trace has not."""
+        for name, progress in self.state.tasks.items():
             if name not in self.tasks:
-                one = progress.task
-                after = tuple(need for need, _ in needs(one))
-                self.tasks[name] = TaskTrace(name, one.instruction, progress.worker or one.worker, after)
-
-    def _settled(self, progress: Progress | None, at: Instant) -> None:
-        if progress is None or not progress.settled or progress.task.id in self._ends:
-            return
-        self._ends[progress.task.id] = at
-        self.tasks[progress.task.id].ended = at - self.began
-
-    def _close(self, kind: str, task: TaskId, at: Seconds, used: Amount, ending: str) -> AttemptTrace | DutyTrace:
-        found = self._open.pop((kind, task), None) or DutyTrace(kind, 0, at)
-        found.seconds = at - found.began
-        found.ending = ending
-        found.used += used
-        if task in self.tasks:
-            self.tasks[task].used += used
-        return found
+                task = progress.task
+                after = tuple(need for need, _ in needs(task))
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
 
     # --- planning, refining, answering
 
-    def duty_started(self, event: ev.SupervisionStarted, at: Seconds, _used: Amount) -> None:
-        before = self._open.get((event.duty, event.task))
-        if isinstance(before, DutyTrace) and before.number == event.number:
-            return  # it is under way and holds money for more calls
-        found = DutyTrace(event.duty, event.number, at, why=event.why, task=event.task)
-        self._open[event.duty, event.task] = found
-        self.trace.supervision.append(found)
+    def _duty_started(self, event: ev.SupervisionStarted, at: Seconds, _used: Amount) -> None:
+        key = (event.duty, event.task)
+        under_way = self._open_duties.get(key)
+        if under_way is not None and under_way.number == event.number:
+            return  # it only holds money for more calls
+        duty = DutyTrace(event.duty, event.number, at, why=event.why, task=event.task)
+        self._open_duties[key] = duty
+        self.trace.supervision.append(duty)
 
-    def duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
-        found = self._close(event.duty, event.task, at, used, "failed")
-        assert isinstance(found, DutyTrace), "attempts have a kind of their own"
-        found.failure = event.failure
-        found.findings = event.findings
+    def _close_duty(self, name: ev.Duty, at: Seconds, used: Amount, task: TaskId = NO_TASK) -> DutyTrace:
+        duty = self._open_duties.pop((name, task), None) or DutyTrace(name, 0, at)
+        duty.seconds = at - duty.began
+        duty.ending = "succeeded"
+        duty.used += used
+        if task in self.tasks:
+            self.tasks[task].used += used
+        return duty
 
-    def tasks_added(self, event: ev.TasksAdded, at: Seconds, used: Amount) -> None:
-        self._take_up(self.state)
-        if event.done and ("plan", TaskId("")) in self._open:
-            found = self._close("plan", TaskId(""), at, used, "succeeded")
-            assert isinstance(found, DutyTrace), "attempts have a kind of their own"
-            found.tasks = tuple(task.id for task in event.tasks)
-            found.findings = event.warnings
+    def _duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
+        duty = self._close_duty(event.duty, at, used, event.task)
+        duty.ending = "failed"
+        duty.failure = event.failure
+        duty.findings = event.findings
 
-    def refined(self, event: ev.TaskRefined, at: Seconds, used: Amount) -> None:
-        found = self._close("refine", event.task, at, used, "succeeded")
-        assert isinstance(found, DutyTrace), "attempts have a kind of their own"
-        found.instruction = event.instruction
+    def _tasks_added(self, event: ev.TasksAdded, at: Seconds, used: Amount) -> None:
+        self._add_tasks()
+        if event.done and ("plan", NO_TASK) in self._open_duties:
+            duty = self._close_duty("plan", at, used)
+            duty.tasks = tuple(task.id for task in event.tasks)
+            duty.findings = event.warnings
+
+    def _task_refined(self, event: ev.TaskRefined, at: Seconds, used: Amount) -> None:
+        duty = self._close_duty("refine", at, used, event.task)
+        duty.instruction = event.instruction
         self.tasks[event.task].refinements.append(event.instruction)
 
-    def answered(self, event: ev.AnswerWritten, at: Seconds, used: Amount) -> None:
-        self._close("answer", TaskId(""), at, used, "succeeded")
+    def _answer_written(self, event: ev.AnswerWritten, at: Seconds, used: Amount) -> None:
+        self._close_duty("answer", at, used)
         self.trace.answer = _value(event.whole())
 
-    def prompted(self, event: ev.PromptSent, _at: Seconds, _used: Amount) -> None:
-        found = self._open.get((event.duty, event.task))
-        if found is not None:
-            found.prompts.append(Prompt(event.model, _value(event.messages), event.tools))
+    def _prompt_sent(self, event: ev.PromptSent, _at: Seconds, _used: Amount) -> None:
+        if event.duty == "attempt":
+            work = self._open_attempts.get(event.task)
+        else:
+            work = self._open_duties.get((event.duty, event.task))
+        if work is not None:
+            work.prompts.append(Prompt(event.model, _value(event.messages), event.tools))
 
     # --- attempts and their steps
 
-    def attempt_started(self, event: ev.AttemptStarted, at: Seconds, _used: Amount) -> None:
+    def _attempt_started(self, event: ev.AttemptStarted, at: Seconds, _used: Amount) -> None:
         progress = self.state.tasks[event.task]
         task = self.tasks[event.task]
-        asked = progress.instruction or progress.task.instruction
-        found = AttemptTrace(event.attempt, event.worker, asked, at)
-        self._open["attempt", event.task] = found
-        self._wish_again(event, task)
+        instruction = progress.instruction or progress.task.instruction
+        attempt = AttemptTrace(event.attempt, event.worker, instruction, at)
+        if any(earlier.attempt == event.attempt for earlier in task.attempts):
+            # it goes on, and makes the calls again that never came back
+            lost = [step for step in task.attempts[-1].steps if step.seconds is None and step.arguments is not None]
+            self._wanted_calls.setdefault(event.task, []).extend((step.name, step.arguments) for step in lost)
+        else:
+            self._wanted_calls[event.task] = []
+        self._open_attempts[event.task] = attempt
         task.worker = event.worker
         task.began = at if task.began is None else task.began
-        task.attempts.append(found)
+        task.attempts.append(attempt)
 
-    def _wish_again(self, event: ev.AttemptStarted, task: TaskTrace) -> None:
-        """An attempt that goes on makes the calls once more that never came back; a new one asks its model."""
-        if not any(attempt.attempt == event.attempt for attempt in task.attempts):
-            self._calls[event.task] = []
-            return
-        cut_off = [step for step in task.attempts[-1].steps if step.seconds is None and step.arguments is not None]
-        self._calls.setdefault(event.task, []).extend((step.name, step.arguments) for step in cut_off)
+    def _close_attempt(self, name: TaskId, at: Seconds, used: Amount, ending: str) -> AttemptTrace | None:
+        self.tasks[name].used += used
+        attempt = self._open_attempts.pop(name, None)
+        if attempt is not None:
+            attempt.seconds = at - attempt.began
+            attempt.ending = ending
+            attempt.used += used
+        return attempt
 
-    def attempt_succeeded(self, event: ev.AttemptSucceeded, at: Seconds, used: Amount) -> None:
-        self._close("attempt", event.task, at, used, "succeeded")
+    def _attempt_succeeded(self, event: ev.AttemptSucceeded, at: Seconds, used: Amount) -> None:
+        self._close_attempt(event.task, at, used, "succeeded")
         self.tasks[event.task].result = _value(event.result)
 
-    def attempt_failed(self, event: ev.AttemptFailed, at: Seconds, used: Amount) -> None:
-        if event.failure.kind == "approval":  # what is asked stands among the questions
-            self._close("attempt", event.task, at, used, "asked")
-        else:
-            self._close("attempt", event.task, at, used, "failed").failure = event.failure
+    def _attempt_failed(self, event: ev.AttemptFailed, at: Seconds, used: Amount) -> None:
+        is_question = event.failure.kind == "approval"  # what is asked stands among the questions
+        attempt = self._close_attempt(event.task, at, used, "asked" if is_question else "failed")
+        if attempt is not None and not is_question:
+            attempt.failure = event.failure
 
-    def step_started(self, event: ev.StepStarted, at: Seconds, _used: Amount) -> None:
-        found = self.open_attempt(event.task)
-        if found is not None:
-            arguments = self._asked_for(event)
-            found.steps.append(
-                StepTrace(event.step, event.name, event.effect, at, kind=event.kind, arguments=arguments)
-            )
-            if event.kind == "subteam":
-                key = f"{self.trace.run}/{event.task}/{event.attempt}/{event.step}"
-                found.nested.append(run_name(key, event.request))
+    def _step_started(self, event: ev.StepStarted, at: Seconds, _used: Amount) -> None:
+        attempt = self._open_attempts.get(event.task)
+        if attempt is None:
+            return
+        arguments = self._take_arguments(event)
+        step = StepTrace(event.step, event.name, event.effect, at, kind=event.kind, arguments=arguments)
+        attempt.steps.append(step)
+        if event.kind == "subteam":
+            key = f"{self.trace.run}/{event.task}/{event.attempt}/{event.step}"
+            attempt.nested.append(run_name(key, event.request))
 
-    def _asked_for(self, event: ev.StepStarted) -> object:
+    def _take_arguments(self, event: ev.StepStarted) -> object:
         """With what a tool is called: a model said so in the step before."""
-        calls = self._calls.get(event.task, [])
-        for at, (name, arguments) in enumerate(calls):
+        calls = self._wanted_calls.get(event.task, [])
+        for position, (name, arguments) in enumerate(calls):
             if event.name == name:
-                del calls[at]
+                del calls[position]
                 return arguments
         return None
 
-    def step_ended(self, event: ev.StepFinished | ev.StepFailed, at: Seconds, used: Amount) -> None:
-        attempt = self._open.get(("attempt", event.task))
-        if not isinstance(attempt, AttemptTrace):
+    def _step_ended(self, event: ev.StepFinished | ev.StepFailed, at: Seconds, used: Amount) -> None:
+        attempt = self._open_attempts.get(event.task)
+        if attempt is None:
             return
         attempt.used += used
         self.tasks[event.task].used += used
         for step in attempt.steps:
-            if step.step == event.step:
-                step.seconds = at - step.began
-                step.used = used
-                step.good = isinstance(event, ev.StepFinished) and event.good
-                if isinstance(event, ev.StepFinished):
-                    step.result = _value(event.result)
-                    self._calls.setdefault(event.task, []).extend(calls_in(step.result))
+            if step.step != event.step:
+                continue
+            step.seconds = at - step.began
+            step.used = used
+            step.good = isinstance(event, ev.StepFinished) and event.good
+            if isinstance(event, ev.StepFinished):
+                step.result = _value(event.result)
+                self._wanted_calls.setdefault(event.task, []).extend(calls_in(step.result))
 
     # --- what becomes of a task
 
-    def retried(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
+    def _retry_scheduled(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
         wait = max(0.0, event.after - self.began - at)
         self.tasks[event.task].retries.append(Retry(at, wait, event.worker))
 
-    def reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
+    def _result_reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self.tasks[event.task]
         task.reused = f"{event.run}/{event.source}"
         task.result = _value(event.result)
 
-    def expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
-        self._take_up(self.state)
+    def _task_expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
+        self._add_tasks()
 
     # --- the person and the run
 
-    def asked(self, event: ev.InputRequested, at: Seconds, _used: Amount) -> None:
-        self.trace.questions.append(
-            QuestionTrace(
-                number=event.number,
-                what=event.what,
-                asked=at,
-                task=event.task,
-                text=event.text,
-                question=event.question,
-            )
+    def _input_requested(self, event: ev.InputRequested, at: Seconds, _used: Amount) -> None:
+        question = QuestionTrace(
+            number=event.number,
+            what=event.what,
+            asked=at,
+            task=event.task,
+            text=event.text,
+            question=event.question,
         )
+        self.trace.questions.append(question)
 
-    def told(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
-        self._take_up(self.state)
-        for one in self.trace.questions:
-            if one.number == event.number:
-                one.verdict = event.verdict
-                one.feedback = event.feedback
-                one.answered = at
-                one.also = event.also
+    def _input_answered(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
+        self._add_tasks()
+        for question in self.trace.questions:
+            if question.number == event.number:
+                question.verdict = event.verdict
+                question.feedback = event.feedback
+                question.answered = at
+                question.also = event.also
 
-    def noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
+    def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         where = f"{event.task}: " if event.task else ""
         self.trace.notes.append(f"{at:.2f} s  {where}{event.text}")
 
-    def stopped(self, event: ev.Event, at: Seconds, _used: Amount) -> None:
-        # between a crash and the process that goes on nobody worked
-        at = self._last if isinstance(event, ev.RunResumed) else at
-        for one in self._open.values():
-            one.seconds = at - one.began
-            one.ending = "stopped"
-        self._open.clear()
+    def _stopped(self, _event: ev.TimeRanOut | ev.RunEnded, at: Seconds, _used: Amount) -> None:
+        self._stop_open_work(at)
+
+    def _stop_open_work(self, at: Seconds) -> None:
+        for work in (*self._open_attempts.values(), *self._open_duties.values()):
+            work.seconds = at - work.began
+            work.ending = "stopped"
+        self._open_attempts.clear()
+        self._open_duties.clear()
 
     # --- all of it
 
-    def whole(self) -> Trace:
-        found = self.trace
+    def snapshot(self) -> Trace:
+        """The trace as it is now. The same object each time, brought up to date."""
         state = self.state
-        for name, progress in state.tasks.items():
-            task = self.tasks[name]
+        trace = self.trace
+        trace.tasks = []
+        trace.dropped = []
+        for name, task in self.tasks.items():
+            progress = state.tasks.get(name)
+            if progress is None:
+                trace.dropped.append(task)
+                continue
+            trace.tasks.append(task)
             task.status = progress.status.value
             task.failure = progress.failure
             if state.ended is not None and not progress.settled and progress.status is not Status.EXPANDED:
                 task.status = "unfinished"
-        dropped = [name for name in self.tasks if name not in state.tasks]
-        found.tasks = [task for name, task in self.tasks.items() if name not in dropped]
-        found.dropped = [self.tasks[name] for name in dropped]
-        found.combine = state.combine
-        found.used = state.ledger.spent
-        found.seconds = state.at - self.began
-        end = state.ended
-        found.gaps = gaps(state) if end is None else end.gaps
-        if end is not None:
-            found.ending = end.ending
-            found.reason = end.reason
-        worked = [*found.supervision, *(one for task in self.tasks.values() for one in task.attempts)]
-        found.serial = sum(one.seconds or 0.0 for one in worked)
-        planned = [one.task for one in state.tasks.values() if one.mother is None]
-        found.critical_path = critical_path(planned, self._ends)
-        return found
+        trace.combine = state.combine
+        trace.used = state.ledger.spent
+        trace.seconds = state.at - self.began
+        trace.gaps = gaps(state) if state.ended is None else state.ended.gaps
+        if state.ended is not None:
+            trace.ending = state.ended.ending
+            trace.reason = state.ended.reason
+        attempts = [attempt for task in self.tasks.values() for attempt in task.attempts]
+        trace.serial = sum(work.seconds or 0.0 for work in (*trace.supervision, *attempts))
+        planned = [progress.task for progress in state.tasks.values() if progress.mother is None]
+        trace.critical_path = critical_path(planned, self._settled_at)
+        return trace
 
-
-_HEARS: dict[type, Callable[[Tracer, Any, Seconds, Amount], None]] = {
-    ev.SupervisionStarted: Tracer.duty_started,
-    ev.SupervisionFailed: Tracer.duty_failed,
-    ev.TasksAdded: Tracer.tasks_added,
-    ev.TaskRefined: Tracer.refined,
-    ev.AnswerWritten: Tracer.answered,
-    ev.PromptSent: Tracer.prompted,
-    ev.AttemptStarted: Tracer.attempt_started,
-    ev.AttemptSucceeded: Tracer.attempt_succeeded,
-    ev.AttemptFailed: Tracer.attempt_failed,
-    ev.StepStarted: Tracer.step_started,
-    ev.StepFinished: Tracer.step_ended,
-    ev.StepFailed: Tracer.step_ended,
-    ev.RetryScheduled: Tracer.retried,
-    ev.ResultReused: Tracer.reused,
-    ev.TaskExpanded: Tracer.expanded,
-    ev.InputRequested: Tracer.asked,
-    ev.InputAnswered: Tracer.told,
-    ev.Noted: Tracer.noted,
-    ev.RunResumed: Tracer.stopped,
-    ev.TimeRanOut: Tracer.stopped,
-    ev.RunEnded: Tracer.stopped,
-}
+    RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {
+        ev.SupervisionStarted: _duty_started,
+        ev.SupervisionFailed: _duty_failed,
+        ev.TasksAdded: _tasks_added,
+        ev.TaskRefined: _task_refined,
+        ev.AnswerWritten: _answer_written,
+        ev.PromptSent: _prompt_sent,
+        ev.AttemptStarted: _attempt_started,
+        ev.AttemptSucceeded: _attempt_succeeded,
+        ev.AttemptFailed: _attempt_failed,
+        ev.StepStarted: _step_started,
+        ev.StepFinished: _step_ended,
+        ev.StepFailed: _step_ended,
+        ev.RetryScheduled: _retry_scheduled,
+        ev.ResultReused: _result_reused,
+        ev.TaskExpanded: _task_expanded,
+        ev.InputRequested: _input_requested,
+        ev.InputAnswered: _input_answered,
+        ev.Noted: _noted,
+        ev.TimeRanOut: _stopped,
+        ev.RunEnded: _stopped,
+    }
 
 
 # --- a run and those inside it
 
 
-def nested_trace(run: str, runs: Iterable[str], read: Callable[[str], Readable]) -> Trace:
-    """What the entries of a run tell, and of all runs inside it. `runs` are the names that there are to look among.
+def nested_trace(outer: Tracer, inside: Mapping[str, Readable]) -> Trace:
+    """The trace of a run with those of the runs inside it, whose entries are given by their names."""
+    traces = {outer.trace.run: outer.snapshot()}
+    parents: list[tuple[ev.Parent, Trace]] = []
+    for name, readable in inside.items():
+        if not readable.entries:
+            continue
+        inner = Tracer.replay(name, readable.entries)
+        traces[name] = inner.snapshot()
+        traces[name].damage = describe_damage(readable)
+        if inner.state.requested.parent is not None:  # else only its name begins like ours
+            parents.append((inner.state.requested.parent, traces[name]))
+    for parent, inner in sorted(parents, key=lambda pair: (pair[1].began, pair[1].run)):
+        above = traces.get(parent.run)
+        if above is not None:
+            _add_nested(above, parent, inner)
+    return traces[outer.trace.run]
 
-    Of a damaged run it is what can be read; Corrupt where that is nothing.
-    """
-    readable = read(run)
+
+def trace_readable(run: str, readable: Readable) -> Tracer:
+    """The trace of what can be read of a run; the damage is raised where that is nothing."""
     if readable.damage is not None and not readable.entries:
         raise readable.damage
-    inside = {name: read(name) for name in runs if name.startswith(f"{run}/")}
-    return _whole(run, readable, {name: each for name, each in inside.items() if each.entries})
+    tracer = Tracer.replay(run, readable.entries)
+    tracer.trace.damage = describe_damage(readable)
+    return tracer
 
 
-async def whole_trace(journal: Journal, run: str, runs: Iterable[str] | None = None) -> Trace:
-    """The same for a journal that is open. Without `runs`, all of it is looked through for them."""
-    names = [row.run for row in await journal.runs()] if runs is None else runs
-    inside = [name for name in names if name.startswith(f"{run}/")]
-    return _whole(run, Readable(await journal.read(run)), {name: Readable(await journal.read(name)) for name in inside})
+async def whole_trace(journal: Journal, run: str) -> Trace:
+    """The trace of a run of an open journal, with those of the runs inside it."""
+    names = [row.run for row in await journal.runs() if row.run.startswith(f"{run}/")]
+    inside = {name: Readable(await journal.read(name)) for name in names}
+    return nested_trace(Tracer.replay(run, await journal.read(run)), inside)
 
 
-def _readable_trace(run: str, readable: Readable) -> Trace:
-    found = trace(run, readable.entries)
-    found.damage = "" if readable.damage is None else str(readable.damage)
-    return found
+def describe_damage(readable: Readable) -> str:
+    return "" if readable.damage is None else str(readable.damage)
 
 
-def _whole(run: str, outer: Readable, inside: dict[str, Readable]) -> Trace:
-    found = {run: _readable_trace(run, outer), **{name: _readable_trace(name, each) for name, each in inside.items()}}
-    for name in sorted(inside, key=lambda one: (found[one].began, one)):
-        first = inside[name].entries[0].event
-        parent = first.parent if isinstance(first, ev.RunRequested) else None
-        above = None if parent is None else found.get(parent.run)
-        if parent is not None and above is not None:  # else only its name begins like ours
-            _put(above, parent, found[name])
-    return found[run]
+def _add_nested(above: Trace, parent: ev.Parent, inner: Trace) -> None:
+    tasks = [task for task in (*above.tasks, *above.dropped) if task.id == parent.task]
+    attempts = [attempt for task in tasks for attempt in task.attempts if attempt.attempt == parent.attempt]
+    named = [attempt for attempt in attempts if inner.run in attempt.nested]
+    for attempt in (named or attempts)[:1]:
+        attempt.runs.append(inner)
 
 
-def _put(above: Trace, parent: ev.Parent, inner: Trace) -> None:
-    tasks = [one for one in (*above.tasks, *above.dropped) if one.id == parent.task]
-    attempts = [one for task in tasks for one in task.attempts if one.attempt == parent.attempt]
-    named = [one for one in attempts if inner.run in one.nested]
-    for one in (named or attempts)[:1]:
-        one.runs.append(inner)
-
-
-def attempts_of(found: Trace) -> Iterator[tuple[str, AttemptTrace]]:
+def attempts_with_runs(trace: Trace) -> Iterator[tuple[TaskId, AttemptTrace]]:
     """Every attempt of a run that started others, with the task it belongs to."""
-    for task in found.tasks:
-        yield from ((task.id, one) for one in task.attempts if one.runs)
+    for task in trace.tasks:
+        yield from ((task.id, attempt) for attempt in task.attempts if attempt.runs)

@@ -17,7 +17,7 @@ from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
-from chargehand.runtime.result import plain_answer
+from chargehand.runtime.result import fallback_answer
 from chargehand.stores.journal import Ends, Journal
 
 FARTHEST = 1000
@@ -81,7 +81,7 @@ async def told(journal: Journal, run: str) -> TurnTold:
     except (StoreError, RunUnknown) as error:  # one that is damaged must not keep the others from being looked back on
         return TurnTold(f"(the turn {run} cannot be read: {error})", "")
     state = replay(entries)
-    answer = plain_answer(entries) if state.answer is None else text(decode_value(state.answer))
+    answer = fallback_answer(state) if state.answer is None else text(decode_value(state.answer))
     if not answer:
         answer = "\n\n".join(text(decode_value(one.value)) for one in results(state) if one.value is not None)
     ended = state.ended

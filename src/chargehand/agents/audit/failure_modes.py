@@ -112,15 +112,16 @@ def audit_runs(runs: Mapping[str, Sequence[ev.Entry]]) -> Audit:
     return Audit(audited, tuple(counts))
 
 
-def audit_run(entries: Sequence[ev.Entry]) -> tuple[FailureMode, ...]:
+def audit_run(entries: Sequence[ev.Entry], state: RunState | None = None) -> tuple[FailureMode, ...]:
     """The failure modes that these entries show, by mode; of a run under way, those it shows by now.
 
+    `state` is what they amount to, for those who have folded them already.
     A journal with a hole, or one that cannot be folded, is itself the finding: then nothing else is reported.
     """
     if gap := _missing_entries(entries):
         return (_finding("2.1", NO_TASK, "Entries are missing: nobody can go on from here.", gap),)
     try:
-        state = replay(entries)
+        state = state or replay(entries)
     except _BROKEN_JOURNAL as error:
         message = "The entries do not follow from one another: nobody can go on from them."
         return (_finding("2.1", NO_TASK, message, f"{type(error).__name__}: {error}"),)

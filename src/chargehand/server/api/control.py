@@ -8,13 +8,13 @@ from chargehand.server.api.operations import operation
 from chargehand.server.api.runs import run_shown
 from chargehand.server.api.shapes import Answer, Feedback, FeedbackShown, Reason, RunShown, Verdict
 from chargehand.server.problem import Problem
-from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
+from chargehand.server.run_control import RecordedRun, Say, tell_run
 from chargehand.server.tenants import Tenant
 
 
 async def _tell(tenant: Tenant, run: str, say: Say) -> RunShown:
     await tell_run(tenant, run, say)
-    return run_shown(tenant, await read_run(tenant, run))
+    return await run_shown(tenant, run)
 
 
 @operation("POST", "/api/runs/{run}/cancel", scope="run")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Refused
 from chargehand.runtime.feed import Reader
-from chargehand.runtime.trace import Trace, nested_trace
+from chargehand.runtime.trace import Trace, nested_trace, trace_readable
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
     Damaged,
@@ -209,8 +209,9 @@ async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response
     """Every step of a run; of a damaged one, what can be read, and `damage` says what cannot."""
     if query.format == "json":
         names = await tenant.journal.inside(run) if query.nested else []
-        readable = {name: await tenant.journal.read_readable(name) for name in (run, *names)}
-        return reply(nested_trace(run, names, readable.__getitem__))
+        tracer = trace_readable(run, await tenant.journal.read_readable(run))
+        inside = {name: await tenant.journal.read_readable(name) for name in names}
+        return reply(nested_trace(tracer, inside))
     written = await tenant.journal.read_readable(run)
     lines: list[EntryShown | Damaged] = [_shown(run, entry) for entry in written.entries]
     if written.damage is not None:

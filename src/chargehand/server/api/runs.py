@@ -14,7 +14,7 @@ from chargehand.engine.state import Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.runtime.result import planned
-from chargehand.runtime.trace import trace
+from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
     Begun,
@@ -110,17 +110,20 @@ def source_of(entries: Sequence[ev.Entry]) -> str:
 @operation("GET", "/api/runs/{run}")
 async def show_run(tenant: Tenant, run: str) -> RunShown:
     """A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks."""
-    return run_shown(tenant, await read_run(tenant, run))
+    return await run_shown(tenant, run)
 
 
-def run_shown(tenant: Tenant, recorded: RecordedRun) -> RunShown:
-    traced = trace(recorded.run, recorded.entries)
-    state = recorded.state
+async def run_shown(tenant: Tenant, run: str) -> RunShown:
+    """A run as it stands, folded once."""
+    entries = await tenant.journal.read(run)
+    tracer = Tracer.replay(run, entries)
+    traced = tracer.snapshot()
+    state = tracer.state
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
     return RunShown(
-        line=line_of(tenant, recorded),
+        line=line_of(tenant, RecordedRun(run, entries, state)),
         plan=planned(state),
         tasks=tuple(show(task, TaskShown) for task in traced.tasks),
         gaps=traced.gaps,

@@ -12,10 +12,11 @@ from chargehand.engine.facts import Assumed
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import RunState
 from chargehand.runtime.messaging import replies_of
-from chargehand.runtime.result import result_of, spoken
+from chargehand.runtime.result import answer_or_fallback
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats
+from chargehand.runtime.trace import Tracer
 from chargehand.server.openai.request import TeamRequest, recorded_request
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun
@@ -112,7 +113,7 @@ def _ended_text(recorded: RecordedRun, found: RunOutcome) -> str:
 
 def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
     """The answer of a team, and whether it is one."""
-    answer = _words(spoken(result_of(found, recorded.entries, "")).answer)
+    answer = _words(answer_or_fallback(found))
     notes = [entry.event for entry in recorded.entries if isinstance(entry.event, ev.Noted)]
     # nobody could plan: the model refused or could not be reached. The request itself may be a good one
     planner_failed = any(note.task == NO_TASK and note.failure is not None for note in notes)
@@ -125,7 +126,7 @@ def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
 
 
 def _worker_text(recorded: RecordedRun) -> tuple[str, bool]:
-    reply = replies_of(recorded.run, recorded.entries).replies[0]
+    reply = replies_of(Tracer.replay(recorded.run, recorded.entries)).replies[0]
     if reply.status != "answered":
         return f"{reply.worker} {reply.status}: {reply.failure}", False
     return reply.text or _words(reply.value), True
