@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from chargehand.team import Supervisor
     from chargehand.tools.calling import ToolFailed
     from chargehand.tools.schema import Caller, CallKey
-    from chargehand.tools.tool import Costs, Tool, tool
+    from chargehand.tools.tool import Costs, Tool, tool, tool_from_schema
 
 __version__ = "0.1.0"
 
@@ -77,7 +77,7 @@ _ROOMS = {
     "engine.roster": ("Agent", "Match", "Roster"),
     "tools.calling": ("ToolFailed",),
     "tools.schema": ("Caller", "CallKey"),
-    "tools.tool": ("Costs", "Tool", "tool"),
+    "tools.tool": ("Costs", "Tool", "tool", "tool_from_schema"),
 }
 _HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}
 
@@ -153,6 +153,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Costs",
     "Tool",
     "tool",
+    "tool_from_schema",
 ]
 
 

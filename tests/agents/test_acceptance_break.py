@@ -7,7 +7,6 @@ import pytest
 
 from chargehand.agents.checks.review import read_verdict
 from chargehand.agents.checks.spec import Check, Rule, Verifier
-from chargehand.agents.shape import problems
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
@@ -15,6 +14,7 @@ from chargehand.memory.declared import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
+from chargehand.tools.json_schema import problems
 from tests.agents.crowd import model
 from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, executor, no, steps
 

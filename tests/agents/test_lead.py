@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.plan_form import DroppedInput, PlanStream, read, schema
-from chargehand.agents.shape import problems
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure, Gap
@@ -25,6 +24,7 @@ from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.subject import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
+from chargehand.tools.json_schema import problems
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 

@@ -16,13 +16,13 @@ from chargehand.agents.routing.fitting import Calibration, calibrate, thresholds
 from chargehand.agents.routing.meaning import by_meaning, meaning
 from chargehand.agents.routing.space import ENOUGH
 from chargehand.agents.routing.words import by_rules, by_tags, by_words, said
-from chargehand.agents.shape import problems
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request
 from chargehand.models.subject import Routing, WorkerCard
+from chargehand.tools.json_schema import problems
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 TEAM = (

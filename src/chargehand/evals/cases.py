@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from chargehand.agents.checks.spec import LONGEST_PATTERN
-from chargehand.agents.shape import inner_schemas, schema_problem
 from chargehand.config.source import read_bytes
 from chargehand.config.yaml import NotYaml, read
 from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid
+from chargehand.tools.json_schema import inner_schemas, schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")

@@ -15,6 +15,7 @@ from msgspec import Meta, Raw, Struct, structs
 from chargehand.errors import Invalid
 from chargehand.text.names import nearest_names
 from chargehand.tools.calling import ToolFailed
+from chargehand.tools.json_schema import problems, schema_problem
 
 CallKey = NewType("CallKey", str)
 """A parameter of this type is given the key of the call: the same however often the call is repeated after a crash."""
@@ -171,6 +172,7 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
 
 _TYPES = "str, int, float, bool, Literal, an enum, list, dict, a Struct, a dataclass or a pydantic model"
 _REFERENCE = "#/$defs/"
+_MOST_MISFITS = 5
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -224,6 +226,44 @@ class Shape(Struct, frozen=True):
 
     def _properties(self) -> dict[str, dict[str, Any]]:
         return msgspec.json.decode(self.schema)["properties"]
+
+
+class DeclaredShape(Shape, frozen=True):
+    """The arguments of a tool that was declared by a JSON Schema: they stay plain data."""
+
+    def read(self, text: str) -> dict[str, Any]:
+        """The arguments in this text; ToolFailed says what does not fit the schema."""
+        try:
+            arguments = self.decoder.decode(text or "{}")
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise ToolFailed(f"the arguments of {self.tool} are no JSON object ({error}). {self.expected()}") from error
+        if not self._misfits(arguments):
+            return arguments
+        # null for an argument that may be left out means that it is
+        kept = {name: value for name, value in arguments.items() if value is not None or name not in self.optional}
+        if misfits := self._misfits(kept):
+            raise ToolFailed(f"the arguments of {self.tool} do not fit: {'; '.join(misfits)}. {self.expected()}")
+        return kept
+
+    def _misfits(self, arguments: dict[str, Any]) -> list[str]:
+        return list(problems(arguments, msgspec.json.decode(self.schema)))[:_MOST_MISFITS]
+
+
+def declared_shape(schema: Mapping[str, Any], tool: str) -> DeclaredShape:
+    """The shape that a JSON Schema declares; Invalid says what is wrong with the schema."""
+    whole: dict[str, Any] = {"type": "object", "properties": {}, **schema}
+    problem = schema_problem(whole)
+    if not problem and whole["type"] != "object":
+        problem = f"$.type is {whole['type']!r}; arguments are an object"
+    if problem:
+        raise Invalid(f"the schema of tool {tool!r} is wrong: {problem}")
+    required = whole.get("required", ())
+    return DeclaredShape(
+        tool=tool,
+        schema=Raw(msgspec.json.encode(whole)),
+        decoder=msgspec.json.Decoder(dict[str, Any]),
+        optional=frozenset(name for name in whole["properties"] if name not in required),
+    )
 
 
 def shape_of(signature: Signature, tool: str) -> Shape:

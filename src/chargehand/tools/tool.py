@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import msgspec
@@ -17,10 +17,21 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.tools.calling import ToolFailed, failed_by
-from chargehand.tools.schema import Caller, CallKey, Shape, name_of, read_signature, shape_of
+from chargehand.tools.schema import Caller, CallKey, Shape, declared_shape, name_of, read_signature, shape_of
 from chargehand.tools.threads import THREADS, GivenUp
 
-__all__ = ["CAP", "CallKey", "Caller", "Costs", "Tool", "ToolFailed", "as_tool", "tool", "with_names"]
+__all__ = [
+    "CAP",
+    "CallKey",
+    "Caller",
+    "Costs",
+    "Tool",
+    "ToolFailed",
+    "as_tool",
+    "tool",
+    "tool_from_schema",
+    "with_names",
+]
 
 CAP = 16 * 1024
 MOST_NAMES = 50
@@ -217,6 +228,45 @@ def tool(
         )
 
     return made if function is None else made(function)
+
+
+@check_declared("tool_from_schema")
+def tool_from_schema(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    function: Callable[..., Any],
+    *,
+    effect: Effect = "read",
+    timeout: WrittenDuration = 60.0,
+    cap: int = CAP,
+    approve: Approve = False,
+    poll: bool = False,
+    quick: bool = False,
+    trusted: bool = False,
+    stable: bool = False,
+    summary: str = "",
+) -> Tool:
+    """Make a tool of a JSON Schema and a callable, whose own signature is not read.
+
+    Arguments that fit the schema are handed over by keyword, as plain data. The settings are those of `tool`.
+    """
+    called = name_of(function, name)
+    shape = declared_shape(schema, called)
+    return Tool(
+        ToolSpec(called, description, shape.schema),
+        function,
+        effect=effect,
+        timeout=seconds_of(f"tool {called!r}: timeout", timeout),
+        cap=cap,
+        approve=approve in (True, "always"),
+        poll=poll,
+        quick=quick,
+        shape=shape,
+        trusted=trusted,
+        stable=stable,
+        summary=summary,
+    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.agents.setup import OURS
-from chargehand.agents.shape import schema_problem
 from chargehand.engine import events as ev
 from chargehand.runtime.front import checked_goal
 from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ClientTool, MessageCreate, MessageRequest
 from chargehand.server.problem import Problem, check_choice, invalid
+from chargehand.tools.json_schema import schema_problem
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from chargehand.agents.shape import Shape, schema_problem
+from chargehand.agents.shape import Shape
 from chargehand.engine.validation import describe_misfit
 from chargehand.engine.value import encode_value
 from chargehand.models.exhibits import Product
@@ -20,6 +20,7 @@ from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
 from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
+from chargehand.tools.json_schema import schema_problem
 
 AGENT_TYPES = (
     "memgpt_agent",

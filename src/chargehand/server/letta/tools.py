@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from chargehand.agents.shape import problems
 from chargehand.engine.value import encode_value
 from chargehand.errors import ChargehandError
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
@@ -24,6 +23,7 @@ from chargehand.server.letta.request import NO_PARAMETERS
 from chargehand.server.letta.wire import ClientTool, Table, ToolResponse
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.tenants import Tenant
+from chargehand.tools.json_schema import problems
 from chargehand.tools.remember import described
 from chargehand.tools.sandbox import Ran, available, python_sandbox
 from chargehand.tools.tool import Caller, Tool, ToolFailed
