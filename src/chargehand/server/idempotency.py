@@ -33,7 +33,7 @@ _KEY = re.compile(r"[!-~]{1,255}")
 _SEED_DIGITS = 12  # hexadecimal: whole numbers that every reader of JSON keeps
 _RETRY_COUNT = "x-stainless-retry-count"
 _MAX_MARKS = 1000
-_MAX_LOOKED_AT = 50
+_MAX_LOOKED_AT = 500
 _NEWEST = 2**62
 
 

@@ -1,8 +1,9 @@
-"""Server-sent events: lines out of things, a ping while nothing comes, and an end when nobody listens any more."""
+"""Live output of runs, and server-sent events: a ping while nothing comes, and an end when the client is gone."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Generic, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -16,6 +17,47 @@ MEDIA_TYPE = "text/event-stream"
 PING = b": ping\n\n"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _ENCODER = msgspec.json.Encoder()
+_Item = TypeVar("_Item")
+
+
+class Output(Generic[_Item]):
+    """What a run brings, in order, for any number of readers, each from where it wants to begin."""
+
+    def __init__(self, items: Iterable[_Item] = ()) -> None:
+        self.items = list(items)
+        self.is_closed = False
+        self._error: Exception | None = None
+        self._changed = asyncio.Event()
+
+    def add(self, *items: _Item) -> None:
+        self.items += items
+        self._wake()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Nothing more comes. The first error is what readers get in the end."""
+        self.is_closed = True
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def read(self, start: int = 0) -> AsyncGenerator[_Item]:
+        position = start
+        while True:
+            while position < len(self.items):
+                position += 1
+                yield self.items[position - 1]
+            if self._error is not None:
+                raise self._error
+            if self.is_closed:
+                return
+            await self._changed.wait()
+
+
+def plain_ping() -> bytes:
+    return PING
 
 
 def event(value: object, *, name: str = "", number: int | None = None) -> bytes:
@@ -26,7 +68,7 @@ def event(value: object, *, name: str = "", number: int | None = None) -> bytes:
 
 def streamed(
     *parts: AsyncGenerator[bytes],
-    ping: bytes = PING,
+    ping: Callable[[], bytes] = plain_ping,
     every: Seconds = 15.0,
     headers: Mapping[str, str] | None = None,
     slot: StreamSlot | None = None,
@@ -46,7 +88,7 @@ class _Stream(Response):
     def __init__(
         self,
         parts: Sequence[AsyncGenerator[bytes]],
-        ping: bytes,
+        ping: Callable[[], bytes],
         every: Seconds,
         slot: StreamSlot | None,
         headers: Mapping[str, str],
@@ -100,7 +142,7 @@ class _Stream(Response):
             if quiet < self._every:
                 await asyncio.sleep(self._every - quiet)
             else:
-                await self._say(self._ping, send)
+                await self._say(self._ping(), send)
 
 
 async def _gone(receive: Receive) -> None:

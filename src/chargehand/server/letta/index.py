@@ -37,8 +37,8 @@ _RUNS = msgspec.json.Decoder(RunResponse)
 _KEYS: dict[_Table, str] = {"runs": "created, number", "messages": "at, number", "steps": "number"}
 _SEARCHABLE = frozenset(("user_message", "assistant_message", "system_message", "reasoning_message"))
 _RUN = """
-    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, digest, usage, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, usage, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET status = excluded.status, stop = excluded.stop, open = excluded.open,
     usage = excluded.usage, body = excluded.body
 """
@@ -168,7 +168,6 @@ class Index:
             run.stop_reason or "",
             not log.over,
             run.background,
-            log.request.digest if log.request is not None else "",
             _ENCODER.encode(log.usage),
             _ENCODER.encode(run),
         )
@@ -202,7 +201,7 @@ class Index:
         def work(db: "sqlite3.Connection") -> None:
             db.execute("DELETE FROM messages WHERE agent = ?", (agent,))
             db.execute("DELETE FROM steps WHERE agent = ?", (agent,))
-            db.execute("UPDATE runs SET agent = '', digest = '' WHERE agent = ?", (agent,))
+            db.execute("UPDATE runs SET agent = '' WHERE agent = ?", (agent,))
 
         await self._write(work)
 
@@ -226,12 +225,6 @@ class Index:
         query = "SELECT name, agent, body, usage FROM runs WHERE id = ? AND agent <> ''"
         rows = await self._query(query, run)
         return IndexedRun(*rows[0]) if rows else None
-
-    async def find_repeated(self, agent: str, digest: str, since: Instant) -> str:
-        """The latest run that answers this very call; empty if there is none."""
-        query = "SELECT id FROM runs WHERE agent = ? AND digest = ? AND created >= ? ORDER BY created DESC LIMIT 1"
-        rows = await self._query(query, agent, digest, since)
-        return rows[0][0] if rows else ""
 
     async def last_runs(self) -> dict[str, RunResponse]:
         """The run that began last among those that have ended, of each agent."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
-from chargehand.server.idempotency import is_repeated
+from chargehand.server.idempotency import is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.approvals import answer_approval, approvals_in
 from chargehand.server.letta.executor import check_model
@@ -95,7 +95,7 @@ async def _start(
     if approvals := approvals_in(sent):
         return await answer_approval(call.sessions, profile, approvals, conversation, repeated=repeated)
     check_model("override_model", sent.override_model or "", call.tenant)
-    request = read_request(profile.id, call.tenant.cleaned(sent), await call.raw_body(), conversation)
+    request = read_request(profile.id, call.tenant.cleaned(sent), await mark_of(call.request), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
 

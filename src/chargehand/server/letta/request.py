@@ -6,7 +6,6 @@ It is kept in the journal with the request of the run, so that the run can be de
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -94,7 +93,7 @@ def recorded_request(requested: ev.RunRequested) -> AgentRequest | None:
     return msgspec.json.decode(requested.client.body, type=AgentRequest)
 
 
-def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str = "") -> AgentRequest:
+def read_request(agent: str, sent: MessageRequest, digest: str, conversation: str = "") -> AgentRequest:
     """What a client sent, checked; a problem where there is nothing to say, or nothing that can be said."""
     messages = [*(sent.messages or ())]
     if sent.input is not None:
@@ -102,7 +101,6 @@ def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str
     for message in messages:
         check_choice("the role", message.role, _ROLES)
         message.content = text_of(message.content)
-    lane = conversation or agent
     request = AgentRequest(
         agent=agent,
         messages=tuple(message for message in messages if text_of(message.content).strip()),
@@ -110,7 +108,7 @@ def read_request(agent: str, sent: MessageRequest, raw: bytes, conversation: str
         model=sent.override_model or "",
         system=sent.override_system or "",
         background=bool(sent.background),
-        digest=blake2b(lane.encode() + b" " + raw, digest_size=12).hexdigest(),
+        digest=digest,
         conversation=conversation,
         tools=sent.client_tools or (),
     )

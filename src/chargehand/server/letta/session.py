@@ -24,7 +24,7 @@ from chargehand.server.letta.wire import (
     format_time,
 )
 from chargehand.server.problem import Problem, problem_of
-from chargehand.server.streams import event, streamed
+from chargehand.server.streams import PING, Output, event, streamed
 from chargehand.server.wire import reply
 
 _DONE = b"data: [DONE]\n\n"
@@ -59,16 +59,21 @@ class Session:
         self.request = request or log.request
         self.streams_tokens = streams_tokens
         self.since = 0
-        self.is_over = log.over
         loop = asyncio.get_running_loop()
         self.started: asyncio.Future[None] = loop.create_future()
         self.done: asyncio.Future[None] = loop.create_future()
-        self._output: list[Message | Piece] = [*log.messages]
-        self._changed = asyncio.Event()
+        self._output = Output[Message | Piece](log.messages)
+        if log.over:
+            self._output.close()
 
     @property
     def run(self) -> str:
         return self.log.run
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes, or not before the client answers."""
+        return self._output.is_closed
 
     @property
     def agent(self) -> str:
@@ -92,18 +97,16 @@ class Session:
         """Continue with what the journal has of the run."""
         self.log = log
         self.request = log.request
-        self._output = [*log.messages]
+        self._output = Output[Message | Piece](log.messages)
 
     def record(self, entries: Sequence[Entry]) -> None:
         known = len(self.log.messages)
         for entry in entries:
             self.log.read(entry)
-        self._output += self.log.messages[known:]
-        self._wake()
+        self._output.add(*self.log.messages[known:])
 
     def record_text(self, message: str, text: str) -> None:
-        self._output.append(Piece(message, text))
-        self._wake()
+        self._output.add(Piece(message, text))
 
     def start(self, error: Exception | None = None) -> None:
         """The run is on disk, or could not be started."""
@@ -111,37 +114,21 @@ class Session:
 
     def close(self) -> None:
         """Nothing more comes, or not before the client answers."""
-        self.is_over = True
-        self._wake()
+        self._output.close()
 
     def finish(self, error: Exception | None = None) -> None:
         """All of it is indexed, or it was cut off."""
         self.close()
         _settle(self.done, error)
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
     # --- how clients follow it
 
-    async def follow(self, seen: int) -> AsyncGenerator[Message | Piece | None]:
-        """Messages after number `seen`, and text, in the order they came, up to the end; None if nothing came."""
-        position = seen
-        for place, item in enumerate(self._output):
+    def _position_after(self, seen: int) -> int:
+        """The place in the output after message number `seen`."""
+        for place, item in enumerate(self._output.items, 1):
             if isinstance(item, Message) and item.seq_id == seen:
-                position = place + 1
-        while True:
-            while position < len(self._output):
-                position += 1
-                yield self._output[position - 1]
-            if self.is_over:
-                return
-            try:
-                async with asyncio.timeout(_PING):
-                    await self._changed.wait()
-            except TimeoutError:
-                yield None
+                return place
+        return seen
 
     async def respond(self, types: Sequence[str] | None, patience: Seconds) -> Response:
         """The whole answer. After `patience` without one, white space keeps the call alive.
@@ -169,16 +156,17 @@ class Session:
 
     def stream(self, view: View, slot: StreamSlot, *sources: AsyncGenerator[bytes]) -> Response:
         """The answer as it comes, event by event. A client that goes away stops only the other `sources`."""
-        return streamed(self._events(view), *sources, every=_PING, slot=slot)
+
+        def ping() -> bytes:
+            return event(self._message("ping")) if view.pings else PING
+
+        return streamed(self._events(view), *sources, ping=ping, every=_PING, slot=slot)
 
     async def _events(self, view: View) -> AsyncGenerator[bytes]:
         sent_text: dict[str, str] = {}
-        async with aclosing(self.follow(view.seen)) as items:
+        async with aclosing(self._output.read(self._position_after(view.seen))) as items:
             async for item in items:
-                if item is None:
-                    if view.pings:
-                        yield event(self._message("ping"))
-                elif isinstance(item, Piece):
+                if isinstance(item, Piece):
                     if view.tokens:
                         sent_text[item.message] = sent_text.get(item.message, "") + item.text
                         yield event(self._message("assistant_message", item.message, content=item.text))

@@ -23,7 +23,7 @@ from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.server.idempotency import REPEATED_FOR
+from chargehand.server.idempotency import Repeats
 from chargehand.server.letta.executor import AgentExecutor
 from chargehand.server.letta.index import Index
 from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
@@ -130,9 +130,9 @@ class Sessions:
         if not self._is_loaded:
             await self.load()
         run = request.run
+        repeats = self._tenant.part(Repeats)
         if repeated:
-            await self._wait_until_indexed()
-            run = await self._find_repeated(request) or run
+            run = await repeats.begun_by(request.digest) or run
         if run in self.running:
             return (await _started(self.running[run])).check_same(request)
         self._tenant.runs.check()
@@ -141,13 +141,17 @@ class Sessions:
             log = await self._read(run) if repeated or request.otids else None
             if log is not None:
                 return (await self._join(session, log)).check_same(request)
-            self._queue.check(request.lane)
-            if request.lane in self.waiting:  # a question is void once something else is said
-                withdrawn = self.waiting.pop(request.lane)
-                await self.cancel([withdrawn], "something else was said before it was answered")
-            requested = self._tenant.cleaned(self._run_request(profile, request))
-            await self._carry(session, lambda driver: driver.start(run, requested))
+            await repeats.begin(request.digest, lambda: self._begin(session, profile, request))
         return session
+
+    async def _begin(self, session: Session, profile: Profile, request: AgentRequest) -> str:
+        self._queue.check(request.lane)
+        if request.lane in self.waiting:  # a question is void once something else is said
+            withdrawn = self.waiting.pop(request.lane)
+            await self.cancel([withdrawn], "something else was said before it was answered")
+        requested = self._tenant.cleaned(self._run_request(profile, request))
+        await self._carry(session, lambda driver: driver.start(session.run, requested))
+        return session.run
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
         """Go on with a run that waits for its client, or that a crash left open."""
@@ -262,13 +266,6 @@ class Sessions:
         with suppress(TimeoutError):
             async with asyncio.timeout(_INDEXED_TIMEOUT):
                 await self._is_indexed.wait()
-
-    async def _find_repeated(self, request: AgentRequest) -> str:
-        """The run that a repeated call started; empty if there is none."""
-        for run, session in self.running.items():
-            if session.request is not None and session.request.digest == request.digest:
-                return run
-        return await self.index.find_repeated(request.agent, request.digest, time.time() - REPEATED_FOR)
 
     @asynccontextmanager
     async def _starting(self, session: Session) -> AsyncGenerator[None]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from typing import TypeAlias
 
 from msgspec import Struct, structs
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, 
 from chargehand.server.openai.request import Conversation, Target, TeamRequest
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import RecordedRun, read_run, resume_run
+from chargehand.server.streams import Output
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 
@@ -33,15 +33,6 @@ class Call(Struct, frozen=True):
     request: TeamRequest
 
 
-class Over(Struct, frozen=True):
-    """Nothing more comes; with an error, because nobody could listen any longer."""
-
-    error: Exception | None = None
-
-
-Heard: TypeAlias = Entry | tuple[Work, str] | Over
-
-
 class Listener:
     """Hears the words of a run while they are written. It must listen before the run begins, to miss none of them.
 
@@ -53,7 +44,7 @@ class Listener:
         self._tenant = tenant
         self._run = ""
         self.answering_work = answering_work
-        self.heard: asyncio.Queue[Heard] = asyncio.Queue()
+        self.heard = Output[Entry | tuple[Work, str]]()
 
     def listen(self, run: str) -> None:
         self._run = run
@@ -67,7 +58,7 @@ class Listener:
             self._tenant.whispers.pop(self._run, None)
 
     def _hear(self, work: Work, words: str) -> None:
-        self.heard.put_nowait((work, words))
+        self.heard.add((work, words))
 
 
 async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, listener: Listener | None = None) -> str:

@@ -3,11 +3,11 @@
 A client that goes away stops nothing: the run goes on, and its name was told in a header.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Task
 from chargehand.engine.work import Work
@@ -24,7 +24,7 @@ from chargehand.server.openai.reply import (
     summary_part,
     text_part,
 )
-from chargehand.server.openai.run import Listener, Over, wait_for_run
+from chargehand.server.openai.run import Listener, wait_for_run
 from chargehand.server.problem import Problem, problem_of
 from chargehand.server.streams import event
 from chargehand.server.tenants import Tenant
@@ -128,11 +128,11 @@ async def write_stream(
 async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
     words = AnswerWords(listener.answering_work)
     last = 0
-    async with asyncio.TaskGroup() as jobs:
+    async with BareTaskGroup() as jobs, aclosing(listener.heard.read()) as items:
         entries = jobs.create_task(_pass_on_entries(tenant, run, listener))
         end = jobs.create_task(_pass_on_end(tenant, run, listener))
         try:
-            while not isinstance(heard := await listener.heard.get(), Over):
+            async for heard in items:
                 if isinstance(heard, ev.Entry):
                     last = heard.seq
                     line = progress_lines(heard.event)
@@ -147,8 +147,6 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
         finally:
             entries.cancel()
             end.cancel()
-    if heard.error is not None:
-        raise heard.error
     recorded = await wait_for_run(tenant, run)
     for entry in recorded.entries[last:]:
         if line := progress_lines(entry.event):
@@ -162,9 +160,9 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
 async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener) -> None:
     try:
         async for entry in tenant.feed.subscribe(run):
-            listener.heard.put_nowait(entry)
+            listener.heard.add(entry)
     except Exception as error:  # noqa: BLE001 - told to whoever listens
-        listener.heard.put_nowait(Over(error))
+        listener.heard.close(error)
 
 
 async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
@@ -173,7 +171,7 @@ async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
         await wait_for_run(tenant, run)
     except Exception as caught:  # noqa: BLE001 - as above
         error = caught
-    listener.heard.put_nowait(Over(error))
+    listener.heard.close(error)
 
 
 async def in_slot(parts: AsyncGenerator[bytes], slot: StreamSlot) -> AsyncGenerator[bytes]:

@@ -13,7 +13,6 @@ CREATE TABLE runs (
     stop TEXT NOT NULL,
     open INTEGER NOT NULL,
     background INTEGER NOT NULL,
-    digest TEXT NOT NULL,
     usage BLOB NOT NULL,
     body BLOB NOT NULL
 );
