@@ -74,7 +74,6 @@ ODD: tuple[object, ...] = (
     "nobody",
     "ann\u202e",
     "t1",
-    "t1-stall9999",
     "true",
     "yes",
     "DONE!",

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.facts import NotedFact
 from chargehand.engine.failure import Asked, Failure, Gap, Question, StepKind
-from chargehand.engine.plan import NO_TASK, Combine, Finding, Plan, Task, TaskId
+from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy
 from chargehand.engine.roster import Roster
 from chargehand.engine.tracing import AnswerAudit, Tracing
@@ -165,6 +165,8 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
     """What the check of the plan advises against, though it may run."""
     unserved: tuple[str, ...] = ()
     """Parts of the request that nobody on the team can do anything about, in words."""
+    loop: LoopState | None = None
+    """How far it has come, of a plan that is made one task at a time; `null`: as it was."""
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):

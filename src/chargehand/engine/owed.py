@@ -6,7 +6,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.breaker import next_change
 from chargehand.engine.events import Finding, Gap, InputAnswered
-from chargehand.engine.plan import Combine, Task
+from chargehand.engine.plan import Combine, LoopState, Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
 from chargehand.engine.view import Input, answer_until, gaps, inputs, results
@@ -42,6 +42,7 @@ class Brief(Struct, frozen=True, gc=False):
     asked before an effect once the attempt has seen text from outside.
     `began` is when the run did: the day it is for everybody who works for it, also after a crash.
     `refused` identifies results of earlier attempts that a check did not accept.
+    `loop` is how far a plan has come that is made one task at a time.
     """
 
     work: Work
@@ -65,6 +66,7 @@ class Brief(Struct, frozen=True, gc=False):
     ask_if_tainted: bool = True
     began: Instant = 0.0
     refused: tuple[str, ...] = ()
+    loop: LoopState = LoopState()
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -86,6 +88,7 @@ def brief(state: RunState, work: Work) -> Brief:
             combine=state.combine,
             work_until=state.work_until,
             began=state.began,
+            loop=state.loop or LoopState(),
         )
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""

@@ -75,6 +75,17 @@ class Plan(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """What it is a plan for."""
 
 
+class LoopState(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far a plan has come that is made one task at a time."""
+
+    stalls: int = 0
+    """Turns in a row, up to the last task, that brought nothing."""
+    fresh_starts: int = 0
+    """How often it started afresh."""
+    ended: bool = False
+    """It was given up."""
+
+
 class Finding(Struct, frozen=True, omit_defaults=True):
     """One thing a check has to say. Errors stop a plan, warnings ride along."""
 

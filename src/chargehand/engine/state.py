@@ -14,7 +14,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, Ledger
 from chargehand.engine.failure import OpenStep
-from chargehand.engine.plan import NO_TASK, Combine, Need, Task, TaskId
+from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Agent, Match, fits
 from chargehand.engine.tracing import AnswerAudit, Tracing
@@ -177,6 +177,7 @@ class RunState(Struct):
     cancel: ev.CancelRequested | None = None
     time_up: bool = False
     starved: bool = False  # the budget was too small for something
+    loop: LoopState | None = None
     answer: Raw | None = None
     answer_tracing: Tracing | None = None
     answer_cut: str = ""

@@ -126,6 +126,7 @@ async def _plan(line: Line, work: Work, brief: Brief, context: "_StepContext") -
         wake=found.wake,
         used=found.used,
         unserved=found.unserved,
+        loop=found.loop,
     )
 
 

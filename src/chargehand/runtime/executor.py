@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import AnswerSection, Effect, Failure, NotedFact, StepKind
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Combine, Finding, Task, TaskId
+from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.tracing import AnswerAudit, Tracing
 from chargehand.models.messages import Message
 
@@ -72,7 +72,8 @@ class Claim(ABC):
 class Proposal(Struct, frozen=True, gc=False):
     """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled.
 
-    `unserved` are parts of the request that nobody can do anything about, in words.
+    `unserved` are parts of the request that nobody can do anything about, in words. `loop` is how far a plan has come
+    that is made one task at a time.
     """
 
     tasks: tuple[Task, ...]
@@ -81,6 +82,7 @@ class Proposal(Struct, frozen=True, gc=False):
     wake: Literal["any", "all"] = "all"
     used: Amount | None = None
     unserved: tuple[str, ...] = ()
+    loop: LoopState | None = None
 
 
 class Refined(Struct, frozen=True, gc=False):

@@ -1,11 +1,11 @@
 """The strategy `loop`: one task a turn, chosen after a look at what came of those before, until it is done or stalls.
 
-Nothing is remembered here. How often it stalled in a row, and how many fresh starts there were, stands in the ids of
-the tasks (`t4-stall2`, `t5-fresh1`); what was refused since the last task stands in the findings of the brief.
+Nothing is remembered here. How often it stalled in a row, and how many fresh starts there were, is recorded with each
+task (`LoopState`); what was refused since the last task stands in the findings of the brief.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
 
 from msgspec import Raw, Struct
 
@@ -36,15 +36,13 @@ from chargehand.agents.strategies import Loop
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Edge, Finding, Task, TaskId, fingerprint
+from chargehand.engine.plan import Edge, Finding, LoopState, Task, TaskId, fingerprint
 from chargehand.models.envelope import new_nonce
 from chargehand.models.subject import Ledger
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.tool import CAP
 
-_MARK = re.compile(r"t(\d{1,6})(?:-(stall|fresh)(\d{1,4}))?")
-_ENDED = "This stalled"
 _REPEATED = "repeated"
 _STALLED = "stalled"
 _EMPTY = "nothing_done"
@@ -83,7 +81,7 @@ class LedgerReply(Struct, frozen=True):
 
 async def next_task(way: Loop, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next task, or none when it is done or leads nowhere. One call of the model."""
-    if any(gap.status == "unserved" and gap.message.startswith(_ENDED) for gap in brief.gaps):
+    if brief.loop.ended:
         return Proposal((), closed=True, used=NOTHING)  # it has said so; to be asked again changes nothing
     turn = _Turn(way, lead, brief)
     question = await turn.question()
@@ -105,19 +103,18 @@ class _Turn:
     """
 
     def __init__(self, way: Loop, lead: Lead, brief: Brief) -> None:
-        marks = [mark for task in brief.tasks if (mark := _MARK.fullmatch(task.id))]
-        last = marks[-1] if marks else None
+        before = brief.loop if brief.tasks else LoopState()  # a plan that a person sent back does not count
         self.lead = lead
         self.brief = brief
         self.most_tasks = max(1, min(way.most_turns, lead.most_tasks))
         self.patience = max(1, way.stalls)
-        self.number = 1 + max([len(brief.tasks), *(int(mark[1]) for mark in marks)])
-        self.fresh = max([int(mark[3]) for mark in marks if mark[2] == "fresh"], default=0)
+        taken = {task.id for task in brief.tasks}
+        self.number = next(number for number in count(len(taken) + 1) if f"t{number}" not in taken)
+        self.fresh = before.fresh_starts
         self.may_restart = self.fresh < way.fresh_starts
         self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
         self.refused = tuple(one for one in brief.findings if one.code in REFUSALS)
-        self.stalls = int(last[3]) if last is not None and last[2] == "stall" else 0
-        self.stalls += sum(finding.code != _STALLED for finding in self.refused)
+        self.stalls = before.stalls + sum(finding.code != _STALLED for finding in self.refused)
         is_due = self.stalls + self.failed >= self.patience and self.may_restart and bool(brief.tasks)
         self.afresh = is_due or any(finding.code == _STALLED for finding in self.refused)
 
@@ -189,17 +186,18 @@ class _Turn:
             text = f"Say who does what next: `next` is one of {names}, and `instruction` the task."
             raise self._sent_back("no_next", text, used)
         is_near = self._was_asked_nearly(reply)
-        asked = fingerprint(self._task(reply, "")) in map(fingerprint, brief.tasks)
+        asked = fingerprint(self._task(reply)) in map(fingerprint, brief.tasks)
         if asked or (self.afresh and is_near):
             text = f"{reply.worker} was asked this before. Ask for something else, or somebody else."
             return self._refuse(_REPEATED, text, f"{reply.worker} was to be asked the same again", used)
         if self.afresh:
-            return self._propose(reply, f"-fresh{self.fresh + 1}", used)
+            return self._propose(reply, LoopState(fresh_starts=self.fresh + 1), used)
         why = self._stalled(reply, is_near=is_near) if brief.tasks else ""
         if why and self.stalls + 1 >= self.patience:
             return self._refuse(_STALLED, _AFRESH, why, used)
         is_lost = brief.tasks and (why or self.refused)
-        return self._propose(reply, f"-stall{self.stalls + bool(why)}" if is_lost else "", used)
+        stalls = self.stalls + bool(why) if is_lost else 0
+        return self._propose(reply, LoopState(stalls=stalls, fresh_starts=self.fresh), used)
 
     def _stalled(self, reply: LedgerReply, *, is_near: bool) -> str:
         """Why this turn is a stall, if it is one."""
@@ -216,17 +214,18 @@ class _Turn:
         earlier = [task.instruction for task in self.brief.tasks if task.worker == reply.worker]
         return any(alike(new, _telling_words(instruction)) for instruction in earlier)
 
-    def _task(self, reply: LedgerReply, mark: str) -> Task:
+    def _task(self, reply: LedgerReply) -> Task:
         return Task(
-            TaskId(f"t{self.number}{mark}"),
+            TaskId(f"t{self.number}"),
             reply.instruction,
             reply.worker,
             after=tuple(Edge(given.task, "optional") for given in self.brief.inputs if "[" not in given.task),
             replaces=TaskId(reply.replaces),
         )
 
-    def _propose(self, reply: LedgerReply, mark: str, used: Amount | None) -> Proposal:
-        return Proposal((self._task(reply, mark),), self.lead.combine or "merge", closed=False, used=used)
+    def _propose(self, reply: LedgerReply, loop: LoopState, used: Amount | None) -> Proposal:
+        combine = self.lead.combine or "merge"
+        return Proposal((self._task(reply),), combine, closed=False, used=used, loop=loop)
 
     def _refuse(self, code: str, text: str, why: str, used: Amount | None) -> Proposal:
         """Ask again, which counts as a stall; or end it, where that leads nowhere."""
@@ -242,8 +241,9 @@ class _Turn:
     def _end(self, why: str, used: Amount | None) -> Proposal:
         tried = len(self.brief.tasks)
         starts = f" and {self.fresh} fresh start{'s' if self.fresh > 1 else ''}" if self.fresh else ""
-        text = f"{_ENDED} after {tried} task{'s' if tried != 1 else ''}{starts}: {why.rstrip('. ')}."
-        return Proposal((), self.lead.combine or "merge", closed=True, used=used, unserved=(text,))
+        text = f"This stalled after {tried} task{'s' if tried != 1 else ''}{starts}: {why.rstrip('. ')}."
+        ended = LoopState(stalls=self.stalls, fresh_starts=self.fresh, ended=True)
+        return Proposal((), self.lead.combine or "merge", closed=True, used=used, unserved=(text,), loop=ended)
 
 
 def _failed_tasks(brief: Brief) -> list[str]:
