@@ -12,7 +12,7 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_bad_input import refused
 from tests.config.files import write
 
-MANY = 30_000
+MANY = 2_000
 
 
 @pytest.fixture
@@ -21,10 +21,11 @@ def here(tmp_path: Path) -> Path:
 
 
 def many(folder: Path) -> Path:
-    lines = (json.dumps({"text": f"order number {number} came late"}) for number in range(MANY))
-    path = folder / "many.jsonl"
-    path.write_text("\n".join(lines))
-    return path
+    texts = folder / "many"
+    texts.mkdir()
+    for number in range(MANY):
+        (texts / f"{number}.txt").write_text(f"order number {number} came late")
+    return texts
 
 
 def test_a_text_goes_out_and_comes_back_as_it_was(here: Path) -> None:
@@ -52,15 +53,15 @@ def test_closed_streams_break_nothing(here: Path, closed: str) -> None:
 
 
 def test_after_ctrl_c_the_same_command_does_the_rest(here: Path) -> None:
-    file = many(here)
-    seen = Terminal(here, "memory", "import", "findings", file)
-    seen.until("of 30,000 lines")
+    folder = many(here)
+    seen = Terminal(here, "memory", "add", "findings", folder)
+    seen.until(f"of {MANY:,} texts")
     seen.interrupt()
     assert seen.end() == 130
     assert "passages of findings kept; the same command again does the rest" in seen.shown
     before = told(here, "archives")[0]["passages"]
     assert 0 < before < MANY
-    said = done(here, "import", "findings", file)
+    said = done(here, "add", "findings", folder)
     assert f"findings: {MANY - before:,} new passages, {before:,} were there already" in said
 
 

@@ -3,15 +3,12 @@
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import unified_diff
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar, cast
 
-import msgspec
 from msgspec import Struct, structs
 
 from chargehand.cli import USUAL_MEMORY
@@ -20,7 +17,6 @@ from chargehand.cli.console import (
     Console,
     ProgressLine,
     Tone,
-    clean_json,
     clean_lines,
     print_table,
     report_if_stopped,
@@ -35,7 +31,6 @@ from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Change, Grant, Restore, Rethink
-from chargehand.memory.editing import check_text
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.memory.sources import KINDS, read_sources
@@ -49,10 +44,7 @@ _MAX_HIT = 400  # characters shown of a passage
 _SAMPLE = 200  # passages that the size of an archive is estimated from
 _BATCH = 16  # texts added between two reports of progress
 _PAGE = 500
-_MAX_LINE = 4 << 20
-_MAX_PARTS = 1_000_000
-_LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999
-_CREATES = ("set", "add", "import")
+_CREATES = ("set", "add")
 _Shared = TypeVar("_Shared", Block, Archive)
 
 
@@ -67,8 +59,6 @@ _ABOUT = {
     "archives": "every archive: how many passages, how many of them with vectors, which model",
     "search": "the best passages of an archive for a question, and why",
     "add": "put texts or files into an archive",
-    "export": "write the passages of an archive as JSON lines",
-    "import": "put what `export` wrote into an archive; what is there already is not doubled",
     "embed": "make the vectors that are missing",
 }
 
@@ -87,7 +77,7 @@ def add_memory(parser: ArgumentParser) -> None:
     )
     about = "its number; `memory history` lists them"
     verbs["restore"].add_argument("version", metavar="VERSION", type=positive, help=about)
-    for name in ("search", "add", "import", "embed"):
+    for name in ("search", "add", "embed"):
         verbs[name].add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
     _add_search_options(verbs["search"])
     about = "words, or files and folders; - for standard input"
@@ -95,11 +85,6 @@ def add_memory(parser: ArgumentParser) -> None:
     about = "a word to find it by; may be repeated"
     verbs["add"].add_argument("--tag", metavar="T", action="append", default=[], help=about)
     verbs["add"].add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
-    export = verbs["export"]
-    export.add_argument("archive", metavar="ARCHIVE", nargs="?", default="", help="its name; or else --all")
-    export.add_argument("--all", action="store_true", help="those of every archive")
-    export.add_argument("-o", "--output", metavar="FILE", help="write them there (default: standard output)")
-    verbs["import"].add_argument("file", metavar="FILE", help="JSON lines, as `memory export` writes them")
     for name in _CREATES:
         verbs[name].add_argument("--create", action="store_true", help="make it where there is none of this name")
 
@@ -221,8 +206,7 @@ class _Session(Struct, frozen=True):
             search = f"chargehand memory search {label} WORDS"
             raise Unknown(f"{label!r} is an archive, not a block; search it with: {search}")
         labels = [block.label for block in await self.list_all(Block)]
-        there_are = f"; there are {listed(labels) or 'none'}; memory set --create makes one"
-        raise Unknown(f"there is no block {label!r}{near(label, labels) or there_are}")
+        raise _unknown("block", label, labels, "memory set --create makes one")
 
     async def archive(self, *, create: bool = False) -> Archive:
         """The archive that the command names."""
@@ -237,8 +221,7 @@ class _Session(Struct, frozen=True):
             raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
         names = [archive.name for archive in await self.list_all(Archive)]
         hint = "name it under  memory: archives:  in the team file, or say --create where texts are put in"
-        there_are = f"; there are {listed(names) or 'none'}; {hint}"
-        raise Unknown(f"there is no archive {name!r}{near(name, names) or there_are}")
+        raise _unknown("archive", name, names, hint)
 
     async def create_block(self, value: str) -> Block:
         label: str = self.options.label
@@ -261,6 +244,11 @@ class _Session(Struct, frozen=True):
     def _declared_id(self, kind: type[Block | Archive], name: str) -> str:
         """The id that a declaration in the team file would give it, so that a later declaration finds it."""
         return id_of(kind, self.declared.memory.space or self.declared.team, name)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str], hint: str) -> Unknown:
+    there_are = f"; there are {listed(known) or 'none'}; {hint}"
+    return Unknown(f"there is no {kind} {name!r}{near(name, known) or there_are}")
 
 
 def _with_defaults(value: object) -> object:
@@ -519,18 +507,11 @@ async def _add_passages(session: _Session) -> int:
         for start in range(0, len(passages), _BATCH):
             progress.show(f"{start:,} of {counted(len(passages), 'text')}", start, len(passages))
             inserted += await session.opened.add(archive, passages[start : start + _BATCH])
-    ids = [passage.id for passage in inserted]
-    return _report_inserted(session, archive, inserted, {"ids": ids})
-
-
-def _report_inserted(
-    session: _Session, archive: Archive, inserted: Sequence[Inserted], more: dict[str, object], note: str = ""
-) -> int:
     new = sum(passage.new for passage in inserted)
     known = len(inserted) - new
     already = f", {known:,} were there already" if known else ""
-    document = {"archive": archive.name, "new": new, "known": known, **more}
-    return session.report(document, f"{archive.name}: {counted(new, 'new passage')}{already}{note}")
+    document = {"archive": archive.name, "new": new, "known": known, "ids": [passage.id for passage in inserted]}
+    return session.report(document, f"{archive.name}: {counted(new, 'new passage')}{already}")
 
 
 def _read_passages(options: Namespace, origin: Origin) -> list[Passage]:
@@ -565,116 +546,6 @@ def _exists(word: str) -> bool:
         return False
 
 
-# --- export and import: passages as JSON lines; vectors can be made again
-
-
-async def _export_archives(session: _Session) -> int:
-    """Page by page: an archive need not fit into this process."""
-    options = session.options
-    if bool(options.archive) == bool(options.all):
-        raise Invalid("say which archive to export, or --all of them; not both")
-    archives = await session.list_all(Archive) if options.all else [await session.archive()]
-    if options.output is None:
-        async for line in _export_lines(session, archives):
-            session.out.text(clean_json(line))
-        return 0
-    path = Path(options.output)
-    partial = path.with_name(f".{path.name}.partial")  # what was there is kept until all is written
-    written = 0
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            async for line in _export_lines(session, archives):
-                file.write(f"{line}\n")
-                written += 1
-        partial.replace(path)
-    except OSError as error:
-        raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    session.note(f"written: {path}, {counted(written, 'passage')}")
-    return 0
-
-
-async def _export_lines(session: _Session, archives: Sequence[Archive]) -> AsyncIterator[str]:
-    """A line a passage, in which `archive` is the name of its archive."""
-    for archive in archives:
-        after = ""
-        while page := await session.opened.catalog.passages(archive.id, after=after, limit=_PAGE):
-            for passage in page:
-                yield msgspec.json.encode(structs.replace(passage, archive=archive.name)).decode()
-            after = page[-1].id
-
-
-async def _import_archive(session: _Session) -> int:
-    """All of the file is checked before anything is written. Of a file with several archives, only this one's."""
-    options = session.options
-    path = Path(options.file)
-    name = str(options.archive)
-    counts = Counter(passage.archive for passage in _read_export(path))
-    if len(counts) > 1 and name not in counts:
-        raise Invalid(f"{path} holds {', '.join(sorted(counts)[:8])} and nothing of {name!r}; name one of them")
-    wanted = (passage for passage in _read_export(path) if len(counts) == 1 or passage.archive == name)
-    total = counts.total() if len(counts) == 1 else counts[name]
-    archive = await session.archive(create=options.create)
-    progress = ProgressLine(archive.name, still=True)
-    inserted: list[Inserted] = []
-    with report_if_stopped(progress, lambda: f"at least {counted(len(inserted), 'passage')} of {archive.name} kept"):
-        while batch := [structs.replace(passage, archive="") for passage in islice(wanted, _PAGE)]:
-            inserted += await _insert_passages(session, archive, batch)
-            progress.show(f"{len(inserted):,} of {counted(total, 'line')}", len(inserted), total)
-    other = counts.total() - total
-    note = f", {other:,} of other archives left out" if other else ""
-    code = _report_inserted(session, archive, inserted, {"other": other}, note)
-    if archive.embedding != "words" and not options.json and any(passage.new for passage in inserted):
-        session.note(f"to compare meanings, make their vectors: chargehand memory embed {archive.name}", "dim")
-    return code
-
-
-async def _insert_passages(session: _Session, archive: Archive, batch: list[Passage]) -> list[Inserted]:
-    """With the ids of the file, so that references to them stay good; with new ones where those are taken here."""
-    try:
-        return await session.opened.catalog.insert(archive.id, batch)
-    except Refused:
-        return await session.opened.catalog.insert(archive.id, [structs.replace(passage, id="") for passage in batch])
-
-
-def _read_export(path: Path) -> Iterator[Passage]:
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while body := file.readline(_MAX_LINE + 1):
-                number += 1
-                if body.strip():
-                    yield _decode_line(f"{path}, line {number}", body)
-    except OSError as error:
-        raise Invalid(f"{path} cannot be read: {error.strerror}; name a file that export wrote") from error
-
-
-def _decode_line(where: str, body: bytes) -> Passage:
-    if len(body) > _MAX_LINE:
-        raise Invalid(f"{where}: longer than {_MAX_LINE:,} bytes; name a file that `chargehand memory export` wrote")
-    try:
-        passage = msgspec.json.decode(body, type=Passage)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Invalid(f"{where}: {error}; name a file that `chargehand memory export` wrote") from error
-    problem = ""
-    try:
-        check_text(passage.text)
-    except Invalid as error:
-        problem = str(error).partition(";")[0]
-    if not passage.text.strip():
-        problem = "its text is empty"
-    elif not all(tag.strip() for tag in passage.tags):
-        problem = "one of its tags is empty"
-    elif not 0 <= passage.part <= _MAX_PARTS:
-        problem = f"it is part {passage.part} of a text, and parts count from 0"
-    elif not 0 <= passage.created <= _LAST_MOMENT:
-        problem = f"it was created at {passage.created}, which is no time since 1970"
-    if problem:
-        raise Invalid(f"{where}: {problem}; put it right, or take the line out")
-    return passage
-
-
 _VERBS: dict[str, Callable[[_Session], Awaitable[int]]] = {
     "": _show_overview,
     "blocks": _list_blocks,
@@ -685,7 +556,5 @@ _VERBS: dict[str, Callable[[_Session], Awaitable[int]]] = {
     "archives": _list_archives,
     "search": _search_archive,
     "add": _add_passages,
-    "export": _export_archives,
-    "import": _import_archive,
     "embed": _embed_archive,
 }
