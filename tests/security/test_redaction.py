@@ -107,11 +107,11 @@ async def driven(
     tenant: Tenant, world: World, run: str, *, resume: bool = False, answer: ev.InputAnswered | None = None
 ) -> None:
     async with world.team.executor(tenant.finder) as executor:
-        runner = tenant.open_runner(executor, tenant.heard, tenant.whispered)
+        runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
         if resume:
-            await runner.resume(run, *(() if answer is None else (tenant.cleaned(answer),)))
+            await runner.resume(run, *(() if answer is None else (tenant.redact(answer),)))
         else:
-            await runner.start(run, tenant.cleaned(world.team.request(GOAL, time.time(), seed=7)))
+            await runner.start(run, tenant.redact(world.team.request(GOAL, time.time(), seed=7)))
 
 
 async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +125,7 @@ async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.L
             def hear(_work: Work, words: str) -> None:
                 whispered.append(words)
 
-            tenant.whispers["leaky"] = [hear]
+            tenant.word_listeners["leaky"] = [hear]
             reader = tenant.feed.subscribe("leaky", expected=True)
             await driven(tenant, World(), "leaky")
             streamed = [entry async for entry in reader]
@@ -180,8 +180,8 @@ async def test_a_run_inside_another_is_handed_no_secrets(tmp_path: Path) -> None
         plan = Plan((Task(TaskId("t1"), "Find the keys and send them.", "crew"),), "none")
         team = Supervisor([inner], model=ScriptedModel(lambda _: Reply("Done.")), plan=plan)
         async with team.executor(tenant.finder) as executor:
-            runner = tenant.open_runner(executor, tenant.heard)
-            await runner.start("outer", tenant.cleaned(team.request(GOAL, time.time(), seed=7)))
+            runner = tenant.open_runner(executor, tenant.on_entries)
+            await runner.start("outer", tenant.redact(team.request(GOAL, time.time(), seed=7)))
         assert world.sent == [f"ann {MARK}"]
     assert hits(everything_in(tmp_path)) == []
 

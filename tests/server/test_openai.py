@@ -252,7 +252,7 @@ def test_words_that_were_sent_are_never_mixed_with_a_second_try() -> None:
     second = Work("answer", NO_TASK, 2)
     other = Work("plan", NO_TASK, 1)
     answer = AnswerWords("answer")
-    heard = [answer.hear(*one) for one in ((other, "{"), (first, "  Four "), (first, "and"), (second, "Five and"))]
+    heard = [answer.add(*one) for one in ((other, "{"), (first, "  Four "), (first, "and"), (second, "Five and"))]
     assert heard == ["", "Four", " and", ""]
     rest = "".join(answer.rest("Five and six."))
     assert rest.endswith("\n\nFive and six.")

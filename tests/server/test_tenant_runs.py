@@ -37,7 +37,7 @@ class Work:
     def of(self, run: str) -> Callable[[], Awaitable[Outcome]]:
         async def carry() -> Outcome:
             self.begun.append(run)
-            self.runs.heard(run, [ENTRY])
+            self.runs.on_entries(run, [ENTRY])
             await self.let.wait()
             return outcome(run)
 
@@ -64,7 +64,7 @@ async def test_a_run_is_begun_when_its_first_entry_is_on_disk_and_not_before() -
 
         async def carry() -> Outcome:
             await written.wait()
-            tenant_runs.heard("one", [ENTRY])
+            tenant_runs.on_entries("one", [ENTRY])
             await asyncio.sleep(0.01)
             return outcome("one")
 
@@ -87,7 +87,7 @@ async def test_what_cannot_begin_is_said_at_once_and_its_place_is_free_again() -
         with pytest.raises(RunBusy):
             await tenant_runs.begin("one", carry)
         assert admission.free == 1
-        assert tenant_runs.carried == 0
+        assert tenant_runs.running_count == 0
 
 
 async def test_who_comes_when_all_places_and_the_line_are_full_is_refused_at_once_and_nothing_is_begun() -> None:
@@ -98,7 +98,7 @@ async def test_who_comes_when_all_places_and_the_line_are_full_is_refused_at_onc
         work = Work(tenant_runs)
         waiting = [jobs.create_task(tenant_runs.begin(f"r{number}", work.of(f"r{number}"))) for number in range(5)]
         await asyncio.sleep(0.02)
-        assert (tenant_runs.carried, tenant_runs.waiting) == (2, 3)
+        assert (tenant_runs.running_count, tenant_runs.waiting) == (2, 3)
         beginning = tenant_runs.begin("late", work.of("late"))
         with pytest.raises(Problem) as caught:
             beginning.send(None)  # its first step is its last: it waits for nothing
@@ -162,7 +162,7 @@ async def test_a_noisy_tenant_leaves_places_and_room_in_the_line_to_others() -> 
         calm = Work(quiet)
         crowd = [jobs.create_task(tried(noisy.begin(f"n{number}", loud.of(f"n{number}")))) for number in range(30)]
         await asyncio.sleep(0.02)
-        assert (noisy.carried, noisy.waiting) == (7, 14)
+        assert (noisy.running_count, noisy.waiting) == (7, 14)
         assert (await quiet.begin("q", calm.of("q"))) is not None
         loud.let.set()
         calm.let.set()
@@ -177,7 +177,7 @@ async def test_tenants_who_wait_take_turns() -> None:
         def short(tenant_runs: TenantRuns, run: str) -> Callable[[], Awaitable[Outcome]]:
             async def carry() -> Outcome:
                 order.append(run)
-                tenant_runs.heard(run, [ENTRY])
+                tenant_runs.on_entries(run, [ENTRY])
                 await asyncio.sleep(0.002)
                 return outcome(run)
 
@@ -243,7 +243,7 @@ async def test_a_stop_lets_runs_end_within_grace_and_cuts_the_rest_and_says_so()
         assert (await asyncio.shield(quick)).run == "quick"
         await stopping
         assert (await refused(slow)).code == "cut"
-        assert tenant_runs.carried == 0
+        assert tenant_runs.running_count == 0
 
 
 async def test_a_run_that_is_cut_before_it_did_anything_is_told_to_who_waits() -> None:
@@ -253,7 +253,7 @@ async def test_a_run_that_is_cut_before_it_did_anything_is_told_to_who_waits() -
         work = Work(tenant_runs)
         beginning = jobs.create_task(tried(tenant_runs.begin("one", work.of("one"))))
         await asyncio.sleep(0)  # it has its place, and has not done anything on it
-        assert (tenant_runs.carries("one"), work.begun) == (True, [])
+        assert (tenant_runs.is_running("one"), work.begun) == (True, [])
         await tenant_runs.drain(0.0)
         assert getattr(await beginning, "status", 0) == 503
     assert admission.free == Limits().runs

@@ -104,5 +104,10 @@ async def _ready(request: Request, tenant: Tenant) -> Response:
     if caller.scope == "open":
         return reply({"status": "ready"})
     recovery = tenant.part(Recovery)
-    counts = {"runs": runs.carried, "waiting": runs.waiting, "resumed": recovery.resumed, "left": len(recovery.left)}
+    counts = {
+        "runs": runs.running_count,
+        "waiting": runs.waiting,
+        "resumed": recovery.resumed,
+        "left": len(recovery.left),
+    }
     return reply({"status": "ready", **counts})

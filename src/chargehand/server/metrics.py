@@ -38,7 +38,9 @@ def exposition(tenant: Tenant) -> Iterator[str]:
     yield from _counter("tasks_total", "Tasks that were settled.", ("team", "ending"), stats.tasks)
     yield from _counter("attempts_total", "Attempts, by how they ended.", ("team", "ending"), stats.attempts)
     yield from _family("queue_depth", "Runs that wait for a slot.", "gauge", (), [("", (), tenant.runs.waiting)])
-    yield from _family("runs_under_way", "Runs that are carried now.", "gauge", (), [("", (), tenant.runs.carried)])
+    yield from _family(
+        "runs_under_way", "Runs that are carried now.", "gauge", (), [("", (), tenant.runs.running_count)]
+    )
     yield from _counter("tokens_total", "Tokens of models.", ("model", "kind"), tokens)
     yield from _counter("cost_dollars_total", "What models cost.", ("model",), dollars)
     yield from _histogram("tool_duration_seconds", "Calls of tools.", ("tool",), stats.tool_seconds)

@@ -12,8 +12,9 @@ from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, RunBusy
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import Problem
-from chargehand.server.run_control import RecordedRun, read_run, resume_run
+from chargehand.server.run_control import read_run, resume_run
 from chargehand.server.settings import check_tenant
+from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.reader import open_runs
 
@@ -21,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 _SHARE = 2
 """Recovery takes one in so many slots: who calls meanwhile is served too."""
-_TRIES = 100
 
 
 class Recovery:
@@ -49,27 +49,15 @@ class Recovery:
             try:
                 recorded = await read_run(self._tenant, run)
                 if recorded.requested.team and goes_on(recorded.state):
-                    await self._resume(recorded)
+                    outcome = await retry_when_full(lambda: resume_run(self._tenant, recorded))
+                    self.resumed += 1
+                    await asyncio.shield(outcome)
             except Problem as problem:
                 self.left[run] = problem.detail
             except RunBusy:
                 return  # somebody was faster, which is as well
             except ChargehandError as error:
                 self.left[run] = str(error)
-
-    async def _resume(self, recorded: RecordedRun) -> None:
-        for _ in range(_TRIES):
-            try:
-                outcome = await resume_run(self._tenant, recorded)
-                self.resumed += 1
-                await asyncio.shield(outcome)
-            except Problem as problem:
-                if problem.status != 429 or problem.after is None:
-                    raise
-                await asyncio.sleep(problem.after)
-            else:
-                return
-        self.left[recorded.run] = "there was no slot for it; it goes on when the server is started again"
 
 
 def goes_on(state: RunState) -> bool:

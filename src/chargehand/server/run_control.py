@@ -51,14 +51,14 @@ async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
         event = say(recorded)
         if event is None:
             return
-        is_carried = tenant.runs.carries(run)
-        if not (is_carried and isinstance(event, ev.CancelRequested)):
+        is_running = tenant.runs.is_running(run)
+        if not (is_running and isinstance(event, ev.CancelRequested)):
             _check_team(tenant, recorded)  # a talk with an agent can be stopped from here, and nothing else
-        driver = tenant.driving(run)
-        if driver is not None:
-            await driver.ask(run, tenant.cleaned(event))
+        runner = tenant.runner_of(run)
+        if runner is not None:
+            await runner.ask(run, tenant.redact(event))
             return
-        if not is_carried:
+        if not is_running:
             await resume_run(tenant, recorded, event)
             return
         await _wait_until_left(tenant, run)  # it begins or stops just now: look again when it has

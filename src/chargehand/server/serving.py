@@ -117,7 +117,7 @@ async def _end(server: uvicorn.Server, tenants: Tenants, stops: "asyncio.Queue[N
     """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
     await stops.get()
     grace = tenants.settings.grace
-    logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.carried for tenant in tenants.open), grace)
+    logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.running_count for tenant in tenants.open), grace)
     async with asyncio.TaskGroup() as jobs:
         drained = jobs.create_task(tenants.drain(grace))
         hurry = jobs.create_task(stops.get())

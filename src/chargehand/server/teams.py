@@ -72,7 +72,7 @@ class ServedTeam:
     def __init__(self, tenant: Tenant, team: Supervisor, executor: Executor, kept: Supervisor) -> None:
         self.team = team
         self.executor = executor
-        self.driver = tenant.open_runner(executor, tenant.heard, tenant.whispered)
+        self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
         self._tenant = tenant
         self._kept = kept
 
@@ -94,10 +94,10 @@ class ServedTeam:
         self, team: Supervisor, request: ev.RunRequested, run: str, *also: ev.Event
     ) -> "asyncio.Future[Outcome]":
         """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
-        request = self._tenant.cleaned(request)
+        request = self._tenant.redact(request)
         events = (*also, *await team.offered(self._tenant.journal, request))
-        clean_events = [self._tenant.cleaned(event) for event in events]
-        return await self._tenant.runs.begin(run, lambda: self.driver.start(run, request, also=clean_events))
+        clean_events = [self._tenant.redact(event) for event in events]
+        return await self._tenant.runs.begin(run, lambda: self.runner.start(run, request, also=clean_events))
 
     def new_name(self) -> str:
         return f"{self.team.name}-{secrets.token_hex(6)}"
@@ -107,8 +107,8 @@ class ServedTeam:
         if isinstance(first.event, ev.RunRequested):
             self._kept.check_recorded(first.event.budget)
             self._tenant.stats.runs.follow(run, first.event, first.at)
-        clean_answers = [self._tenant.cleaned(answer) for answer in answers]
-        return await self._tenant.runs.begin(run, lambda: self.driver.resume(run, *clean_answers))
+        clean_answers = [self._tenant.redact(answer) for answer in answers]
+        return await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
 
 
 class _Kind(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
@@ -20,6 +20,8 @@ from chargehand.server.admission import Admission, StreamSlot
 from chargehand.server.problem import Problem
 
 Carry: TypeAlias = Callable[[], Awaitable[Outcome]]
+_Result = TypeVar("_Result")
+_TRIES = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +64,14 @@ class TenantRuns:
     # --- how it stands
 
     @property
-    def carried(self) -> int:
+    def running_count(self) -> int:
         return len(self._outcomes)
 
     @property
     def waiting(self) -> int:
         return len(self._share.waiting)
 
-    def carries(self, run: str) -> bool:
+    def is_running(self, run: str) -> bool:
         return run in self._outcomes
 
     def works_on(self, run: str) -> bool:
@@ -77,7 +79,7 @@ class TenantRuns:
         names = accumulate(run.split("/"), lambda outer, part: f"{outer}/{part}")
         return any(name in self._outcomes for name in names)
 
-    def heard(self, run: str, entries: Sequence[Entry]) -> None:
+    def on_entries(self, run: str, entries: Sequence[Entry]) -> None:
         """Told of everything that was written."""
         begun = self._begun.pop(run, None)
         if begun is not None and entries and not begun.done():
@@ -159,6 +161,18 @@ async def _carry(run: str, carry: Carry, begun: "asyncio.Future[None]", outcome:
         if begun.done():  # else the caller is told, and the run stands as before
             logger.warning("run %s was not carried to its end: %s", run, error)
         outcome.set_exception(error)
+
+
+async def retry_when_full(start: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Start something; where there is no slot for it, again as soon as there may be one."""
+    for _ in range(_TRIES):
+        try:
+            return await start()
+        except Problem as problem:
+            if problem.status != 429:
+                raise
+            await asyncio.sleep(problem.after or 1.0)
+    return await start()
 
 
 def closing() -> Problem:

@@ -17,8 +17,7 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.remembered import Embeddings
-from chargehand.runtime.run_loop import Listener
-from chargehand.runtime.run_loop import Whisper as RunWhisper
+from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
@@ -28,7 +27,7 @@ from chargehand.server.tenant_runs import TenantRuns, closing
 from chargehand.stores.catalog import SqliteCatalog
 
 Part = TypeVar("Part")
-Whisper: TypeAlias = Callable[[Work, str], None]
+WordListener: TypeAlias = Callable[[Work, str], None]
 OnOpen: TypeAlias = Callable[["Tenant"], Awaitable[None]]
 LETTA = "letta"
 """The space of the catalog in which agents of the Letta API live."""
@@ -72,9 +71,9 @@ class Tenant:
         self.runs = runs
         self.stack = stack
         """What is pushed onto it is closed with the tenant, after its runs were stopped."""
-        self.whispers: dict[str, list[Whisper]] = {}
+        self.word_listeners: dict[str, list[WordListener]] = {}
         """Who wants to hear the words of a run as they come, by run."""
-        self.drivers: list[Runner] = []
+        self.runners: list[Runner] = []
         """Whoever drives runs here, of every API."""
         self.feed = Feed(journal)
         self.embedding = Embeddings(self.lookup)
@@ -92,11 +91,11 @@ class Tenant:
             self._parts[make] = make(self)
         return cast("Part", self._parts[make])
 
-    def cleaned(self, value: Part) -> Part:
+    def redact(self, value: Part) -> Part:
         """What somebody sent, without secrets: for what is kept outside the journal."""
         return self.redactor.value(value)
 
-    def open_runner(self, executor: Executor, listener: Listener, whisper: RunWhisper | None = None) -> Runner:
+    def open_runner(self, executor: Executor, listener: Listener, whisper: Whisper | None = None) -> Runner:
         """A runner of this tenant, whose executors are handed no secrets."""
         runner = Runner(
             self.journal,
@@ -105,22 +104,22 @@ class Tenant:
             whisper=whisper,
             wrap_executor=lambda inner: RedactedExecutor(inner, self.redactor),
         )
-        self.drivers.append(runner)
+        self.runners.append(runner)
         return runner
 
-    def heard(self, run: str, entries: Sequence[Entry]) -> None:
+    def on_entries(self, run: str, entries: Sequence[Entry]) -> None:
         """The listener of every runner of this tenant."""
-        self.runs.heard(run, entries)
+        self.runs.on_entries(run, entries)
         self.feed(run, entries)
         self.stats.runs.record(run, entries)
 
-    def driving(self, run: str) -> Runner | None:
+    def runner_of(self, run: str) -> Runner | None:
         """Who drives a run just now; None if nobody here does."""
-        return next((driver for driver in self.drivers if run in driver.under_way), None)
+        return next((runner for runner in self.runners if run in runner.under_way), None)
 
-    def whispered(self, run: str, work: Work, words: str) -> None:
+    def on_words(self, run: str, work: Work, words: str) -> None:
         """Told of words as they come."""
-        for hear in self.whispers.get(run, ()):
+        for hear in self.word_listeners.get(run, ()):
             hear(work, words)
 
 

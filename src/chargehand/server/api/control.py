@@ -28,7 +28,7 @@ async def pause_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
     """Start nothing more until it is resumed; its time goes on."""
 
     def pause(recorded: RecordedRun) -> ev.Event | None:
-        if not tenant.runs.carries(run):
+        if not tenant.runs.is_running(run):
             raise Refused(f"run {run!r} is not under way, so nothing of it goes on")
         return None if recorded.state.paused else ev.PauseSet(paused=True, reason=body.reason)
 
@@ -40,10 +40,10 @@ async def resume_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
     """Go on with a run that was paused or interrupted."""
 
     def resume(recorded: RecordedRun) -> ev.Event | None:
-        is_carried = tenant.runs.carries(run)
-        if not is_carried and recorded.state.input is not None:
+        is_running = tenant.runs.is_running(run)
+        if not is_running and recorded.state.input is not None:
             raise Refused(f"run {run!r} waits for a person; answer its question: POST /api/runs/{run}/answer")
-        goes_on = is_carried and not recorded.state.paused
+        goes_on = is_running and not recorded.state.paused
         return None if goes_on else ev.PauseSet(paused=False, reason=body.reason)
 
     return await _tell(tenant, run, resume)

@@ -104,7 +104,7 @@ class LatestHealth:
             for name in names:
                 with suppress(Corrupt):  # the others are worth a look all the same
                     runs.append((name, await journal.read(name)))
-            driven = {name for name in names if self._tenant.runs.carries(name.partition("/")[0])}
+            driven = {name for name in names if self._tenant.runs.is_running(name.partition("/")[0])}
             self._last = Healths(health(runs, now, driven=driven), len(runs), now)
         return self._last
 

@@ -95,7 +95,7 @@ async def _start(
     if approvals := approvals_in(sent):
         return await answer_approval(call.sessions, profile, approvals, conversation, repeated=repeated)
     check_model("override_model", sent.override_model or "", call.tenant)
-    request = read_request(profile.id, call.tenant.cleaned(sent), await mark_of(call.request), conversation)
+    request = read_request(profile.id, call.tenant.redact(sent), await mark_of(call.request), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
 

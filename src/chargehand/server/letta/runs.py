@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from operator import itemgetter
 
 import msgspec
 from starlette.responses import Response
 
-from chargehand.engine import events as ev
 from chargehand.engine.policy import Seconds
-from chargehand.engine.value import decode_value
+from chargehand.runtime.trace import trace
 from chargehand.server.letta.index import Conditions, IndexedRun, Page
 from chargehand.server.letta.messages import in_conversation
 from chargehand.server.letta.routing import Call, Routes, join_json
@@ -88,29 +88,26 @@ async def usage(call: Call) -> Table:
 
 
 @routes.get(f"{_RUN}/trace")
-async def trace(call: Call) -> list[Table]:
-    """Every step of a run with the time it took, in the order of its journal."""
+async def trace_run(call: Call) -> list[Table]:
+    """Every step of a run with the time it took, in the order in which they began."""
     name = (await _find_run(call)).name
-    started: dict[tuple[str, int, int], tuple[float, ev.StepStarted]] = {}
-    spans: list[Table] = []
-    for entry in await call.tenant.journal.read(name):
-        event = entry.event
-        if isinstance(event, ev.StepStarted):
-            started[event.task, event.attempt, event.step] = (entry.at, event)
-        elif isinstance(event, ev.StepFinished) and (event.task, event.attempt, event.step) in started:
-            began, start = started.pop((event.task, event.attempt, event.step))
-            spans.append(
-                {
-                    "trace_id": name,
-                    "span_id": f"{event.task}/{event.attempt}/{event.step}",
-                    "span_name": start.name,
-                    "timestamp": began,
-                    "duration_ns": nanoseconds(entry.at - began),
-                    "status": "ok" if event.good else "error",
-                    "attributes": {"attempt": event.attempt, "effect": start.effect},
-                }
-            )
-    return spans
+    traced = trace(name, await call.tenant.journal.read(name))
+    attempts = [(task.id, attempt) for task in traced.tasks for attempt in task.attempts]
+    spans: list[Table] = [
+        {
+            "trace_id": name,
+            "span_id": f"{task}/{attempt.attempt}/{step.step}",
+            "span_name": step.name,
+            "timestamp": traced.began + step.began,
+            "duration_ns": nanoseconds(step.seconds),
+            "status": "ok" if step.good else "error",
+            "attributes": {"attempt": attempt.attempt, "effect": step.effect},
+        }
+        for task, attempt in attempts
+        for step in attempt.steps
+        if step.seconds is not None
+    ]
+    return sorted(spans, key=itemgetter("timestamp"))
 
 
 # --- streams
@@ -162,11 +159,11 @@ async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerat
 
     It ends too when the outer run is not carried any more.
     """
-    is_carried = True
-    while not session.log.over and is_carried:
+    is_running = True
+    while not session.log.over and is_running:
         yield b""  # here it is left if the client is gone
-        is_carried = name.partition("/")[0] in call.sessions.running
-        if is_carried:
+        is_running = name.partition("/")[0] in call.sessions.running
+        if is_running:
             await asyncio.sleep(_POLL)
         session.record(await call.tenant.journal.read(name, after=session.log.last_entry))
     session.finish()
@@ -221,12 +218,12 @@ async def step_trace(call: Call) -> Table:
     run = await call.sessions.index.run(step.run_id)
     prompt: object = None
     answer: object = None
-    for entry in await call.tenant.journal.read(run.name) if run is not None else ():
-        event = entry.event
-        if isinstance(event, ev.PromptSent) and event.number == step.attempt:
-            prompt = decode_value(event.messages)
-        elif isinstance(event, ev.StepFinished) and (event.attempt, event.step) == (step.attempt, step.number):
-            answer = decode_value(event.result)
+    traced = None if run is None else trace(run.name, await call.tenant.journal.read(run.name))
+    for task in () if traced is None else traced.tasks:
+        for attempt in task.attempts:
+            if (attempt.worker, attempt.attempt) == (step.agent_id, step.attempt):
+                prompt = attempt.prompts[0].messages if attempt.prompts else None
+                answer = next((each.result for each in attempt.steps if each.step == step.number), None)
     return {
         "id": f"provider_trace-{step.id.partition('-')[2]}",
         "step_id": step.id,

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from msgspec import structs
 
@@ -31,7 +32,7 @@ from chargehand.server.letta.request import AgentRequest
 from chargehand.server.letta.session import Session
 from chargehand.server.letta.wire import RunResponse
 from chargehand.server.problem import Problem, unknown
-from chargehand.server.tenant_runs import TenantRuns
+from chargehand.server.tenant_runs import TenantRuns, retry_when_full
 from chargehand.server.tenants import Tenant
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
@@ -41,7 +42,6 @@ _DEADLINE: Seconds = 30 * 86_400.0  # for people who are asked; the executor bou
 _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0
 _RUN_NAME = re.compile(r"run-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/.+)?\Z")
-_MAX_TRIES = 1000
 RESET_AT = "messages_since"
 """The setting of an agent that says when its messages were reset."""
 
@@ -100,8 +100,8 @@ class Sessions:
         self.index = tenant.part(Index)
         self.executor = AgentExecutor(tenant, self)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
-        self._driver = tenant.open_runner(self.executor, self._on_entries)
-        self._token_driver = tenant.open_runner(self.executor, self._on_entries, self._on_text)
+        self._runner = tenant.open_runner(self.executor, self._on_entries)
+        self._token_runner = tenant.open_runner(self.executor, self._on_entries, self._on_text)
         self._loading = asyncio.Lock()
         self._is_loaded = False
         self._is_indexed = asyncio.Event()
@@ -149,8 +149,8 @@ class Sessions:
         if request.lane in self.waiting:  # a question is void once something else is said
             withdrawn = self.waiting.pop(request.lane)
             await self.cancel([withdrawn], "something else was said before it was answered")
-        requested = self._tenant.cleaned(self._run_request(profile, request))
-        await self._carry(session, lambda driver: driver.start(session.run, requested))
+        requested = self._tenant.redact(self._run_request(profile, request))
+        await self._carry(session, lambda runner: runner.start(session.run, requested))
         return session.run
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
@@ -158,9 +158,9 @@ class Sessions:
         if run in self.running and not self.running[run].is_over:
             session = await _started(self.running[run])
             for report in reports:
-                await self._driver_of(session).ask(run, self._tenant.cleaned(report))
+                await self._runner_of(session).ask(run, self._tenant.redact(report))
             return session
-        if self._tenant.runs.carries(run):  # it is being released just now
+        if self._tenant.runs.is_running(run):  # it is being released just now
             with suppress(Exception):
                 await self._tenant.runs.outcome(run)
         log = await self._read(run)
@@ -173,7 +173,7 @@ class Sessions:
         session = self.running[run] = Session(log)
         session.since = len(log.messages)
         async with self._starting(session):
-            await self._carry(session, lambda driver: driver.resume(run, *map(self._tenant.cleaned, reports)))
+            await self._carry(session, lambda runner: runner.resume(run, *map(self._tenant.redact, reports)))
         return session
 
     async def cancel(self, runs: Iterable[str], reason: str = "") -> None:
@@ -222,8 +222,8 @@ class Sessions:
         """
         await self._wait_until_indexed()
         logs = [session.log for session in self.running.values() if session.log.began and agent in ("", session.agent)]
-        for driver in (self._driver, self._token_driver):
-            for run in driver.under_way:
+        for runner in (self._runner, self._token_runner):
+            for run in runner.under_way:
                 if "/" in run and run.partition("/")[0] in self.running:
                     logs += await self.nested_logs(run)
         if logs:
@@ -273,7 +273,7 @@ class Sessions:
         try:
             yield
         except BaseException as error:
-            if not self._tenant.runs.carries(session.run):
+            if not self._tenant.runs.is_running(session.run):
                 self.running.pop(session.run, None)
                 self._queue.leave(session.lane, session.run)
             session.start(error if isinstance(error, Exception) else _cut())
@@ -287,7 +287,7 @@ class Sessions:
             self.running.pop(session.run, None)
             session.finish()
         else:
-            await self._carry(session, lambda driver: driver.resume(session.run))
+            await self._carry(session, lambda runner: runner.resume(session.run))
         return session
 
     async def _carry(self, session: Session, carry: _Carry) -> None:
@@ -296,7 +296,7 @@ class Sessions:
 
     async def _carry_to_end(self, session: Session, carry: _Carry) -> Outcome:
         try:
-            outcome = await carry(self._driver_of(session))
+            outcome = await carry(self._runner_of(session))
             session.close()
             self._queue.leave(session.lane, session.run)
             try:
@@ -327,8 +327,8 @@ class Sessions:
             client=request.to_record(),
         )
 
-    def _driver_of(self, session: Session) -> Runner:
-        return self._token_driver if session.streams_tokens else self._driver
+    def _runner_of(self, session: Session) -> Runner:
+        return self._token_runner if session.streams_tokens else self._runner
 
     # --- what the executor asks for
 
@@ -357,12 +357,12 @@ class Sessions:
                 self.last_runs[session.agent] = session.log.describe_run()
                 self._queue.leave(session.lane, run)
                 session.finish()
-        self._tenant.heard(run, entries)
+        self._tenant.on_entries(run, entries)
 
     def _on_text(self, run: str, work: Work, text: str) -> None:
-        self._tenant.whispered(run, work, text)
+        self._tenant.on_words(run, work, text)
         session = self.running.get(run)
-        state = self._token_driver.under_way.get(run)
+        state = self._token_runner.under_way.get(run)
         if session is None or state is None or work.kind != "attempt":
             return
         steps = state.tasks[work.task].steps or {}
@@ -384,23 +384,10 @@ class Sessions:
             if self._tenant.runs.closing:
                 break  # they are resumed at the next start
             try:
-                await self._resume_patiently(run)
+                await retry_when_full(partial(self.resume, run))
             except (ChargehandError, Problem) as error:  # the others must be resumed all the same
                 logger.warning("run %s was not resumed: %s", run, error)
         return len(runs)
-
-    async def _resume_patiently(self, run: str) -> None:
-        """Resume a run as soon as there is room for it."""
-        for _ in range(_MAX_TRIES):
-            try:
-                await self.resume(run)
-            except Problem as problem:
-                if problem.status != 429:
-                    raise
-                await asyncio.sleep(problem.after or 1.0)
-            else:
-                return
-        logger.warning("there was no room for run %s; it goes on when a client asks for it", run)
 
     async def _index_unfinished(self) -> list[str]:
         """Index what is missing; the runs that have to be resumed. Nested runs are resumed by their parents."""

@@ -44,21 +44,21 @@ class Listener:
         self._tenant = tenant
         self._run = ""
         self.answering_work = answering_work
-        self.heard = Output[Entry | tuple[Work, str]]()
+        self.output = Output[Entry | tuple[Work, str]]()
 
     def listen(self, run: str) -> None:
         self._run = run
-        self._tenant.whispers.setdefault(run, []).append(self._hear)
+        self._tenant.word_listeners.setdefault(run, []).append(self._on_words)
 
     def leave(self) -> None:
-        listeners = self._tenant.whispers.get(self._run, [])
-        if self._hear in listeners:
-            listeners.remove(self._hear)
+        listeners = self._tenant.word_listeners.get(self._run, [])
+        if self._on_words in listeners:
+            listeners.remove(self._on_words)
         if not listeners:
-            self._tenant.whispers.pop(self._run, None)
+            self._tenant.word_listeners.pop(self._run, None)
 
-    def _hear(self, work: Work, words: str) -> None:
-        self.heard.add((work, words))
+    def _on_words(self, work: Work, words: str) -> None:
+        self.output.add((work, words))
 
 
 async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, listener: Listener | None = None) -> str:

@@ -90,7 +90,7 @@ class AnswerWords:
         self._held_back = ""
         self.sent = ""
 
-    def hear(self, work: Work, words: str) -> str:
+    def add(self, work: Work, words: str) -> str:
         """What may be sent of these words: white space waits for what follows it, since the end has none."""
         if work.kind != self._kind or work != (self._work or work):
             return ""
@@ -128,17 +128,17 @@ async def write_stream(
 async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
     words = AnswerWords(listener.answering_work)
     last = 0
-    async with BareTaskGroup() as jobs, aclosing(listener.heard.read()) as items:
+    async with BareTaskGroup() as jobs, aclosing(listener.output.read()) as items:
         entries = jobs.create_task(_pass_on_entries(tenant, run, listener))
         end = jobs.create_task(_pass_on_end(tenant, run, listener))
         try:
-            async for heard in items:
-                if isinstance(heard, ev.Entry):
-                    last = heard.seq
-                    line = progress_lines(heard.event)
+            async for item in items:
+                if isinstance(item, ev.Entry):
+                    last = item.seq
+                    line = progress_lines(item.event)
                     part = writer.think(line) if line else b""
                 else:
-                    text = words.hear(*heard)
+                    text = words.add(*item)
                     part = writer.speak(text) if text else b""
                 if part:
                     yield part
@@ -160,9 +160,9 @@ async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writ
 async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener) -> None:
     try:
         async for entry in tenant.feed.subscribe(run):
-            listener.heard.add(entry)
+            listener.output.add(entry)
     except Exception as error:  # noqa: BLE001 - told to whoever listens
-        listener.heard.close(error)
+        listener.output.close(error)
 
 
 async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
@@ -171,7 +171,7 @@ async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
         await wait_for_run(tenant, run)
     except Exception as caught:  # noqa: BLE001 - as above
         error = caught
-    listener.heard.close(error)
+    listener.output.close(error)
 
 
 async def in_slot(parts: AsyncGenerator[bytes], slot: StreamSlot) -> AsyncGenerator[bytes]:
