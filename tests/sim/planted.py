@@ -169,14 +169,14 @@ BUGS = (
     Bug(
         "bad work counts for a breaker",
         "engine/attempts.py",
-        "if failure.kind in OUTAGES:",
-        'if failure.kind in (*OUTAGES, "logic"):',
+        "if failure.kind in OUTAGES and",
+        'if failure.kind in (*OUTAGES, "logic") and',
     ),
     Bug(
         "a refusal counts for a breaker",
         "engine/attempts.py",
-        "if failure.kind in OUTAGES:",
-        "if failure.kind in OUTAGES or failure.refusal is not None:",
+        "if failure.kind in OUTAGES and",
+        "if failure.refusal is not None or failure.kind in OUTAGES and",
     ),
     Bug(
         "a probe that says nothing of the line is waited for",

@@ -447,7 +447,9 @@ class Shadow:
 
     def _count(self, node: Node, failure: ev.Failure | None) -> None:
         line = self._line(node.worker)
-        if failure is not None and failure.kind in ("network", "timeout"):
+        hung = failure is not None and any(step.kind != "model" for step in failure.running)
+        hung = hung and bool(self.agents[node.worker].model)  # in a tool: the model had answered
+        if failure is not None and failure.kind in ("network", "timeout") and not hung:
             self._bad(self.gauges.setdefault(line, Gauge()))
         elif failure is None and line in self.gauges:
             self._good(self.gauges[line])

@@ -8,12 +8,15 @@ from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.failure import OUTAGES
+from chargehand.engine.failure import OUTAGES, StepKind
 from chargehand.engine.growth import settle
 from chargehand.engine.plan import needs
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import Progress, RunState, Status, Step, Work, enqueue, lane_key, prune
+
+_ASKS_MODEL: frozenset[StepKind] = frozenset(("model", "summary", "make_worker"))
+"""The steps that call the model of a worker."""
 
 
 def attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
@@ -122,8 +125,9 @@ def attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
 
 def count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> None:
     """Only an outage counts for a breaker: whatever else failed, no waiting would mend it."""
-    name = breaker_name(state.agents[progress.worker])
-    if failure.kind in OUTAGES:
+    agent = state.agents[progress.worker]
+    name = breaker_name(agent)
+    if failure.kind in OUTAGES and not _is_hung_tool(agent, failure):
         breaker = state.breakers.setdefault(name, Breaker())
         breakers.note(breaker, state.at, state.requested.policy.breaking, good=False)
         return
@@ -131,6 +135,11 @@ def count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> N
     limited = failure.kind == "resource" and not failure.permanent  # asked too much: not the moment to ask again
     if breaker is not None and progress.probing and breaker.leased == progress.probing and not limited:
         breakers.forget_probe(breaker)  # it says nothing of the line: the next attempt is the probe
+
+
+def _is_hung_tool(agent: Agent, failure: ev.Failure) -> bool:
+    """Whether the time of an attempt was over while its model had answered: what hung says nothing of the model."""
+    return bool(agent.model and failure.running) and not any(step.kind in _ASKS_MODEL for step in failure.running)
 
 
 def note_refusal(state: RunState, progress: Progress, failure: ev.Failure) -> None:
