@@ -16,13 +16,14 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.config.environment import secret_values
 from chargehand.engine import events as ev
-from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.engine.work import Work
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.executor import StepContext
-from chargehand.server.middleware.redacted import RedactedContext, open_redacted, redactor_of
+from chargehand.runtime.executor import Done, Executor, StepContext
+from chargehand.server.middleware.redacted import RedactedContext, RedactedExecutor, open_redacted, redactor_of
 from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
@@ -307,6 +308,22 @@ def test_of_a_private_key_that_is_cut_off_its_lines_are_taken_out() -> None:
     assert msgspec.json.decode(Redactor(()).clean(body)) == {"said": MARK}
     words = "A file that begins with -----BEGIN CERTIFICATE----- is public."
     assert Redactor(()).text(words) == words
+
+
+class _Answering:
+    """An executor that has a secret in every field of an answer."""
+
+    async def answer(self, _brief: Brief, _context: StepContext) -> Done:
+        return Done({"text": CANARIES[0]}, cut=f"at {CANARIES[1]}", sections=(ev.AnswerSection("gaps", CANARIES[2]),))
+
+
+async def test_no_field_of_an_answer_keeps_a_secret() -> None:
+    executor = RedactedExecutor(cast("Executor", _Answering()), Redactor(CANARIES))
+    listener = cast("StepContext", _Listener())
+    done = await executor.answer(Brief(Work("answer", NO_TASK, 1), GOAL, 9.0), listener)
+    assert done.value == {"text": MARK}
+    assert done.cut == f"at {MARK}"
+    assert hits(msgspec.json.encode(done)) == []
 
 
 class _Listener:

@@ -80,14 +80,17 @@ class RedactedExecutor:
         return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
 
     async def answer(self, brief: Brief, context: StepContext) -> Done:
-        done = self._clean_done(await self._execute(self._executor.answer, brief, context))
-        sections = self._redactor.value(done.sections, tuple[ev.AnswerSection, ...])
-        return done if sections is done.sections else structs.replace(done, sections=sections)
+        return self._clean_done(await self._execute(self._executor.answer, brief, context))
 
     def _clean_done(self, done: Done) -> Done:
+        """Clean every field: all of them are recorded and shown."""
         body = bytes(encode_value(done.value))
-        cleaned = self._redactor.clean(body)
-        return done if cleaned is body else structs.replace(done, value=decode_value(cleaned))
+        clean_body = self._redactor.clean(body)
+        rest = structs.replace(done, value=None)
+        clean_rest = self._redactor.value(rest)
+        if clean_body is body and clean_rest is rest:
+            return done
+        return structs.replace(clean_rest, value=decode_value(clean_body))
 
     async def _execute(
         self, duty: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
