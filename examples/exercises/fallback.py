@@ -50,8 +50,7 @@ def to_nobody() -> None:
     for duty in trace.supervision:
         for finding in duty.findings:
             print(f"the router is told: {finding.message}")
-    (note,) = (one.partition("  ")[2] for one in trace.notes if "generalist" in one)
-    print(f"after {len(router.requests)} replies: {note}")
+    print(f"after {len(router.requests)} replies: {trace.tasks[0].worker} gets the whole request")
     print(f"{result.ending}: {trace.tasks[0].worker} says: {result.answer}")
 
 

@@ -49,7 +49,6 @@ from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.makeshift import Makeshift
 from chargehand.runtime.messaging import Messaging
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, read_result
@@ -195,6 +194,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             seed=chance,
             plan=given,
             team=self.name,
+            combine=self.hiring.combine,
         )
 
     def bounded(
@@ -304,7 +304,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             embedding = self.hiring.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            staff = self.hiring.executor(
+            executor = self.hiring.executor(
                 finder=finder,
                 roster=self.roster,
                 budget=self.budget,
@@ -313,9 +313,10 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
                 crowd=crowd,
                 teams=teams,
                 embedding=embedding,
+                members=self.staff,
             )
             await finder.prepare()  # prices must be known before the first call is paid for
-            yield Makeshift(staff, self.hiring, self.staff, self.roster, self.policy.limits)
+            yield executor
 
     @asynccontextmanager
     async def _finder(self, finder: Finder | None) -> AsyncGenerator[Finder]:

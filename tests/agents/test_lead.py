@@ -84,7 +84,7 @@ async def test_after_three_useless_plans_the_run_fails_and_says_so() -> None:
     script = model(plans=["no", "no", "no", plan(APPLES)])
     found = await team(script, *PAIR).run("Translate this letter")
     assert (found.ending, len(script.requests)) == ("failed", 3)
-    assert "nobody could plan it: the reply of scripted is not JSON (" in found.gaps[0].message
+    assert "no plan could be made: the reply of scripted is not JSON (" in found.gaps[0].message
 
 
 async def test_only_the_model_is_told_to_send_json_and_people_what_was_wrong() -> None:

@@ -279,8 +279,9 @@ async def test_a_router_that_keeps_naming_a_stranger_is_told_and_then_the_genera
     assert [one.worker for one in found.plan.tasks] == ["helper"]
     routing = [one for one in model.requests if isinstance(one.subject, Routing)]
     assert ["There is no worker 'zoe'" in one.messages[1].text for one in routing] == [False, True, True]
-    (note,) = [one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted)]
-    assert note.startswith("route to helper: the generalist gets it: there is no worker 'zoe'; there are baker")
+    (added,) = [one for one in of_kind(found.entries, ev.TasksAdded) if isinstance(one, ev.TasksAdded)]
+    assert added.fallback is not None
+    assert added.fallback.message.startswith("there is no worker 'zoe'; there are baker")
 
 
 async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generalist_and_says_so() -> None:
@@ -291,4 +292,4 @@ async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generali
     found = await Supervisor(ALL, model=workers, planner=dead, way=way, policy=quick).run("How far is Jupiter?")
     assert [one.worker for one in found.plan.tasks] == ["helper"]
     assert found.ending == "partial"
-    assert "nobody could plan this (the line is dead): helper was given all of it" in str(found.answer)
+    assert "no plan could be made (the line is dead): helper was given the whole request" in str(found.answer)

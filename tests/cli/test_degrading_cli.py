@@ -87,7 +87,7 @@ def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
 @pytest.mark.parametrize(
     ("mode", "words", "again"),
     [
-        ("503", "Ask again when the model can be reached", "once more:  "),
+        ("503", "Run it again when the model can be reached", "once more:  "),
         ("401", "check the key in OPENAI_API_KEY. Put that right", "once mended:"),
     ],
 )
@@ -96,7 +96,7 @@ def test_when_no_model_can_be_reached_it_is_said_once_with_what_to_do(
 ) -> None:
     done = asked(ferry(tmp_path, model=REMOTE), provider, mode)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.partition("\ngaps: ")[2].count("nothing was done, because nobody could plan it: ") == 1
+    assert done.stderr.partition("\ngaps: ")[2].count("no plan could be made: ") == 1
     assert words in done.stderr
     assert "ending: failed (no_plan)" in done.stderr
     assert f"{again} python -m chargehand run --reuse one\n" in done.stderr  # and nothing is taken over
@@ -106,7 +106,8 @@ def test_to_programs_the_answer_says_what_is_missing(tmp_path: Path, provider: P
     done = asked(ferry(tmp_path, model=REMOTE), provider, "503", "--json", "-q")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ending"], told["traced"]["tools"]) == (1, "failed", 0)
-    assert told["answer"].startswith("Not answered:\n- nothing was done, because nobody could plan it: ")
+    assert told["answer"].startswith("There is no answer: ")
+    assert [gap["status"] for gap in told["gaps"]] == ["unplanned"]
     assert told["coverage"]["covered"] == []
 
 
@@ -114,13 +115,12 @@ def test_to_programs_the_answer_says_what_is_missing(tmp_path: Path, provider: P
 
 
 @pytest.mark.parametrize("mode", ["ok", "bad-json", "503", "null-content"])
-def test_without_a_planner_each_part_goes_to_whose_card_fits(tmp_path: Path, provider: Provider, mode: str) -> None:
+def test_without_a_planner_one_worker_gets_the_whole_request(tmp_path: Path, provider: Provider, mode: str) -> None:
     done = asked(ferry(tmp_path, more=f"supervisor: {{planner: {REMOTE}}}"), provider, mode)
     assert done.returncode == 3, done.stderr
     assert PASSENGERS in done.stdout
-    assert BICYCLES in done.stdout
-    assert done.stdout.lower().count("nobody could plan this (") == 1
-    assert "analyst and archivist were given what their cards speak of" in done.stdout
+    assert done.stdout.lower().count("no plan could be made (") == 1
+    assert "analyst was given the whole request, and parts may have been left out" in done.stdout
     assert "ending: partial (gaps)" in done.stderr
 
 
@@ -129,7 +129,7 @@ def test_a_planner_that_never_answers_leaves_time_for_the_work(tmp_path: Path, p
     done = asked(team, provider, "hang-before-headers", "--timeout", "9s")
     assert done.returncode == 3, done.stderr
     assert PASSENGERS in done.stdout
-    assert "the planner did not answer in time" in done.stdout
+    assert "no plan could be made (the time allowed to plan was over)" in done.stdout
 
 
 # --- the deadline

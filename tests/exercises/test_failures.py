@@ -73,8 +73,8 @@ def test_a_worker_that_keeps_failing_hands_over_to_its_fallback() -> None:
 
 def test_a_route_to_nobody_ends_with_the_generalist() -> None:
     *told, note, ending = printed("fallback").split("\n\n")[1].splitlines()
-    assert told == ["the router is told: There is no worker 'astrologer'; there are research, code."] * 2
-    assert note.startswith("after 3 replies: route to desk: the generalist gets it: there is no worker 'astrologer'")
+    assert told == ["the router is told: There is no worker 'astrologer'; there are research, code."] * 3
+    assert note == "after 3 replies: desk gets the whole request"
     assert ending.startswith("complete: desk says: Nobody here reads the stars.")
 
 

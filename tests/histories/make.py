@@ -316,6 +316,14 @@ def refused() -> Stage:
     return stage
 
 
+def unplanned() -> Stage:
+    """A planner that never finds a plan: the generalist gets the whole request."""
+    cyclic = Plan((task("x", "y"), task("y", "x")))
+    stage = Stage(ScriptedExecutor(Script(plans=(cyclic,), otherwise=PAID)))
+    stage.start(request(None, structs.replace(ROSTER, generalist="cid", planner="model-a")))
+    return stage
+
+
 HISTORIES: tuple[Callable[[], Stage], ...] = (
     asked,
     retries,
@@ -332,6 +340,7 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     replanned,
     released,
     refused,
+    unplanned,
 )
 
 

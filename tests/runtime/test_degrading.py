@@ -91,7 +91,9 @@ async def test_without_a_planner_the_request_goes_to_who_fits_and_that_is_said(p
         assert [(task.worker, task.instruction) for task in found.plan.tasks] == [("ann", GOAL)]
         assert str(found.answer).startswith("There are 7 apples.")
         assert "parts may have been left out" in str(found.answer)
-        assert any("the whole request goes to ann" in note for note in found.trace().notes)
+        added = [entry.event for entry in found.entries if isinstance(entry.event, ev.TasksAdded)]
+        failed = [entry.event for entry in found.entries if isinstance(entry.event, ev.SupervisionFailed)]
+        assert [event.fallback for event in added] == [failed[-1].failure]
 
 
 async def test_a_single_worker_is_given_all_of_it() -> None:
@@ -106,8 +108,9 @@ async def test_where_nobody_fits_the_run_fails_with_words() -> None:
     muddled = ScriptedModel(["no plan at all"], repeat=True)
     found = await Supervisor([ANN, BOB], model=good(), planner=muddled, policy=FAST).run("Book a flight to Lisbon.")
     assert ended(found) == ("failed", "no_plan", 1)
-    assert "nobody could plan it: the reply of scripted is not JSON" in str(found.answer)
-    assert "name another model for the planner" in str(found.answer)
+    assert [gap.status for gap in found.gaps] == ["unplanned"]
+    assert "There is no answer: the reply of scripted is not JSON" in str(found.answer)
+    assert "Run it again, with another model or in other words" in str(found.answer)
     assert found.plan.tasks == ()
 
 
@@ -122,7 +125,7 @@ async def test_nobody_is_asked_who_needs_the_very_model_that_is_dead() -> None:
     line = dead()
     found = await Supervisor([ANN, BOB], model=line, policy=FAST).run(GOAL)
     assert ended(found) == ("failed", "no_plan", 1)
-    assert "the line is dead. Ask again when the model can be reached" in str(found.answer)
+    assert "the line is dead. Run it again when the model can be reached" in str(found.answer)
     assert len(line.requests) == 3
     spare = structs.replace(ANN, fallback_models=[good()])
     assert "7 apples" in str((await Supervisor([spare, BOB], model=dead(), policy=FAST).run(GOAL)).answer)
@@ -151,14 +154,15 @@ async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for
     planner = Halfway([Failure("resource", "the key was taken back", permanent=True)], handle="half", repeat=True)
     found = await Supervisor([ANN, BOB], model=good(), planner=planner, stream_plan=True, policy=FAST).run(GOAL)
     assert [task.instruction for task in found.plan.tasks] == ["Count the apples in the cellar."]
-    assert not any("the whole request" in note for note in found.trace().notes)
+    added = [entry.event for entry in found.entries if isinstance(entry.event, ev.TasksAdded)]
+    assert [event.fallback for event in added] == [None] * len(added)
 
 
 async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
     found = await Supervisor([ANN, BOB], model=good(), planner=hangs(), timeout=4.0, policy=FAST).run(GOAL)
     assert ended(found) == ("partial", "gaps", 3)
     assert "There are 7 apples." in str(found.answer)
-    assert "the planner did not answer in time" in str(found.answer)
+    assert "no plan could be made (the time allowed to plan was over)" in str(found.answer)
 
 
 def test_a_planner_that_hangs_where_nobody_else_can_help_is_a_matter_of_time() -> None:

@@ -441,7 +441,7 @@ def test_tasks_start_while_the_planner_is_still_writing() -> None:
 
 def test_a_bad_plan_goes_back_in_words_three_times_and_then_the_run_fails() -> None:
     stage = Stage(ScriptedExecutor(Script(plans=(plan(task("a", "b"), task("b", "a")),))))
-    found = stage.start(request())
+    found = stage.start(request(roster=Roster((Agent("worker"), Agent("bob")))))
     assert (found.ending, found.reason) == ("failed", "no_plan")
     rejections = stage.events(ev.SupervisionFailed)
     assert len(rejections) == 3

@@ -219,7 +219,7 @@ class Seed:
         self.require(state.ledger.reserved == NOTHING, f"{run} ended and holds {state.ledger.reserved}")
         done, replaced, known = _read(entries)
         own = [gap for gap in state.ended.gaps if not gap.run]
-        missing = {gap.task for gap in own if gap.status not in ("unserved", "untraced", "unwritten")}
+        missing = {gap.task for gap in own if gap.status not in ("unserved", "untraced", "unwritten", "unplanned")}
         wanted = known - done - replaced if state.ended.ending != "complete" else set[str]()
         self.require(missing == wanted, f"{run}: gaps {sorted(missing)}, not done {sorted(wanted)}")
         if state.ended.ending == "complete":

@@ -100,8 +100,26 @@ BUGS = (
     Bug(
         "a planner's long Retry-After is waited for",
         "engine/supervise.py",
-        "plans or broke or hopeless",
-        "plans or broke",
+        "plans or broke or late:",
+        "plans or broke:",
+    ),
+    Bug(
+        "without a plan nobody gets the request",
+        "engine/supervise.py",
+        "    worker = _fallback_worker(state, failure)\n",
+        '    worker = ""\n',
+    ),
+    Bug(
+        "a fallback plan passes for a plan",
+        "engine/supervise.py",
+        "unserved=() if is_only or is_meant_for_it else (doubt,),",
+        "unserved=(),",
+    ),
+    Bug(
+        "a fallback plan needs the model that is down",
+        "engine/supervise.py",
+        "if not is_model_down or not roster.planner:",
+        "if True:",
     ),
     Bug(
         "the answer's Retry-After outlives the deadline",

@@ -58,6 +58,9 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
     drawn |= {fault for fault in FAULTS if fault in _DRAWN_APART and apart.random() < 0.25}
     on = frozenset(drawn if faults is None else drawn & faults)
     roster = _roster(rng)
+    if apart.random() < 0.4:  # who gets everything when no plan can be made
+        generalist = apart.choice(roster.agents).name
+        roster = structs.replace(roster, generalist=generalist, planner=apart.choice(("", "m1")))
     plan = _plan(rng, roster, most_tasks)
     policy = _policy(rng)
     tight = rng.randint(2, 3 * len(plan.tasks) + 4)

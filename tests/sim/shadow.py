@@ -72,6 +72,7 @@ class Shadow:
         self.left_out = False  # the plan was closed although the planner never finished it
         self.answers = 0
         self.bad_plans = 0
+        self.planner_failure: ev.Failure | None = None
         self.again: Counter[TaskId] = Counter()
 
     def require(self, truth: bool, text: str) -> None:
@@ -105,12 +106,37 @@ class Shadow:
 
     def _tasksadded(self, event: ev.TasksAdded) -> None:
         if event.done:
-            if not self.planner_at_work:  # nobody said so: the planner was given up
+            if event.fallback is not None:
+                self._check_fallback(event, event.fallback)
+            elif not self.planner_at_work:  # nobody said so: the planner was given up
                 self.left_out = self.left_out or not self.replanned
             self.planner_at_work = False
             self.bad_plans = 0
             self._settle(("plan", event.number), event.used)
         self._add(event.tasks)
+
+    def _check_fallback(self, event: ev.TasksAdded, failure: ev.Failure) -> None:
+        """Oracle 20: without a plan, one worker who can be reached gets the whole request, and the answer says so."""
+        assert self.requested is not None
+        self.require(not self.nodes and not self.planner_at_work, "20: a fallback plan beside another plan")
+        self.require(
+            failure == self.planner_failure, f"20: no plan for {failure.message}, not for {self.planner_failure}"
+        )
+        given = [(task.worker, task.instruction) for task in event.tasks]
+        wanted = self.fallback_worker(failure)
+        self.require(given == [(wanted, self.requested.goal)], f"20: {given} instead of everything to {wanted!r}")
+        is_only = len(self.agents) == 1
+        is_meant_for_it = wanted == self.plot.roster.generalist and failure.kind == "logic" and not failure.permanent
+        self.left_out = self.left_out or not (is_only or is_meant_for_it)
+
+    def fallback_worker(self, failure: ev.Failure) -> str:
+        """Who gets everything when no plan can be made: nobody in these worlds says what it does."""
+        roster = self.plot.roster
+        down = roster.planner if failure.kind in ("network", "timeout", "resource") else "nothing"
+        reachable = [agent.name for agent in roster.agents if not agent.model or agent.model != down]
+        if roster.generalist in reachable:
+            return roster.generalist
+        return reachable[0] if reachable and len(roster.agents) == 1 else ""
 
     def _add(self, tasks: tuple[Task, ...]) -> None:
         for task in tasks:
@@ -310,6 +336,7 @@ class Shadow:
             self._refined(event.task, event.number, event.used)
         else:
             self.bad_plans += event.duty == "plan"
+            self.planner_failure = event.failure if event.duty == "plan" else self.planner_failure
             self.planner_at_work = self.planner_at_work and event.duty != "plan"
             self._settle((event.duty, event.number), event.used)
 
@@ -416,6 +443,9 @@ class Shadow:
 
     def _runended(self, event: ev.RunEnded) -> None:
         self.ended = event
+        if event.reason == "no_plan" and self.planner_failure is not None:
+            wanted = self.fallback_worker(self.planner_failure)
+            self.require(not wanted, f"20: no plan, and {wanted} was not given the request")
         for key in list(self.reserved):
             self._settle(key, None)
 

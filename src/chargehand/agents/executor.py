@@ -14,7 +14,7 @@ from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.nested import Foreman, Subteam, aware, bare, inherited
 from chargehand.agents.planner import Lead
-from chargehand.agents.routing.decision import Watch
+from chargehand.agents.routing.decision import Board, Watch
 from chargehand.agents.setup import Equipped, equip, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole, chat
@@ -28,6 +28,7 @@ from chargehand.engine.events import RunRequested
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan
+from chargehand.engine.roster import TeamMembers
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
@@ -56,6 +57,8 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     teams: Mapping[str, Subteam] = _NO_TEAMS
     checks: Checks = NO_CHECKS
     verifiers: Mapping[str, Model] = _NO_MODELS
+    members: TeamMembers | None = None
+    board: Board | None = None
 
     def bind(self, carrier: Carrier) -> None:
         """From now on this one carries what workers send each other in its runs."""

@@ -29,7 +29,7 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.duration import WrittenDuration
 from chargehand.engine.plan import Combine, digest
 from chargehand.engine.policy import Policy
-from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.roster import Agent, Roster, TeamMembers
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
@@ -101,7 +101,12 @@ class TeamSpec(Struct, frozen=True):
                     capacity=made.capacity,
                 )
             )
-        return Roster(tuple(agents), supervision(budget, self.models[1:], self.settings))
+        return Roster(
+            agents=tuple(agents),
+            supervision=supervision(budget, self.models[1:], self.settings),
+            planner=model_handle(self.models[1]),
+            generalist=self.way.generalist if isinstance(self.way, Route) else "",
+        )
 
     def agent(self, worker: Worker) -> Agent:
         """One of them as the scheduler sees it."""
@@ -109,7 +114,8 @@ class TeamSpec(Struct, frozen=True):
         agent = roster_agent(worker, pool_handle(handles))
         names = tuple(self.checks.by_name)  # all of them: a task may name what its worker does not
         marks = (self.checks.mark(names),) if names else ()
-        return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks))
+        fallback_models = tuple(model_handle(model) for model in worker.fallback_models)
+        return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks), fallback_models=fallback_models)
 
     @property
     def aside(self) -> tuple[tuple[Agent, int], ...]:
@@ -175,6 +181,7 @@ class TeamSpec(Struct, frozen=True):
         crowd: Sequence[Furnished],
         teams: Mapping[str, Subteam],
         embedding: Embedding | None = None,
+        members: TeamMembers | None = None,
     ) -> AgentExecutor:
         """The executor, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
@@ -221,6 +228,8 @@ class TeamSpec(Struct, frozen=True):
             teams=teams,
             checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
+            members=members,
+            board=self.board,
         )
 
     def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:

@@ -139,6 +139,9 @@ def _supervision_failed(_tracer: Tracer, event: ev.SupervisionFailed) -> _Descri
 
 def _tasks_added(_tracer: Tracer, event: ev.TasksAdded) -> _Description:
     added = f"added {counted(len(event.tasks), 'task')}" if event.tasks else "added nothing"
+    if event.fallback is not None:
+        worker = event.tasks[0].worker
+        return f"no plan could be made ({event.fallback.message}): {worker} gets the whole request", "warn"
     if event.unserved:
         return f"{added}; nobody here can: {short('; '.join(event.unserved), ROOM)}", "warn"
     return added if event.closed else f"{added}; more may follow", "plain"

@@ -97,6 +97,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """The name of the team."""
     client: ClientRequest | None = None
     """The request of a client of the Letta or the OpenAI API; `null`: it came another way."""
+    combine: Combine | None = None
+    """How results become one answer, whatever a planner says; `null`: the plan decides."""
     turns: tuple[tuple[str, bool], ...] = ()
     """Of a run in the background: earlier runs by name, each with `true` (it covers that one) or `false` (left to the
     next).
@@ -167,6 +169,8 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
     """Parts of the request that nobody on the team can do anything about, in words."""
     loop: LoopState | None = None
     """How far it has come, of a plan that is made one task at a time; `null`: as it was."""
+    fallback: Failure | None = None
+    """Why no plan could be made: the only task is the whole request, for one worker. `null`: the planner added this."""
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):

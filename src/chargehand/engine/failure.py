@@ -187,12 +187,13 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on.
 
     `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker. `unwritten`:
-    there are results, but the answer could not be written from them.
+    there are results, but the answer could not be written from them. `unplanned`: no plan could be made, and no worker
+    was found for the whole request.
     """
 
     task: TaskId
     """The task's id; empty: a part of the request nobody took on."""
-    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten"]
+    status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten", "unplanned"]
     """What became of it."""
     reason: str
     """The kind of failure, or why it was skipped."""

@@ -37,7 +37,6 @@ class Brief(Struct, frozen=True, gc=False):
     calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds, for an
     attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
     `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
-    `work_until` is when no more tasks are begun: for planning, the last moment at which asking again could help.
     `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
     asked before an effect once the attempt has seen text from outside.
     `began` is when the run did: the day it is for everybody who works for it, also after a crash.
@@ -61,7 +60,6 @@ class Brief(Struct, frozen=True, gc=False):
     replan: bool = False
     combine: Combine = "merge"
     outside: bool = False
-    work_until: Instant = 0.0
     handed_on: InputAnswered | None = None
     ask_if_tainted: bool = True
     began: Instant = 0.0
@@ -86,7 +84,6 @@ def brief(state: RunState, work: Work) -> Brief:
             gaps=missing,
             replan=state.replans > 0,
             combine=state.combine,
-            work_until=state.work_until,
             began=state.began,
             loop=state.loop or LoopState(),
         )

@@ -8,9 +8,14 @@ from msgspec import Struct
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
+from chargehand.text.words import stems
 
 USUAL_SECONDS: Seconds = 10.0
 """What an attempt counts for, where tasks are put in order, if nobody knows how long it takes."""
+_MATCHED_LENGTH = 4000
+"""How many characters of a request are matched with the words of workers."""
+_LEAST_FIT = 0.25
+"""The share of a request's words that the worker that fits it best must have."""
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +47,8 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """How long one attempt may take, in seconds."""
     spec: str = ""
     """A hash of persona, tools and model: a result is used again only while it is the same."""
+    fallback_models: tuple[str, ...] = ()
+    """The handles of the models that take over when its own fails."""
 
 
 class Match(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -60,6 +67,10 @@ class Roster(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     """The workers."""
     supervision: Amount = NOTHING
     """What is reserved for one call of the supervisor."""
+    planner: str = ""
+    """The handle of the model that plans."""
+    generalist: str = ""
+    """The worker that gets the whole request when no plan can be made; empty: the one that fits it best."""
 
     def names(self) -> tuple[str, ...]:
         return tuple(agent.name for agent in self.agents)
@@ -98,6 +109,27 @@ class TeamMembers(Struct, frozen=True):
             if lost:
                 problem = f"counts on {', '.join(lost[:5])}, a tool that {agent.name} of team {self.team} does not have"
                 raise Refused(f"run {run!r} {problem}; give it back to {agent.name}, or {next_step}")
+
+
+def best_fit(agents: Sequence[Agent], text: str) -> str:
+    """The worker whose name, description, tags and tools share the most words with a text; empty: none shares enough.
+
+    A word that all workers share says nothing about any of them.
+    """
+    words = {
+        agent.name: set(stems(" ".join((agent.name, agent.description, *agent.tags, *agent.tools)))) for agent in agents
+    }
+    wanted = set(stems(text[:_MATCHED_LENGTH]))
+    if len(agents) > 1:
+        wanted -= {word for word in wanted if all(word in known for known in words.values())}
+    best = ""
+    best_score = 0
+    for name, known in words.items():
+        score = len(wanted & known)
+        if score > best_score:
+            best = name
+            best_score = score
+    return best if best_score >= _LEAST_FIT * len(wanted) else ""
 
 
 def fits(match: Match, tags: Iterable[str]) -> bool:

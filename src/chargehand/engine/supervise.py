@@ -2,10 +2,18 @@
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.plan import NO_TASK
-from chargehand.engine.policy import Instant
+from chargehand.engine.plan import NO_TASK, Task, TaskId
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.roster import Agent, best_fit
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap
+
+_FALLBACK_SECONDS: Seconds = 10.0
+"""The time that the planner leaves for the task of a fallback plan."""
+_FALLBACK_SHARE = 0.2
+"""The largest share of the run's time that is left for it."""
+_UNREACHABLE = frozenset(("network", "timeout", "resource"))
+"""The kinds of failure after which the same model is not asked to do the work either."""
 
 
 def supervise(state: RunState, now: Instant) -> list[ev.Event]:
@@ -37,13 +45,67 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
     if why == "more" and state.unsettled and not (state.wake == "any" and state.fresh):
         return None
     broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
-    hopeless = desk.timer >= state.work_until  # it would be asked again only after the time for work is over
-    if desk.failures >= state.requested.policy.limits.plans or broke or hopeless:
+    late = max(now, desk.timer) >= _plan_until(state)  # asked again, it could not answer in time
+    if desk.failures >= state.requested.policy.limits.plans or broke or late:
         if state.tasks:  # what there is must do; who may have left something out says so
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(desk.number, (), closed=True, unserved=lost)
-        return ev.RunEnded("failed", "budget" if broke or state.starved else "no_plan")
+        return ev.RunEnded("failed", "budget") if broke else _fallback_plan(state, late=late)
     return _started(state, "plan", now, why) if now >= desk.timer else None
+
+
+def _plan_until(state: RunState) -> Instant:
+    """When the planner must be done. While there are no tasks it leaves some time for a fallback plan."""
+    timeout = ev.Failure("timeout", "the planner took too long")
+    if state.tasks or not _reachable_workers(state, timeout):
+        return state.work_until
+    left = state.work_until - state.began
+    return state.work_until - min(_FALLBACK_SECONDS, _FALLBACK_SHARE * left)
+
+
+def _fallback_plan(state: RunState, *, late: bool) -> ev.Event:
+    """No plan can be made: one worker gets the whole request, and the answer says so. Without a worker the run ends."""
+    requested = state.requested
+    failure = state.planning.failure or ev.Failure("timeout", "the time allowed to plan was over")
+    worker = _fallback_worker(state, failure)
+    if not worker:
+        if failure.kind == "budget":
+            return ev.RunEnded("failed", "budget")
+        gap = ev.Gap(NO_TASK, "unplanned", failure.kind, f"no plan could be made: {failure.message}")
+        return ev.RunEnded("failed", "deadline" if late and failure.kind == "timeout" else "no_plan", (gap,))
+    problem = f"no plan could be made ({failure.message})"
+    doubt = f"{problem}: {worker} was given the whole request, and parts may have been left out"
+    is_only = len(requested.roster.agents) == 1
+    is_meant_for_it = worker == requested.roster.generalist and failure.kind == "logic" and not failure.permanent
+    return ev.TasksAdded(
+        number=state.planning.number,
+        tasks=(Task(TaskId("t1"), requested.goal, worker),),
+        combine=requested.combine or "forward",
+        unserved=() if is_only or is_meant_for_it else (doubt,),
+        fallback=failure,
+    )
+
+
+def _fallback_worker(state: RunState, failure: ev.Failure) -> str:
+    """The generalist, the only worker or the one that fits the request best; empty: no worker can do it."""
+    if failure.permanent and state.planning.feedback:
+        return ""  # the planner answered, and what it was told to do can never be done
+    workers = _reachable_workers(state, failure)
+    roster = state.requested.roster
+    if any(worker.name == roster.generalist for worker in workers):
+        return roster.generalist
+    if len(roster.agents) == 1:
+        return workers[0].name if workers else ""
+    return best_fit(workers, state.requested.goal)
+
+
+def _reachable_workers(state: RunState, failure: ev.Failure) -> list[Agent]:
+    """The workers that do not need the very model that just failed to plan. A team has models of its own."""
+    roster = state.requested.roster
+    is_model_down = failure.kind in _UNREACHABLE or failure.refusal is not None
+    if not is_model_down or not roster.planner:
+        return list(roster.agents)
+    return [agent for agent in roster.agents if agent.model != roster.planner or agent.fallback_models]
 
 
 def _may_replan(state: RunState) -> bool:
@@ -57,7 +119,7 @@ def _may_replan(state: RunState) -> bool:
 def _started(state: RunState, duty: ev.Duty, now: Instant, why: ev.Why = "first") -> ev.Event:
     requested = state.requested
     desk = state.planning if duty == "plan" else state.answering
-    last = state.work_until if duty == "plan" else answer_until(state)
+    last = _plan_until(state) if duty == "plan" else answer_until(state)
     until = min(now + requested.policy.supervision, last)
     reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
     return ev.SupervisionStarted(

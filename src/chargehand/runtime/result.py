@@ -146,7 +146,7 @@ def fallback_answer(state: RunState) -> str:
         return ""
     forwarded = _forward_results(state)
     parts = [forwarded] if forwarded else []
-    unserved = [gap for gap in ended.gaps if gap.status != "unwritten" and not gap.run]  # why that is follows
+    unserved = [gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and not gap.run]
     if missing := with_gaps("", unserved).strip():
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all

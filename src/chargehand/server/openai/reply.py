@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from chargehand.engine import events as ev
 from chargehand.engine.facts import Assumed
-from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import RunState
 from chargehand.runtime.messaging import replies_of
 from chargehand.runtime.result import answer_or_fallback
@@ -115,10 +114,8 @@ def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
     """The answer of a team, and whether it is one."""
     answer = _words(answer_or_fallback(found))
     notes = [entry.event for entry in recorded.entries if isinstance(entry.event, ev.Noted)]
-    # nobody could plan: the model refused or could not be reached. The request itself may be a good one
-    planner_failed = any(note.task == NO_TASK and note.failure is not None for note in notes)
     unserved = found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps)
-    if unserved and not planner_failed:  # who says hello must be told what there is to ask
+    if unserved:  # who says hello must be told what there is to ask
         assumed = [note.fact.text for note in notes if isinstance(note.fact, Assumed)]
         return "\n\n".join((answer, *assumed)), True
     is_good = found.ending in ("complete", "partial")
