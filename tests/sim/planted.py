@@ -287,8 +287,8 @@ BUGS = (
     Bug(
         "nobody is told of the resume",
         "runtime/runner.py",
-        "(ev.RunResumed(lease.epoch), *(self._clean(one) for one in also))",
-        "tuple(self._clean(one) for one in also)",
+        "more = (ev.RunResumed(lease.epoch), *also)",
+        "more = also",
     ),
     Bug("a zombie may write", "stores/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug(
