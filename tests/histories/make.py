@@ -264,7 +264,7 @@ class Asks(Tools):
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
         context.prompt("model-a", (Message("system", "You work."), Message("user", brief.instruction)), ("send",))
         if brief.work.task == "send" and "send({})" not in (brief.answers or {}):
-            question = ev.Question("tool", "send", {"to": "all"}, "tainted", ("cid",))
+            question = ev.Question("tool", "send", {"to": "all"}, "tainted", ("cid",), key="send({})")
             raise WorkFailed(ev.Failure("approval", "send({})", question=question), CALL)
         return await super().attempt(brief, context)
 

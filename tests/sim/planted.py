@@ -352,14 +352,14 @@ BUGS = (
     Bug(
         "what a person said of another call of the reply is forgotten",
         "engine/attempts.py",
-        "answers[texts[verdict.call]] = _refusal(verdict)",
+        "answers[keys[verdict.call]] = _refusal(verdict)",
         "pass",
     ),
     Bug(
         "a verdict is taken for another call",
         "engine/attempts.py",
-        "answers[texts[verdict.call]] = _refusal(verdict)",
-        "answers[texts[verdict.call]] = _refusal(event)",
+        "answers[keys[verdict.call]] = _refusal(verdict)",
+        "answers[keys[verdict.call]] = _refusal(event)",
     ),
 )
 
@@ -468,14 +468,14 @@ EFFECTS = (
     Bug(
         "a person's no is taken for a yes",
         "agents/tool_calls.py",
-        "if refusal := self._answers[wanted]:",
-        "if False and (refusal := self._answers[wanted]):",
+        "if refusal := self._answers[wish.key]:",
+        "if False and (refusal := self._answers[wish.key]):",
     ),
     Bug(
         "leave for one call is leave for all of them",
         "agents/tool_calls.py",
-        'return (said if times == 1 else f"{said}, for time number {times}"), times',
-        "return said, times",
+        "key = digest(*_identity(call), str(times))",
+        "key = digest(*_identity(call))",
     ),
 )
 """What a bank's own book must tell about effects and the questions before them."""

@@ -88,9 +88,11 @@ class World:
             elif text in wishes and bool(answers[text]) != (verdict == "reject"):
                 self.problems.append(f"the verdict on {text} was {verdict}, and another was taken for it")
         known = {*answers, *self.shadow.answered}
-        waiting = [PendingCall(place, text, "pay") for place, text in enumerate(wishes, 1) if text not in known]
+        waiting = [
+            PendingCall(place, text, "pay", key=text) for place, text in enumerate(wishes, 1) if text not in known
+        ]
         if waiting:
-            question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]))
+            question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]), key=waiting[0].key)
             raise WorkFailed(Failure("approval", waiting[0].text, question=question), NOTHING)
 
     def fate(self, task: TaskId, number: int) -> str:

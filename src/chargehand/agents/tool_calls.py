@@ -88,6 +88,14 @@ class _Planned(Struct, frozen=True):
         return self.tool is not None and not self.problem and self.earlier is None and self.same_as < 0
 
 
+class _Wish(Struct, frozen=True):
+    """A call that needs leave: the key of a person's answer, what the person reads, and the how manieth time it is."""
+
+    key: str
+    text: str
+    times: int
+
+
 class Calls(Struct, eq=False, kw_only=True):
     """Makes the calls of one attempt and remembers what came of them.
 
@@ -113,7 +121,8 @@ class Calls(Struct, eq=False, kw_only=True):
     heard: list[object] = field(default_factory=list[object])
     _repetition: Repetition = field(default_factory=Repetition)
     _mistakes: int = 0
-    _allowed: dict[str, int] = field(default_factory=dict[str, int])
+    _allowed: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """How often a person allowed a call, by tool and arguments."""
     _earlier: dict[tuple[str, str], Returned] = field(default_factory=dict[tuple[str, str], Returned])
     """What stable tools returned, by name and arguments."""
     _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -121,7 +130,7 @@ class Calls(Struct, eq=False, kw_only=True):
 
     @property
     def _answers(self) -> Mapping[str, str]:
-        """What a person answered, by what was asked."""
+        """What a person answered, by the key of the question."""
         return self.brief.answers or {}
 
     async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
@@ -227,27 +236,32 @@ class Calls(Struct, eq=False, kw_only=True):
 
         Leave is for one call: the same a second time is asked for again.
         """
-        wanted, times = self._wish(call)
-        if wanted not in self._answers:
+        wish = self._wish(call)
+        if wish.key not in self._answers:
             if problem := _wrong_arguments(tool, call):
                 return problem  # nobody is asked about a call that cannot be made
             worker = self.equipped.worker.name
             question = Question(
-                what="tool", tool=call.name, arguments=_arguments(call), because=because, workers=(worker,)
+                what="tool",
+                tool=call.name,
+                arguments=_arguments(call),
+                because=because,
+                workers=(worker,),
+                key=wish.key,
             )
-            raise WorkFailed(Failure("approval", wanted, question=question), NOTHING)
-        if refusal := self._answers[wanted]:
+            raise WorkFailed(Failure("approval", wish.text, question=question), NOTHING)
+        if refusal := self._answers[wish.key]:
             problem = f"A person did not allow this call: {refusal}"
             self.heard.append(problem)
             return problem
-        self._allowed[_line(call)] = times
+        self._allowed[_identity(call)] = wish.times
         return ""
 
-    def _wish(self, call: ToolCall) -> tuple[str, int]:
-        """The text under which a person's answer to this call is kept, and the how manieth time it is wanted."""
-        said = _line(call)
-        times = max(self._allowed.get(said, 0), self._acted.get(_identity(call), 0)) + 1
-        return (said if times == 1 else f"{said}, for time number {times}"), times
+    def _wish(self, call: ToolCall) -> _Wish:
+        """A call that needs leave. Leave for one time is none for the next."""
+        times = max(self._allowed.get(_identity(call), 0), self._acted.get(_identity(call), 0)) + 1
+        key = digest(*_identity(call), str(times))
+        return _Wish(key, _line(call) if times == 1 else f"{_line(call)}, for time number {times}", times)
 
     def _also_waiting(
         self, calls: tuple[ToolCall, ...], number: int, step: int, asked: Sequence[Called]
@@ -263,10 +277,17 @@ class Calls(Struct, eq=False, kw_only=True):
                 continue
             seen.add(_identity(call))
             because = self._needs_leave(call, tool)
-            wanted, _ = self._wish(call)
-            if because is not None and wanted not in self._answers and not _wrong_arguments(tool, call):
+            wish = self._wish(call)
+            if because is not None and wish.key not in self._answers and not _wrong_arguments(tool, call):
                 others.append(
-                    PendingCall(call=place, text=wanted, tool=call.name, arguments=_arguments(call), because=because)
+                    PendingCall(
+                        call=place,
+                        text=wish.text,
+                        tool=call.name,
+                        arguments=_arguments(call),
+                        because=because,
+                        key=wish.key,
+                    )
                 )
                 made.append(Called(step, call.name))
         return tuple(others)

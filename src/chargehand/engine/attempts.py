@@ -235,11 +235,11 @@ def finished_steps(progress: Progress) -> dict[int, Step]:
 def call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
     """A person allowed calls or did not: the attempt goes on where it was, knowing which."""
     assert progress.failure is not None, "it said what it wants to call"
-    question = progress.failure.question
-    texts = {} if question is None else {one.call: one.text for one in question.also}
-    answers = {**(progress.answers or {}), progress.failure.message: _refusal(event)}
+    question = progress.failure.question or ev.Question()
+    keys = {pending.call: pending.key for pending in question.also}
+    answers = {**(progress.answers or {}), question.key: _refusal(event)}
     for verdict in event.also:
-        answers[texts[verdict.call]] = _refusal(verdict)
+        answers[keys[verdict.call]] = _refusal(verdict)
     progress.answers = answers
     progress.failure = None
     progress.redo = True

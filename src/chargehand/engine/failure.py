@@ -114,13 +114,15 @@ class PendingCall(Struct, frozen=True, omit_defaults=True, gc=False):
     call: int
     """Its place among the calls of the reply, from 1."""
     text: str
-    """The call in one line; what a person says of it is kept under this."""
+    """The call in one line."""
     tool: str
     """The tool that is to be called."""
     arguments: dict[str, object] = {}
     """Its arguments, whole."""
     because: AskedBecause = "declared"
     """As for the question itself."""
+    key: str = ""
+    """What a person says of it is kept under this."""
 
 
 class Question(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -158,6 +160,8 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """The place of the call among those of the model's reply, from 1."""
     also: tuple[PendingCall, ...] = ()
     """The other calls of that reply that need leave; a person may decide on them, too."""
+    key: str = ""
+    """What a person says of it is kept under this: the attempt finds it there when it goes on."""
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
