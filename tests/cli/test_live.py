@@ -37,7 +37,7 @@ def test_every_moment_of_a_run_can_be_drawn(history: Path) -> None:
     view.start()
     for entry in entries:
         now = entry.at
-        transcript.hear("a run", [entry])
+        transcript.show("a run", [entry])
         view.draw()
         found = view_rows(transcript.tracer, transcript.state.at)
         assert all(one.task.id in {row.name for row in found} for one in transcript.state.tasks.values())
@@ -54,10 +54,10 @@ def test_finished_tasks_are_counted_when_there_are_many(tmp_path: Path) -> None:
     entries = read_run(tmp_path / JOURNAL, "many")
     console = Console(io.StringIO(), quiet=True)
     transcript = Transcript(console, console, jsonl=False)
-    transcript.hear("many", entries[:60])
+    transcript.show("many", entries[:60])
     shown = view_rows(transcript.tracer, transcript.state.at)
     assert len(shown) <= MAX_ROWS + 2
-    transcript.hear("many", entries[60:])
+    transcript.show("many", entries[60:])
     assert [(row.state, row.task) for row in view_rows(transcript.tracer, transcript.state.at)] == [
         ("✔ done", "39 tasks, 1 not done"),
         ("✔ done", "(answer)"),
@@ -69,7 +69,7 @@ def told_until(entries: list[Entry], event: type[object]) -> Transcript:
     console = Console(io.StringIO(), quiet=True)
     transcript = Transcript(console, console, jsonl=False)
     at = next(number for number, entry in enumerate(entries, 1) if isinstance(entry.event, event))
-    transcript.hear("a run", entries[:at])
+    transcript.show("a run", entries[:at])
     return transcript
 
 
@@ -98,7 +98,7 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     at = next(n for n, entry in enumerate(entries) if isinstance(entry.event, AttemptStarted))
     started = entries[at].event
     assert isinstance(started, AttemptStarted)
-    transcript.hear("a run", entries[: at + 1])
+    transcript.show("a run", entries[: at + 1])
     view.hear(Work("attempt", started.task, 1), "so \x1b[2J")
     view.hear(Work("attempt", started.task, 1), "far")
     view.start()

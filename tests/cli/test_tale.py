@@ -1,6 +1,7 @@
 """Any run can be told, at any moment of it: those of the simulation hold nearly everything that can happen."""
 
 import io
+import json
 from typing import get_args
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
@@ -17,7 +18,7 @@ from tests.sim.run import Case, play
 def told(entries: list[Entry]) -> list[str]:
     page = io.StringIO()
     transcript = Transcript(Console(page), Console(page), jsonl=False)
-    transcript.hear("run", entries)
+    transcript.show("run", entries)
     transcript.close()
     return page.getvalue().splitlines()
 
@@ -36,6 +37,15 @@ def test_any_run_can_be_told_at_any_moment() -> None:
     assert unmet <= {"Noted", "PromptSent", "ResultsOffered", "ResultReused", "StepFailed"}
 
 
+def test_the_first_line_stands_in_the_columns_of_tasks_with_long_names() -> None:
+    plan = {"tasks": [{"id": "a-long-name", "instruction": "Count the apples.", "worker": "ann"}]}
+    model = ScriptedModel([json.dumps(plan), "Twelve.", "There are twelve."])
+    team = Supervisor([Worker("ann", description="Counts things.")], model=model)
+    lines = [line for line in told(list(team.run_sync("Count them.").entries)) if "supervisor" in line]
+    assert len(lines) >= 3
+    assert {line.index("supervisor") for line in lines} == {len("    0.00 s  a-long-name  ")}
+
+
 def test_a_note_is_told_beside_its_task() -> None:
     first = play(Case(0).plot())[0]
     lines = told([first, Entry(2, first.at + 1, Noted("half way", TaskId("t0"), 1))])
@@ -48,7 +58,7 @@ def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
     note = Entry(2, first.at + 1, Noted(why))
     assert any(line.endswith(why) for line in told([first, note]))
     page = io.StringIO()
-    Transcript(Console(page), Console(page), jsonl=False, models=False).hear("run", [first, note])
+    Transcript(Console(page), Console(page), jsonl=False, models=False).show("run", [first, note])
     assert max(map(len, page.getvalue().splitlines()[-1:])) < 120
 
 

@@ -87,7 +87,7 @@ def test_lines_of_the_supervisor_stand_below_each_other_before_and_after_there_i
         ev.SupervisionStarted("answer", 1, 160.0),
     ]
     transcript = Transcript(console, console, jsonl=False)
-    transcript.hear("run", [ev.Entry(number, 100.0, event) for number, event in enumerate(events, 1)])
+    transcript.show("run", [ev.Entry(number, 100.0, event) for number, event in enumerate(events, 1)])
     lines = [line for line in page.getvalue().splitlines() if " supervisor " in line]
     assert len(lines) == 3
     assert len({line.index("supervisor") for line in lines}) == 1

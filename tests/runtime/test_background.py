@@ -23,7 +23,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends, RunRow
 from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.reader import read_run, read_runs
+from chargehand.stores.reader import read_rows, read_run
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Supervisor
 from chargehand.tools.tool import tool
@@ -361,7 +361,7 @@ def test_every_turn_is_looked_back_on_exactly_once_however_often_a_process_dies(
         deaths += code == -signal.SIGKILL
     assert deaths >= 8
     assert alive(tmp_path, 20) == 0
-    runs = {one.row.run: read_run(tmp_path / "runs.db", one.row.run) for one in read_runs(tmp_path / "runs.db")}
+    runs = {one.run: read_run(tmp_path / "runs.db", one.run) for one in read_rows(tmp_path / "runs.db")}
     resumed = [run for run, entries in runs.items() if any(isinstance(one.event, ev.RunResumed) for one in entries)]
     assert [run for run in resumed if "librarian" in run], "no process died while it looked back"
     assert [run for run in resumed if "turn" in run], "no process died in a turn"
@@ -379,7 +379,7 @@ def test_another_process_waits_its_turn_and_goes_on_where_the_first_was_killed(t
             while first.stdout.readline().strip() != "turn-3":
                 assert first.poll() is None
             until = time.monotonic() + 20
-            while not any(one.row.run == "desk-librarian-1" for one in read_runs(tmp_path / "runs.db")):
+            while not any(one.run == "desk-librarian-1" for one in read_rows(tmp_path / "runs.db")):
                 assert time.monotonic() < until
                 time.sleep(0.02)
             second = desk(journal=tmp_path / "runs.db", memory=tmp_path / "memory.db")

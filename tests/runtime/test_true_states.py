@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from chargehand.agents.worker import Worker
-from chargehand.cli.runs import run_status
+from chargehand.cli.runs import read_status
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.fold import replay
@@ -16,7 +16,7 @@ from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import fallback_answer
 from chargehand.runtime.trace import trace
-from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.stores.reader import read_rows, read_run
 from chargehand.team import Supervisor
 from chargehand.tools.tool import tool
 
@@ -45,8 +45,8 @@ def _nested(journal: Path) -> Supervisor:
     return Supervisor([middle.as_worker("mid", "pays")], model=_PLANLESS, plan=_one_task("o", "mid"), journal=journal)
 
 
-def _said(found: Found) -> str:
-    return run_status(found)
+def _statuses(journal: Path) -> list[str]:
+    return [read_status(journal, row) for row in read_rows(journal)]
 
 
 def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_path: Path) -> None:
@@ -60,19 +60,18 @@ def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_pa
     plan = Plan((*_one_task("bill", "clerk").tasks, Task(TaskId("letter"), "Write a letter.", "bob")), "merge")
     team = Supervisor([_clerk(), Worker("bob", "writes", model=slow)], model=_PLANLESS, plan=plan, journal=journal)
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
-    (found,) = read_runs(journal)
     kinds = [type(entry.event) for entry in read_run(journal, "r")]
     assert kinds[-1] is not ev.InputRequested, "other work went on, or the process let go of it"
-    assert _said(found) == "waiting"
+    assert _statuses(journal) == ["waiting"]
 
 
 def test_runs_inside_one_that_is_cancelled_do_not_wait_for_a_person(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
     team = _nested(journal)
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
-    assert [_said(found) for found in read_runs(journal)] == ["waiting"] * 3
+    assert _statuses(journal) == ["waiting"] * 3
     assert team.resume_sync("r", ev.CancelRequested("never mind")).ending == "cancelled"
-    assert [_said(found) for found in read_runs(journal)] == ["cancelled"] * 3
+    assert _statuses(journal) == ["cancelled"] * 3
 
 
 async def test_tasks_of_a_cancelled_run_are_not_running() -> None:

@@ -16,7 +16,7 @@ from msgspec import structs
 from chargehand.engine.events import VERSIONS
 from chargehand.errors import Corrupt, RunUnknown, StoreError
 from chargehand.stores.journal import DamagedRun, RunRow
-from chargehand.stores.reader import read_readable, read_run, read_runs
+from chargehand.stores.reader import read_readable, read_rows, read_run
 from chargehand.stores.sqlite import SqliteJournal
 from tests.stores.faults import prepared
 from tests.stores.samples import entries, noted, numbers
@@ -117,7 +117,7 @@ class Whole:
         asyncio.run(self._write_large(path))
         self.content = path.read_bytes()
         self.entries = {run: read_run(path, run) for run in "abc"}
-        self.rows = {found.row.run: shown(found.row) for found in read_runs(path)}
+        self.rows = {row.run: shown(row) for row in read_rows(path)}
         self.torn = folder / "torn.db"
         shutil.copytree(f"{path}-blobs", f"{self.torn}-blobs")
         Path(f"{self.torn}-locks").mkdir()
@@ -149,7 +149,7 @@ class Whole:
                 assert readable.entries == entries_written[: len(readable.entries)], label
                 assert readable.damage is not None or len(readable.entries) == len(entries_written), label
         with suppress(Corrupt):
-            listed = [found.row for found in read_runs(self.torn)]
+            listed = read_rows(self.torn)
             assert len(listed) >= 3, label
             for row in listed:
                 assert row.damage or shown(row) == self.rows[row.run], label
@@ -277,7 +277,7 @@ async def test_an_owner_that_is_damaged_counts_as_dead(path: Path, token: str) -
     await write(path, count=1)
     change(path, f"INSERT INTO owners (number, token, pid, beat) VALUES (77, {token}, 'x', 'x')")
     change(path, "UPDATE runs SET owner = 77, holder = 'x' WHERE run = 'a'")
-    assert [found.driven for found in read_runs(path)] == [False] * 3
+    assert [row.held for row in read_rows(path)] == [False] * 3
     journal = await SqliteJournal.open(path)
     await journal.append(await journal.claim("a"), entries(2))
     assert await journal.read("a") == entries(1, 2)

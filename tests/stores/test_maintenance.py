@@ -15,7 +15,7 @@ from chargehand.stores.blobs import FileBlobs
 from chargehand.stores.codec import encode
 from chargehand.stores.journal import Lease
 from chargehand.stores.maintenance import back_up, prune_runs, restore
-from chargehand.stores.reader import read_run, read_runs
+from chargehand.stores.reader import read_rows, read_run
 from chargehand.stores.sqlite import SqliteJournal
 from tests.stores.samples import entries, noted, numbers
 
@@ -34,7 +34,7 @@ def old(path: Path) -> None:
 
 
 def names(path: Path) -> list[str]:
-    return sorted(found.row.run for found in read_runs(path))
+    return sorted(row.run for row in read_rows(path))
 
 
 async def test_runs_are_deleted_with_the_blobs_that_only_they_name(path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_backup_made_while_somebody_writes_is_whole_and_can_be_restored(
     stored = numbers(read_run(copy, "r"))
     assert stored == list(range(1, len(stored) + 1))
     assert read_run(copy, "large") == [noted(1, LARGE), noted(2, "large")]
-    assert [found.row.held for found in read_runs(copy)] == [False, False]
+    assert [row.held for row in read_rows(copy)] == [False, False]
     await journal.close()
     place = path.with_name("elsewhere") / "runs.db"
     restore(copy, place)

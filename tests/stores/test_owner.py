@@ -19,7 +19,7 @@ from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavail
 from chargehand.stores.database import connect, migrate
 from chargehand.stores.journal import Lease, RunRow
 from chargehand.stores.owner import locks_of
-from chargehand.stores.reader import read_runs
+from chargehand.stores.reader import read_rows
 from chargehand.stores.sqlite import SqliteJournal
 from tests.stores.samples import entries, noted, numbers
 
@@ -29,7 +29,7 @@ MANY = 50
 
 def reader_rows(path: Path) -> list[RunRow]:
     """The runs as another process sees them that opens nothing."""
-    return [found.row for found in read_runs(path)]
+    return read_rows(path)
 
 
 class Other:

@@ -25,7 +25,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import model_failed
 from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
-from chargehand.stores.reader import read_run, read_runs
+from chargehand.stores.reader import read_rows, read_run
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 
@@ -165,20 +165,20 @@ def _check_workers(options: Namespace, console: Console) -> bool:
 
 
 def _read_journal(journal: Path) -> _JournalPart:
-    runs = sorted(read_runs(journal), key=lambda run: run.row.changed, reverse=True)
+    rows = sorted(read_rows(journal), key=lambda row: row.changed, reverse=True)
     part = _JournalPart()
     entries = 0
-    for number, run in enumerate(runs):
-        entries += run.row.seq
+    for number, row in enumerate(rows):
+        entries += row.seq
         if number >= MAX_RUNS or (entries > _MAX_ENTRIES and part.runs):
-            part.unread = len(runs) - number
+            part.unread = len(rows) - number
             break
         try:
-            part.runs.append((run.row.run, read_run(journal, run.row.run)))
+            part.runs.append((row.run, read_run(journal, row.run)))
         except StoreError:  # the others are worth a look all the same
-            part.damaged.append(run.row.run)
-        if run.driven:
-            part.driven.add(run.row.run)
+            part.damaged.append(row.run)
+        if row.held:
+            part.driven.add(row.run)
     return part
 
 

@@ -37,7 +37,7 @@ from chargehand.evals.report import (
 )
 from chargehand.evals.run import Progress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
-from chargehand.stores.reader import read_run, read_runs
+from chargehand.stores.reader import read_rows, read_run
 from chargehand.team import Supervisor
 
 _STOPPED = {
@@ -348,7 +348,7 @@ def _save_case(options: Namespace) -> int:
 def _audit_journal(options: Namespace) -> int:
     """Failure modes in the runs of a journal."""
     names = [resolve_run(options.journal, word) for word in options.what[1:]]
-    names = names or [run.row.run for run in read_runs(options.journal)]
+    names = names or [row.run for row in read_rows(options.journal)]
     audit = audit_runs({name: read_run(options.journal, name) for name in names})
     console = Console(sys.stdout)
     if options.json:

@@ -12,7 +12,7 @@ from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.format import counted, money
-from chargehand.cli.plan_view import describe_finding, forecast_lines, mermaid, plan_heading, plan_tree
+from chargehand.cli.plan_view import describe_finding, mermaid, print_plan
 from chargehand.cli.play import Story, decode_story, read_story, read_table
 from chargehand.cli.teams import forecast_plan, load_team_of, read_goal
 from chargehand.engine.budget import NOTHING
@@ -74,11 +74,7 @@ def plan(options: Namespace) -> int:
 def _show(console: Console, draft: Draft) -> None:
     for finding in draft.findings:
         console.line(describe_finding(finding), "bad" if finding.grave else "warn")
-    console.line(plan_heading(draft.plan), "bold")
-    for line in plan_tree(draft.plan, console.columns):
-        console.line(line)
-    for line in forecast_lines(draft.forecast) if draft.forecast is not None else ():
-        console.line(line)
+    print_plan(console, draft.plan, draft.forecast)
     for text in draft.unserved:
         console.line(f"nobody here can: {text}", "warn")
     for text in draft.notes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
-from chargehand.cli.console import clean, short
+from chargehand.cli.console import Console, clean, short
 from chargehand.cli.format import counted, dollars, roughly, seconds
 from chargehand.engine.budget import Amount
 from chargehand.engine.forecast import Forecast
@@ -22,10 +22,14 @@ _COMBINED = {
 }
 
 
-def plan_heading(plan: Plan) -> str:
-    if not plan.tasks:
-        return "plan: nothing to do"
-    return f"plan: {counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}"
+def print_plan(console: Console, plan: Plan, forecast: Forecast | None) -> None:
+    """The tasks of a plan as a tree, and what it will take."""
+    heading = f"{counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}" if plan.tasks else "nothing to do"
+    console.line(f"plan: {heading}", "bold")
+    for line in plan_tree(plan, console.columns):
+        console.line(line)
+    for line in forecast_lines(forecast) if forecast is not None else ():
+        console.prose(line, "dim")
 
 
 def plan_tree(plan: Plan, columns: int) -> list[str]:

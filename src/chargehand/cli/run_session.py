@@ -82,7 +82,7 @@ class RunOutput:
             self.view = live_view.LiveView(self.console, self.transcript, run, clock=clock, waits=lambda: self.waits)
 
     def hear(self, entries: Sequence[ev.Entry]) -> None:
-        self.transcript.hear(self._run, entries)
+        self.transcript.show(self._run, entries)
         if self.view is not None:
             self.view.forget(entries)
             if not self._is_stopped:

@@ -22,15 +22,15 @@ from chargehand.cli.format import ago, counted, dollars, money, seconds
 from chargehand.cli.run_session import run_document
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import CancelRequested, Entry
+from chargehand.engine.events import CancelRequested, Entry, RunEnded
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace, trace_readable
-from chargehand.stores.journal import Readable
+from chargehand.stores.journal import Readable, RunRow
 from chargehand.stores.maintenance import back_up, prune_runs, restore
-from chargehand.stores.reader import Found, read_readable, read_rows, read_run, read_runs
+from chargehand.stores.reader import open_runs, read_readable, read_rows, read_run
 from chargehand.stores.sqlite import SqliteJournal
 
 RunStatus: TypeAlias = Literal[
@@ -87,67 +87,64 @@ def runs(options: Namespace) -> int:
     return _VERBS[verb](options, Console(sys.stdout))
 
 
-def run_status(run: Found) -> RunStatus:
-    """How a run ended, or where it stands."""
-    if run.row.damage:
-        return "damaged"
-    if run.ended is not None and run.ended.ending != "needs_input":
-        return run.ended.ending
-    if run.driven:
-        return "running"
-    return "waiting" if run.waits else "interrupted"
-
-
 # --- list
 
 
-class _Listed(Struct, frozen=True):
-    """A run in the list: what was asked, and what it cost so far."""
+class _ListedRun(Struct, frozen=True):
+    """A run in the list. Nothing is known of a damaged one but its row."""
 
-    run: Found
-    request: str = ""
-    spent: Amount = NOTHING
+    row: RunRow
+    status: RunStatus
+    state: RunState | None = None
 
 
 def _list(options: Namespace, console: Console) -> int:
     """Every run of a journal, the latest first."""
-    runs = read_runs(options.journal)
+    rows = read_rows(options.journal)
     limit = options.limit
     if limit is None and not options.json:
         limit = _MAX_LISTED
-    listed = [_read_listed(options.journal, run) for run in runs[:limit]]
+    listed = [_read_listed(options.journal, row) for row in rows[:limit]]
     if options.json:
         console.json([_document(run) for run in listed])
         return 0
-    if not runs:
+    if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    rows: list[tuple[str, ...]] = []
-    tones: list[Tone] = []
-    for item in listed:
-        row = item.run.row
-        status = run_status(item.run)
-        request = item.request if console.terminal else short(item.request, _MAX_REQUEST)
-        facts = ("", "", row.damage) if row.damage else (_cost(item.spent), ago(row.started, time.time()), request)
-        rows.append((row.run, status, *facts))
-        tones.append(_TONES.get(status, "warn"))
-    print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), rows, tones, right=("COST", "AGE"))
-    if len(runs) > len(listed):
-        console.line(f"… and {len(runs) - len(listed)} older; --limit N shows more", "dim")
+    tones: list[Tone] = [_TONES.get(run.status, "warn") for run in listed]
+    lines = [_table_row(run, console) for run in listed]
+    print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
+    if len(rows) > len(listed):
+        console.line(f"… and {len(rows) - len(listed)} older; --limit N shows more", "dim")
     return 0
 
 
-def _read_listed(journal: Path, run: Found) -> _Listed:
-    """What only the entries tell; also how it ended, where something is missing in a run inside it."""
-    if run.row.damage:
-        return _Listed(run)
+def _read_listed(journal: Path, row: RunRow) -> _ListedRun:
+    if row.damage:
+        return _ListedRun(row, "damaged")
     try:
-        state = replay(read_run(journal, run.row.run))
+        state = replay(read_run(journal, row.run))
     except Corrupt as error:
-        return _Listed(structs.replace(run, row=structs.replace(run.row, damage=str(error)), ended=None))
-    if run.ended is not None:
-        run = structs.replace(run, ended=state.ended)
-    return _Listed(run, state.requested.goal, state.ledger.spent)
+        return _ListedRun(structs.replace(row, damage=str(error)), "damaged")
+    return _ListedRun(row, _status(row, state, state.ended), state)
+
+
+def _status(row: RunRow, state: RunState, ended: RunEnded | None) -> RunStatus:
+    """How a run ended, or where it stands."""
+    if ended is not None and ended.ending != "needs_input":
+        return ended.ending
+    if row.held:
+        return "running"
+    return "waiting" if state.input is not None else "interrupted"
+
+
+def _table_row(run: _ListedRun, console: Console) -> tuple[str, ...]:
+    row = run.row
+    if run.state is None:
+        return row.run, run.status, "", "", row.damage
+    goal = run.state.requested.goal
+    request = goal if console.terminal else short(goal, _MAX_REQUEST)
+    return row.run, run.status, _cost(run.state.ledger.spent), ago(row.started, time.time()), request
 
 
 def _cost(spent: Amount) -> str:
@@ -157,17 +154,19 @@ def _cost(spent: Amount) -> str:
     return f"{spent.tokens:,} tok" if spent.tokens else "-"
 
 
-def _document(item: _Listed) -> dict[str, object]:
-    run = item.run
+def _document(run: _ListedRun) -> dict[str, object]:
+    state = run.state
+    ended = None if state is None else state.ended
+    spent = NOTHING if state is None else state.ledger.spent
     return {
         **structs.asdict(run.row),
-        "state": run_status(run),
-        "held": run.driven,
-        "waits": run.waits,
-        "ending": run.ended.ending if run.ended is not None else None,
-        "request": item.request,
-        "cost_usd": item.spent.micros / 1_000_000,
-        "tokens": item.spent.tokens,
+        "state": run.status,
+        "held": run.status == "running",
+        "waits": state is not None and ended is None and state.input is not None,
+        "ending": None if ended is None else ended.ending,
+        "request": "" if state is None else state.requested.goal,
+        "cost_usd": spent.micros / 1_000_000,
+        "tokens": spent.tokens,
     }
 
 
@@ -190,7 +189,7 @@ def _show(options: Namespace, console: Console) -> int:
         console.json(run_document(tracer.snapshot(), tracer.state))
         return 0
     transcript = Transcript(console, console, jsonl=False)
-    transcript.hear(options.name, readable.entries)
+    transcript.show(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
     transcript.close()
@@ -327,8 +326,8 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
     if (parent := state.requested.parent) is not None:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
-    unfinished = [run.row.run for run in read_runs(options.journal) if run.ended is None]
-    names = [options.name, *(name for name in unfinished if is_nested(name, {options.name}))]
+    nested = [row.run for row in open_runs(options.journal) if is_nested(row.run, {options.name})]
+    names = [options.name, *nested]
 
     async def cancel_all() -> None:
         journal = await SqliteJournal.open(options.journal)
@@ -349,34 +348,48 @@ def _prune(options: Namespace, console: Console) -> int:
     """Delete old runs, with the runs inside them."""
     if options.older_than is None and options.keep is None:
         raise Invalid("say which runs may go: --older-than 30d, --keep 100, or both")
-    runs = read_runs(options.journal)
-    names = _choose_prunable(runs, options)
+    rows = read_rows(options.journal)
+    names = _choose_prunable(rows, options)
     if options.dry_run:
         for name in names:
             console.line(name)
-        console.line(f"{len(names)} of {len(runs)} runs would be deleted")
+        console.line(f"{len(names)} of {len(rows)} runs would be deleted")
         return 0
     pruned = prune_runs(options.journal, names)
     if options.json:
         console.json(pruned)
         return 0
     blobs = f" and {pruned.blobs} large results ({pruned.bytes:,} bytes)" if pruned.blobs else ""
-    console.line(f"deleted {len(pruned.runs)} of {len(runs)} runs{blobs}")
+    console.line(f"deleted {len(pruned.runs)} of {len(rows)} runs{blobs}")
     for name in pruned.held:
         console.line(f"kept, because a process drives it: {name}", "warn")
     return 0
 
 
-def _choose_prunable(runs: Sequence[Found], options: Namespace) -> list[str]:
+def _choose_prunable(rows: Sequence[RunRow], options: Namespace) -> list[str]:
     """Runs in the states that are named which changed last before that time, but for the latest; with those inside."""
-    names = [run.row.run for run in runs]
-    states = options.state or _ENDED
-    all_names = set(names)
-    outer = [run.row for run in runs if run_status(run) in states and not is_nested(run.row.run, all_names)]
+    names = [row.run for row in rows]
+    known = set(names)
+    statuses = options.state or _ENDED
+    outer = [row for row in rows if not is_nested(row.run, known) and read_status(options.journal, row) in statuses]
     outer.sort(key=lambda row: row.changed, reverse=True)
     before = time.time() - (options.older_than or 0)
     chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}
     return [name for name in names if name in chosen or is_nested(name, chosen)]
+
+
+def read_status(journal: Path, row: RunRow) -> RunStatus:
+    """Of a run that has ended only the last entry is read: a journal may hold very many."""
+    if row.damage:
+        return "damaged"
+    try:
+        if row.type == "run.ended":
+            last = read_run(journal, row.run, after=row.seq - 1)[-1].event
+            assert isinstance(last, RunEnded), "its type says so"
+            return "waiting" if last.ending == "needs_input" else last.ending
+        return _status(row, replay(read_run(journal, row.run)), None)
+    except Corrupt:
+        return "damaged"
 
 
 def _backup(options: Namespace, console: Console) -> int:

@@ -4,14 +4,15 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from chargehand.cli.exit_codes import Interrupted, Terminated
-from chargehand.errors import ChargehandError, StoreUnavailable
+from chargehand.concurrency import BareTaskGroup
+from chargehand.errors import StoreUnavailable
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Outcome, Runner
@@ -132,7 +133,7 @@ def deferred_interrupts() -> Generator[Callable[[], None]]:
 
 # --- a run
 
-Act: TypeAlias = Callable[[Runner, SqliteJournal], Awaitable[Outcome]]
+Act: TypeAlias = Callable[[Runner, SqliteJournal], Coroutine[None, None, Outcome]]
 Leave: TypeAlias = Callable[[], object]
 Beside: TypeAlias = Callable[[Runner, Leave], Coroutine[None, None, None]]
 
@@ -157,32 +158,13 @@ async def drive_run(
         raise StoreUnavailable(f"{journal.parent} cannot be made: {error.strerror}; name another --journal") from error
     opened = await SqliteJournal.open(journal, durability=durability)
     try:
-        async with executor() as opened_executor:
-            driver = Runner(opened, opened_executor, listener=listener, whisper=whisper)
-            return await _accompany(lambda: act(driver, opened), driver, beside)
-    finally:
-        await opened.close()
-
-
-async def _accompany(act: Callable[[], Awaitable[Outcome]], driver: Runner, beside: Sequence[Beside]) -> Outcome | None:
-    """Do `act` with company; what it raises is raised bare, which a group of jobs would wrap."""
-    trouble: ChargehandError | None = None
-    outcome: Outcome | None = None
-
-    async def do() -> None:
-        nonlocal outcome, trouble
-        try:
-            outcome = await act()
-        except ChargehandError as error:
-            trouble = error
-        finally:
+        async with executor() as opened_executor, BareTaskGroup() as jobs:
+            runner = Runner(opened, opened_executor, listener=listener, whisper=whisper)
+            run = jobs.create_task(act(runner, opened))
+            company = [jobs.create_task(accompany(runner, run.cancel)) for accompany in beside]
+            await asyncio.wait({run})
             for job in company:
                 job.cancel()
-
-    async with asyncio.TaskGroup() as jobs:
-        company: list[asyncio.Task[None]] = []
-        doing = jobs.create_task(do())
-        company += [jobs.create_task(accompany(driver, doing.cancel)) for accompany in beside]
-    if trouble is not None:
-        raise trouble
-    return outcome
+        return None if run.cancelled() else run.result()
+    finally:
+        await opened.close()

@@ -1,11 +1,11 @@
 """The transcript of a run, entry by entry: the same words whether it is under way or over."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
 from chargehand.cli.format import describe_gaps, money, seconds
-from chargehand.cli.plan_view import forecast_lines, plan_heading, plan_tree
+from chargehand.cli.plan_view import print_plan
 from chargehand.cli.questions import format_question, name_calls
 from chargehand.cli.timeline import LEGEND, timeline_lines
 from chargehand.engine import events as ev
@@ -58,8 +58,9 @@ class Transcript:
     def state(self) -> RunState:
         return self.tracer.state
 
-    def hear(self, run: str, entries: Sequence[ev.Entry]) -> None:
-        """Tell what was written."""
+    def show(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Show what was written."""
+        self._widen_tasks(entries)
         if self._resumes:
             self._resumes = False
             goal = short(self.state.requested.goal, _MAX_GOAL)
@@ -67,25 +68,36 @@ class Transcript:
         for entry in entries:
             if self._jsonl:
                 self._data.json_line(entry)
-            self._take_in(run, entry)
-            self._tell(entry)
+            self._record(run, entry)
+            self._show_entry(entry)
 
-    def catch_up(self, run: str, entries: Iterable[ev.Entry]) -> None:
-        """Take in what was told before; what is heard next goes on from there."""
+    def catch_up(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Record what was shown before; what is shown next goes on from there."""
+        self._widen_tasks(entries)
         for entry in entries:
-            self._take_in(run, entry)
+            self._record(run, entry)
             self._resumes = True
 
-    def _take_in(self, run: str, entry: ev.Entry) -> None:
+    def _record(self, run: str, entry: ev.Entry) -> None:
         if self._tracer is None:
             self._tracer = Tracer(run, entry)
         else:
             self._tracer.record(entry)
-        if isinstance(entry.event, ev.RunRequested | ev.TasksAdded | ev.TaskExpanded | ev.InputAnswered):
-            widths = [len(name) for name in self.state.tasks] or [_MIN_TASK]
-            self._task_room = min(_MAX_TASK, max(self._task_room, *widths))
 
-    def _tell(self, entry: ev.Entry) -> None:
+    def _widen_tasks(self, entries: Sequence[ev.Entry]) -> None:
+        """Make room for the names of tasks before the first line that stands beside them."""
+        names: list[str] = []
+        for entry in entries:
+            event = entry.event
+            plan = event.plan if isinstance(event, ev.RunRequested | ev.InputAnswered) else None
+            tasks = event.tasks if isinstance(event, ev.TasksAdded) else () if plan is None else plan.tasks
+            names += [task.id for task in tasks]
+            if isinstance(event, ev.TaskExpanded):
+                names.append(f"{event.task}[{event.count - 1}]")
+        longest = max(map(len, names), default=0)
+        self._task_room = min(_MAX_TASK, max(self._task_room, longest))
+
+    def _show_entry(self, entry: ev.Entry) -> None:
         event = entry.event
         if isinstance(event, ev.RunRequested):
             self._console.prose(f"goal: {short(event.goal, _MAX_GOAL)}", "bold")
@@ -110,7 +122,8 @@ class Transcript:
         console = self._console
         worker_room = min(_MAX_WORKER, max(map(len, (*self.state.agents, SUPERVISOR))))
         when = f"{entry.at - self.tracer.began:8.2f} s"
-        names = f"{short(words.task, _MAX_TASK):{self._task_room}}  {short(words.who, _MAX_WORKER):{worker_room}}"
+        task_room = self._task_room or _MIN_TASK
+        names = f"{short(words.task, _MAX_TASK):{task_room}}  {short(words.who, _MAX_WORKER):{worker_room}}"
         indent = len(f"{when}  {names}  ")
         lines = [words.text]
         if console.terminal and console.columns - indent > _LEAST_ROOM:
@@ -125,11 +138,7 @@ class Transcript:
     def _show_plan(self, plan: Plan) -> None:
         requested = self.state.requested
         self._console.line()
-        self._console.line(plan_heading(plan), "bold")
-        for line in plan_tree(plan, self._console.columns):
-            self._console.line(line)
-        for line in forecast_lines(forecast(plan, requested.roster, requested.policy)):
-            self._console.prose(line, "dim")
+        print_plan(self._console, plan, forecast(plan, requested.roster, requested.policy))
         self._console.line()
 
     # --- the end

@@ -3,13 +3,15 @@
 import shlex
 import time
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from chargehand.cli.arguments import RUN_HELP, add_shared
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.run_session import RunOutput
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.errors import RunUnknown
-from chargehand.stores.reader import Found, read_run, read_runs
+from chargehand.stores.journal import RunRow
+from chargehand.stores.reader import read_rows, read_run
 
 
 def add_watch(parser: ArgumentParser) -> None:
@@ -37,26 +39,26 @@ def watch(options: Namespace) -> int:
             while output.transcript.state.ended is None and idle < _LEFT:
                 time.sleep(_LOOK)
                 raise_pressed()
-                status = _find_run(options, run)
-                idle = 0.0 if status.driven or status.row.seq > last_seq else idle + _LOOK
-                if status.row.seq > last_seq:
+                row = _find_row(options.journal, run)
+                idle = 0.0 if row.held or row.seq > last_seq else idle + _LOOK
+                if row.seq > last_seq:
                     more = read_run(options.journal, run, after=last_seq)
                     output.hear(more)
                     last_seq = more[-1].seq
                 output.draw()
         finally:
             output.stop(keep=True)
-    return _closed(output, run)
+    return _close(output, run)
 
 
-def _find_run(options: Namespace, run: str) -> Found:
-    for listed in read_runs(options.journal):
-        if listed.row.run == run:
-            return listed
+def _find_row(journal: Path, run: str) -> RunRow:
+    for row in read_rows(journal):
+        if row.run == run:
+            return row
     raise RunUnknown(run)
 
 
-def _closed(output: RunOutput, run: str) -> int:
+def _close(output: RunOutput, run: str) -> int:
     state = output.transcript.state
     output.close()
     if (end := state.ended) is not None:

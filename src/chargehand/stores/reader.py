@@ -5,10 +5,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from msgspec import Struct, structs
-
-from chargehand.engine.events import Entry, RunEnded, RunRequested
-from chargehand.engine.fold import replay
+from chargehand.engine.events import Entry
 from chargehand.errors import Corrupt, Refused, RunUnknown, StoreError
 from chargehand.stores import rows
 from chargehand.stores.blobs import FileBlobs
@@ -17,18 +14,6 @@ from chargehand.stores.journal import Readable, RunRow, check_name
 from chargehand.stores.owner import locks_of
 
 _PATIENCE = 5.0
-
-
-class Found(Struct, frozen=True):
-    """One run in a listing: its row, how it ended if it did, and whether a living process drives it.
-
-    `waits`: it has not ended, and a person is asked something.
-    """
-
-    row: RunRow
-    ended: RunEnded | None
-    driven: bool
-    waits: bool = False
 
 
 def read_run(journal: Path, run: str, *, after: int = 0) -> list[Entry]:
@@ -43,15 +28,8 @@ def read_readable(journal: Path, run: str) -> Readable:
         return rows.read_readable(connection, FileBlobs.beside(journal), run, 0)
 
 
-def read_runs(journal: Path) -> list[Found]:
-    """Every run, the latest first. One that is damaged says so in its row."""
-    with _reading(journal) as connection:
-        found = [_found(connection, journal, row) for row in rows.listing(connection, locks_of(journal))]
-    return sorted(found, key=lambda one: one.row.started, reverse=True)
-
-
 def read_rows(journal: Path) -> list[RunRow]:
-    """The row of every run, the latest first; entries are not looked at."""
+    """The row of every run, the latest first. One that is damaged says so in its row."""
     with _reading(journal) as connection:
         listed = rows.listing(connection, locks_of(journal))
     return sorted(listed, key=lambda row: row.started, reverse=True)
@@ -74,25 +52,6 @@ def _reading(journal: Path, run: str = "") -> Generator[sqlite3.Connection]:
             raise _missing(connection, error, run, locks_of(journal)) from error
         except FILE_ERRORS as error:
             raise explain(error, journal) from error
-
-
-def _found(connection: sqlite3.Connection, journal: Path, row: RunRow) -> Found:
-    ended: RunEnded | None = None
-    waits = False
-    try:
-        if row.type == "run.ended":
-            last = rows.read(connection, FileBlobs.beside(journal), row.run, row.seq - 1)[-1].event
-            ended = last if isinstance(last, RunEnded) else None
-        elif not row.damage:  # other entries may follow the question: what else went on, and an orderly stop
-            waits = _waits(rows.read(connection, FileBlobs.beside(journal), row.run, 0))
-    except Corrupt as error:
-        return Found(structs.replace(row, damage=str(error)), None, driven=False)
-    return Found(row, ended, row.held and ended is None, waits)
-
-
-def _waits(entries: list[Entry]) -> bool:
-    """Whether a run waits for a person. What does not begin as a run does waits for nobody."""
-    return isinstance(entries[0].event, RunRequested) and replay(entries).input is not None
 
 
 def _missing(connection: sqlite3.Connection, unknown: RunUnknown, run: str, locks: Path) -> RunUnknown | Corrupt:
