@@ -8,9 +8,10 @@ from chargehand.engine.state import Work
 from chargehand.runtime.context import with_first
 
 
-def brief(worker: str, earlier: str, meant: str = "analyst") -> Brief:
-    task = Task(TaskId("t1"), "Count the steps.", meant)
-    return Brief(Work("attempt", TaskId("t1"), 2), "goal", 9.0, worker, failure=earlier, tasks=(task,))
+def brief(worker: str, earlier: str, first: str = "") -> Brief:
+    task = Task(TaskId("t1"), "Count the steps.", "analyst")
+    work = Work("attempt", TaskId("t1"), 2)
+    return Brief(work, "goal", 9.0, worker, failure=earlier, first_failure=first, tasks=(task,))
 
 
 def test_a_fallback_tells_what_its_predecessor_failed_of() -> None:
@@ -20,7 +21,7 @@ def test_a_fallback_tells_what_its_predecessor_failed_of() -> None:
 
 def test_a_fallback_that_fails_again_tells_the_first_cause_once() -> None:
     once = with_first(Failure("logic", "no such size"), brief("measurer", "no such column"))
-    twice = with_first(Failure("logic", "too late"), brief("measurer", once.message))
+    twice = with_first(Failure("logic", "too late"), brief("measurer", once.message, once.first))
     assert twice.message == "too late (before that, analyst: no such column)"
 
 

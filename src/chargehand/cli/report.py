@@ -201,6 +201,8 @@ def _add_attempt(page: _Page, attempt: AttemptTrace, before: str) -> None:
 def _add_prompt(page: _Page, prompt: Prompt) -> None:
     tools = f", with {', '.join(map(_escape, prompt.tools))}" if prompt.tools else ""
     page.add(f"Prompt to {_escape(prompt.model)}{tools}:")
+    if prompt.first_in:
+        page.add(f"The first message is that of entry {prompt.first_in}.")
     messages = cast("list[object]", prompt.messages) if isinstance(prompt.messages, list) else [prompt.messages]
     for message in messages:
         fields = cast("dict[str, object]", message) if isinstance(message, dict) else {"text": message}

@@ -512,7 +512,7 @@ class RunEnded(_Fact, frozen=True, tag="run.ended"):
 class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
     """What a model was first told for a piece of work, and its tools; it decides nothing.
 
-    What followed are its steps. A first message that an earlier entry has is only named.
+    What followed are its steps. A first message that an earlier entry has is left out.
     """
 
     duty: Literal["attempt", "plan", "refine", "answer"]
@@ -522,11 +522,13 @@ class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
     model: str
     """The model's handle."""
     messages: Raw
-    """What it was told, each with its role; `(as in entry 12)` stands for a text that entry has."""
+    """What it was told, each with its role."""
     task: TaskId = NO_TASK
     """The task's id; empty for a plan or an answer."""
     tools: tuple[str, ...] = ()
     """Names of the tools it may call."""
+    first_in: int = 0
+    """The entry that has the first message, which is left out here; 0: it is here."""
 
 
 class Noted(_Fact, frozen=True, tag="noted"):

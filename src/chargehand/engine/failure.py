@@ -183,6 +183,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the provider refuses until a person changes something: the key, the account, the model."""
     code: FailureCode = ""
     """What went wrong with the work of a model, where the engine can tell."""
+    first: str = ""
+    """Of a fallback that fails: why the worker failed that the task was meant for."""
     running: tuple[OpenStep, ...] = ()
     """The steps that were still running when the time of an attempt was over."""
 

@@ -40,6 +40,7 @@ class Brief(Struct, frozen=True, gc=False):
     `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
     asked before an effect once the attempt has seen text from outside.
     `began` is when the run did: the day it is for everybody who works for it, also after a crash.
+    `failure` is why the last attempt failed, `first_failure` why the worker did that the task was meant for.
     `refused` identifies results of earlier attempts that a check did not accept.
     `loop` is how far a plan has come that is made one task at a time.
     """
@@ -53,6 +54,7 @@ class Brief(Struct, frozen=True, gc=False):
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None
     failure: str = ""
+    first_failure: str = ""
     answers: dict[str, str] | None = None
     tasks: tuple[Task, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -101,6 +103,7 @@ def brief(state: RunState, work: Work) -> Brief:
         steps=progress.steps,
         effects=progress.effects,
         failure=failure,
+        first_failure=progress.failure.first if progress.failure is not None else "",
         answers=progress.answers,
         tasks=(progress.task,),
         outside=bool(progress.instruction) or state.again or progress.round > first,

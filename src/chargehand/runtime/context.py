@@ -40,7 +40,7 @@ class Line(Protocol):
 
     def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
 
-    def abridged(self, messages: Sequence[Message]) -> Raw: ...
+    def abridged(self, messages: Sequence[Message]) -> tuple[Raw, int]: ...
 
     def say(self, work: Work, text: str) -> None: ...
 
@@ -403,14 +403,16 @@ class _StepContext:
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         work = self._work
+        told, first_in = self._line.abridged(messages)
         self._line.note(
             ev.PromptSent(
                 duty=work.kind,
                 number=work.number,
                 model=model,
-                messages=self._line.abridged(messages),
+                messages=told,
                 task=work.task,
                 tools=tools,
+                first_in=first_in,
             )
         )
 
@@ -432,7 +434,6 @@ def calls_left(room: Amount, one: Amount) -> int:
 
 
 _TOLD = frozenset({"network", "timeout", "resource", "logic"})  # the others are read by what they say, or not judged
-_MARK = " (before that, "
 _LONGEST = 300
 
 
@@ -441,8 +442,7 @@ def with_first(failure: Failure, brief: Brief) -> Failure:
     meant = next((task.worker for task in brief.tasks), "")
     if brief.work.kind != "attempt" or failure.kind not in _TOLD or not brief.failure:
         return failure
-    if not meant or meant == brief.worker or _MARK in failure.message:
+    if not meant or meant == brief.worker or failure.first:
         return failure
-    _, again, told = brief.failure.partition(_MARK)  # a fallback that is tried again has told it already
-    first = f"{_MARK}{told}" if again else f"{_MARK}{meant}: {' '.join(brief.failure.split())[:_LONGEST]})"
-    return structs.replace(failure, message=f"{failure.message.rstrip('. ')}{first}")
+    first = brief.first_failure or f"{meant}: {' '.join(brief.failure.split())[:_LONGEST]}"
+    return structs.replace(failure, message=f"{failure.message.rstrip('. ')} (before that, {first})", first=first)

@@ -113,12 +113,12 @@ class RunLoop:
         elif self._listener is not None:
             self._ring()
 
-    def abridged(self, messages: Sequence[Message]) -> Raw:
-        """Messages as JSON for the next entry; a first one that an entry has already is only named."""
+    def abridged(self, messages: Sequence[Message]) -> tuple[Raw, int]:
+        """Messages as JSON for the next entry, without a first one that an entry has; and which entry that is."""
         first = self._told.setdefault(messages[0].text, self.state.seq + 1)
         if first <= self.state.seq:
-            messages = (Message(messages[0].role, f"(as in entry {first})"), *messages[1:])
-        return Raw(_ENCODER.encode(messages))
+            return Raw(_ENCODER.encode(messages[1:])), first
+        return Raw(_ENCODER.encode(messages)), 0
 
     def say(self, work: Work, text: str) -> None:
         """Show a piece of text as it comes; it is not kept."""

@@ -30,6 +30,8 @@ class Prompt(Struct, omit_defaults=True):
     model: str
     messages: object
     tools: tuple[str, ...] = ()
+    first_in: int = 0
+    """The entry that has the first message, which is left out here; 0: it is here."""
 
 
 class StepTrace(Struct, omit_defaults=True):
@@ -319,7 +321,7 @@ class Tracer:
         else:
             work = self._open_duties.get((event.duty, event.task))
         if work is not None:
-            work.prompts.append(Prompt(event.model, _value(event.messages), event.tools))
+            work.prompts.append(Prompt(event.model, _value(event.messages), event.tools, event.first_in))
 
     # --- attempts and their steps
 
