@@ -30,12 +30,12 @@ def test_a_run_is_counted_with_its_tasks_attempts_tokens_and_tools(tmp_path: Pat
         reply = home.client.get("/metrics")
         found = figures(reply.text)
         assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert found['chargehand_runs_total{team="garden",ending="complete"}'] >= 1
-    assert found['chargehand_tasks_total{team="garden",ending="done"}'] >= 2
-    assert found['chargehand_attempts_total{team="garden",ending="succeeded"}'] >= 2
-    assert found['chargehand_tokens_total{model="demo",kind="input"}'] > 0
+    assert found['chargehand_runs_total{ending="complete",team="garden"}'] >= 1
+    assert found['chargehand_tasks_total{ending="done",team="garden"}'] >= 2
+    assert found['chargehand_attempts_total{ending="succeeded",team="garden"}'] >= 2
+    assert found['chargehand_tokens_total{kind="input",model="demo"}'] > 0
     assert found['chargehand_tool_duration_seconds_count{tool="seedling_price"}'] >= 1
-    assert found['chargehand_run_duration_seconds_bucket{team="garden",le="+Inf"}'] >= 1
+    assert found['chargehand_run_duration_seconds_bucket{le="+Inf",team="garden"}'] >= 1
     assert found['chargehand_http_requests_total{api="api",status="201"}'] == 2
     assert found["chargehand_runs_under_way{}"] <= 1
     assert found["chargehand_queue_depth{}"] == 0

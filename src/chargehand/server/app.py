@@ -1,18 +1,18 @@
 """The ASGI application: the APIs, wrapped in middleware, and what must be open while they are served."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand.models.find import Lookup
 from chargehand.server.api.routes import own_api
 from chargehand.server.letta.api import letta_api
-from chargehand.server.metrics import Measured, write_metrics
 from chargehand.server.middleware.gate import guard
 from chargehand.server.middleware.keys import Keyring
 from chargehand.server.middleware.redaction import clean_logs
@@ -64,6 +64,32 @@ class Application:
                 others.cancel()
 
 
+class Measured:
+    """Around everything else: counts what was answered, refusals too.
+
+    Calls that nobody was let in with are counted for the first tenant: the operator's.
+    """
+
+    def __init__(self, app: ASGIApp, tenants: Tenants, apis: Apis) -> None:
+        self._app = app
+        self._stats = tenants.stats
+        self._apis = apis
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                caller: Caller | None = scope.get(CALLER)
+                stats = self._stats[FIRST if caller is None else caller.tenant]
+                api = self._apis.owner(scope).name
+                stats.http_calls[api, str(message["status"])] += 1
+                stats.http_seconds.add((api,), time.perf_counter() - began)
+            await send(message)
+
+        await self._app(scope, receive, count)
+
+
 def build(settings: Settings, lookup: Lookup) -> ASGIApp:
     """The whole application. Nothing is opened before it starts."""
     return Application(settings, lookup).app
@@ -77,7 +103,7 @@ def index_api() -> Api:
     api.add("GET", "/", _index, "open")
     api.add("GET", "/healthz", _health, "open")
     api.add("GET", "/readyz", _ready, "open")
-    api.add("GET", "/metrics", write_metrics, "read")
+    api.add("GET", "/metrics", _metrics, "read")
     return api
 
 
@@ -91,6 +117,12 @@ async def _index(_request: Request, _tenant: Tenant) -> Response:
 
 async def _health(_request: Request, _tenant: Tenant) -> Response:
     return reply({"status": "ok"})
+
+
+async def _metrics(_request: Request, tenant: Tenant) -> Response:
+    from chargehand.server.metrics import write_metrics  # noqa: PLC0415 - it loads prometheus_client, which few need
+
+    return write_metrics(tenant)
 
 
 async def _ready(request: Request, tenant: Tenant) -> Response:
