@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 from msgspec import structs
 
@@ -55,7 +55,7 @@ from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.route_feedback import RouteFeedback
 from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.runtime.shared import SharedFile
+from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 
@@ -172,6 +172,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self._lookup = lookup or os.environ.get
         self._asks = lookup is not None
         self._streams = OpenStreams()
+        self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.hiring.everybody, self._lookup)
         self._notice: str | None = None
         self.bell = Bell()
@@ -249,6 +250,13 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         team._price = price  # noqa: SLF001 - of its own kind
         return team
 
+    def __copy__(self) -> Self:
+        """The same team, which opens an executor of its own."""
+        team = object.__new__(type(self))
+        vars(team).update(vars(self))
+        team._executor = SharedExecutor(team._open_executor)
+        return team
+
     async def offered(self, journal: Journal, request: ev.RunRequested) -> Sequence[ev.Event]:
         """What is written along with the request of a new run: what earlier runs have for it, and a `call_cap`."""
         notes = self.budget_notes()
@@ -290,8 +298,15 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     async def executor(self, finder: Finder | None = None) -> AsyncGenerator[Executor]:
         """Whoever does the work; models are connected inside the context.
 
-        With a `finder`, models are found and their limits kept together with everybody else's who uses it.
+        With a `finder`, models are found and their limits kept together with everybody else's who uses it. Without, all
+        who are inside at the same time share one executor.
         """
+        opened = self._executor.opened() if finder is None else self._open_executor(finder)
+        async with opened as executor:
+            yield executor
+
+    @asynccontextmanager
+    async def _open_executor(self, finder: Finder | None = None) -> AsyncGenerator[Executor]:
         async with AsyncExitStack() as stack:
             finder = await stack.enter_async_context(self._finder(finder))
             if self.budget.usd is not None:

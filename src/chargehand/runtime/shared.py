@@ -4,11 +4,12 @@ How a thing is opened and kept is the store's business.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from chargehand.runtime.executor import Executor
 from chargehand.stores.journal import Journal
 
 Thing = TypeVar("Thing")
@@ -61,6 +62,17 @@ class Shared(Generic[Thing]):
             finally:
                 if not use.count:
                     self._uses.pop(loop, None)
+
+
+class SharedExecutor(Shared[Executor]):
+    """The executor of a team with its models, for all of its runs that are under way at the same time."""
+
+    def __init__(self, open_executor: Callable[[], AbstractAsyncContextManager[Executor]]) -> None:
+        super().__init__()
+        self._open_executor = open_executor
+
+    def _whole(self) -> AbstractAsyncContextManager[Executor]:
+        return self._open_executor()
 
 
 class SharedFile(Shared[Journal]):
