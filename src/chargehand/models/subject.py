@@ -44,6 +44,8 @@ class Given(Struct, frozen=True):
     instruction: str
     worker: str
     value: object
+    from_tool: bool = False
+    """A tool returned it, and `task` says which."""
 
 
 class Planned(Struct, frozen=True):

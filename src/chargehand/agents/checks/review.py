@@ -27,9 +27,6 @@ from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
 
-"""What the name of a step begins with that asks for a verdict; no tool is called so."""
-TOOL = "tool "
-"""What the name of material begins with that a tool returned; no task is called so by those who make plans."""
 FORM = '{"problems": ["…"], "accepted": true}'
 _BYTES_A_TOKEN = 2  # of material, for every token of the window: the half of it
 _MAX_PROBLEMS = 8
@@ -94,7 +91,7 @@ def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:
     room = min(CAP, panel.models[0].card.window * _BYTES_A_TOKEN // (len(case.material) + 1))
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     for given in case.material:
-        origin = given.task if given.task.startswith(TOOL) else f"task {given.task}"
+        origin = given.task if given.from_tool else f"task {given.task}"
         parts.append(wrap(nonce, origin, capped(result_text(given, whole=True), room)[0]))
     result = result_text(Given(task="", instruction="", worker="", value=case.result.value))
     parts.append("The result:\n" + wrap(nonce, "result", capped(result, room)[0]))

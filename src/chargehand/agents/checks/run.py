@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
-from chargehand.agents.checks.review import FORM, TOOL, Case, Panel, Verdict, review
+from chargehand.agents.checks.review import FORM, Case, Panel, Verdict, review
 from chargehand.agents.checks.rules import (
     CheckedResult,
     CheckFailed,
@@ -86,8 +86,8 @@ class Witness(Relay):
             return
         self._bytes_left -= len(bytes(encode_value(value)))
         if self._bytes_left >= 0:
-            task = f"{TOOL}{name} {len(self.returned) + 1}"
-            self.returned.append(Given(task=task, instruction="", worker="", value=value))
+            label = f"tool {name} {len(self.returned) + 1}"
+            self.returned.append(Given(task=label, instruction="", worker="", value=value, from_tool=True))
 
 
 class Inspector(Struct, frozen=True):
@@ -228,7 +228,8 @@ class CheckedAttempt(Struct):
         material = [*read_inputs(self.brief, {}), *self.context.returned]
         if isinstance(result, Product | Partly) and not self.context.returned:
             for number, exhibit in enumerate(result.exhibits, 1):
-                material.append(Given(task=f"{TOOL}{number}", instruction="", worker="", value=exhibit))
+                label = f"tool {number}"
+                material.append(Given(task=label, instruction="", worker="", value=exhibit, from_tool=True))
         return tuple(material)
 
 
