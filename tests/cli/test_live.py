@@ -99,8 +99,8 @@ def test_what_a_model_is_writing_is_shown_and_steers_nothing(monkeypatch: pytest
     started = entries[at].event
     assert isinstance(started, AttemptStarted)
     transcript.show("a run", entries[: at + 1])
-    view.hear(Work("attempt", started.task, 1), "so \x1b[2J")
-    view.hear(Work("attempt", started.task, 1), "far")
+    view.add_text(Work("attempt", started.task, 1), "so \x1b[2J")
+    view.add_text(Work("attempt", started.task, 1), "far")
     view.start()
     view.stop()
     assert "\x1b[2J" not in screen.getvalue()

@@ -16,7 +16,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.models.messages import Reply
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
-from chargehand.runtime.health import WorkerHealth, health, health_of
+from chargehand.runtime.health import WorkerHealth, health
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Supervisor
 from chargehand.tools.tool import ToolFailed, tool
@@ -95,6 +95,11 @@ def test_what_is_open_is_under_way_only_where_somebody_drives_it() -> None:
     driven, left = stage.play(look)
     assert of(driven, "worker", "ann").in_flight == 1
     assert of(left, "worker", "ann").in_flight == 0
+
+
+async def health_of(journal: MemoryJournal, now: float) -> tuple[WorkerHealth, ...]:
+    runs = [(row.run, await journal.read(row.run)) for row in await journal.runs()]
+    return health(runs, now, driven={row.run for row in await journal.runs() if row.held})
 
 
 async def test_tools_and_models_have_their_own_lines() -> None:

@@ -276,7 +276,7 @@ class LiveView:
             self._live = None
             self._echo.show()
 
-    async def move(self) -> None:
+    async def animate(self) -> None:
         """A new picture several times a second, until cancelled."""
         while True:
             self.draw()
@@ -286,7 +286,7 @@ class LiveView:
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
 
-    def hear(self, work: Work, text: str) -> None:
+    def add_text(self, work: Work, text: str) -> None:
         """Text that a model is writing."""
         if work.task:
             self._words[work.task] = (self._words.get(work.task, "") + clean(text))[-_MAX_WORDS:]
@@ -295,7 +295,7 @@ class LiveView:
             self._answering = work
             self._answer = (written + clean_lines(text))[-_MAX_ANSWER:]
 
-    def forget(self, entries: Sequence[ev.Entry]) -> None:
+    def drop_written(self, entries: Sequence[ev.Entry]) -> None:
         """What was being written is written."""
         for entry in entries:
             if isinstance(entry.event, ev.AnswerWritten):

@@ -91,9 +91,9 @@ class _MessageSession(RunSession):
         self._shown: set[str] = set()
         self._progress = ProgressLine("message", still=True)
 
-    def tell(self, entries: Sequence[ev.Entry]) -> None:
+    def show(self, entries: Sequence[ev.Entry]) -> None:
         is_first = not self.transcript.begun
-        super().tell(entries)
+        super().show(entries)
         if is_first:
             names = short(", ".join(self._workers.values()), 200)
             self.stderr().line(f"to {counted(len(self._workers), 'worker')}: {names}", "dim")
@@ -101,7 +101,7 @@ class _MessageSession(RunSession):
         if settled:
             replies = replies_of(self.transcript.tracer)
             for task in settled:
-                self._show(replies[self._workers[task]])
+                self._show_reply(replies[self._workers[task]])
         waiting = self._waiting()
         if waiting:
             names = short(", ".join(waiting), 60)
@@ -110,12 +110,12 @@ class _MessageSession(RunSession):
     def _waiting(self) -> list[str]:
         return [worker for worker in self._workers.values() if worker not in self._shown]
 
-    def _show(self, reply: WorkerReply, *, waits: bool = False) -> None:
+    def _show_reply(self, reply: WorkerReply, *, waits: bool = False) -> None:
         if reply.worker in self._shown:
             return
         self._progress.end()
         data = self.output.data
-        if not self.given["json"]:
+        if not self.options["json"]:
             if self._shown:
                 data.line()
             after = "in" if reply.status == "answered" else "after"
@@ -130,9 +130,9 @@ class _MessageSession(RunSession):
         self._progress.end()
         replies = replies_of(self.transcript.tracer)
         for reply in replies.replies if self.transcript.state.ended or replies.question else ():
-            self._show(reply, waits=replies.question is not None)  # whoever was done is shown already
+            self._show_reply(reply, waits=replies.question is not None)  # whoever was done is shown already
         waiting = self._waiting()
-        if self.given["json"]:
+        if self.options["json"]:
             self.output.data.json(self._document(replies, waiting))
         stderr = self.stderr()
         if waiting:

@@ -47,11 +47,11 @@ def replay(options: Namespace) -> int:
     """Without --from nothing is done: the journal is told once more."""
     entries = read_run(options.journal, options.name)
     if options.source is None:
-        return _tell_again(options, entries)
+        return _show_again(options, entries)
     return _do_again(options, fold_entries(entries))
 
 
-def _tell_again(options: Namespace, entries: Sequence[ev.Entry]) -> int:
+def _show_again(options: Namespace, entries: Sequence[ev.Entry]) -> int:
     now = entries[0].at
     output = RunOutput(options, options.name, clock=lambda: now)
     speed: float = options.speed if options.speed is not None else (4.0 if output.console.terminal else 0.0)
@@ -68,7 +68,7 @@ def _tell_again(options: Namespace, entries: Sequence[ev.Entry]) -> int:
                     output.draw()
                 now = entry.at
                 raise_pressed()
-                output.hear([entry])
+                output.show([entry])
         finally:
             output.stop(keep=True)
     output.close()

@@ -58,7 +58,7 @@ def resume(options: Namespace) -> int:
         events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []
         events += _fit_reply(options, state, reply)
         if reply is None and state.input is not None:
-            session.put(state.input)
+            session.ask_first(state.input)
         return await driver.resume(run, *events, wait_for_input=session.asks)
 
     code = session.execute(act, executor.executor)

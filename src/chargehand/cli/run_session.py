@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from chargehand.agents.answer import MISSING
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
@@ -29,10 +28,10 @@ from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import fallback_answer
+from chargehand.runtime.result import fallback_answer, planned
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, outcome
-from chargehand.runtime.trace import TaskTrace, Trace
+from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.stores.reader import read_run
 from chargehand.waits import Wait, collect_waits
 
@@ -81,10 +80,10 @@ class RunOutput:
 
             self.view = live_view.LiveView(self.console, self.transcript, run, clock=clock, waits=lambda: self.waits)
 
-    def hear(self, entries: Sequence[ev.Entry]) -> None:
+    def show(self, entries: Sequence[ev.Entry]) -> None:
         self.transcript.show(self._run, entries)
         if self.view is not None:
-            self.view.forget(entries)
+            self.view.drop_written(entries)
             if not self._is_stopped:
                 self.view.start()
 
@@ -119,7 +118,7 @@ class RunSession:
     """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save."""
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
-        self.given = vars(options)
+        self.options = vars(options)
         self.advice = advice
         self.team = team
         self.notice = notice
@@ -136,9 +135,9 @@ class RunSession:
         self._stop_code: int | None = None
         self._problems: dict[tuple[str, str], CodeError | None] = {}
         # what is told first should be whether the models answer at all; a script that is played has none
-        self._held: list[ev.Entry] | None = [] if team and not self.given.get("jsonl") else None
+        self._held: list[ev.Entry] | None = [] if team and not self.options.get("jsonl") else None
 
-    def put(self, request: ev.InputRequested) -> None:
+    def ask_first(self, request: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way; show it where nobody can be asked."""
         self._open_question = request
         if self._asker is None:
@@ -171,9 +170,9 @@ class RunSession:
                     act,
                     executor=executor,
                     journal=self.advice.journal,
-                    durability=self.given.get("durability", "machine"),
-                    listener=self._hear,
-                    whisper=self._whisper,
+                    durability=self.options.get("durability", "machine"),
+                    listener=self._receive,
+                    whisper=self._receive_text,
                     beside=beside,
                 )
             )
@@ -197,7 +196,7 @@ class RunSession:
             Console(sys.stderr).line(f"stopped by {signal} before anything was written", "warn")
             return False
         last_seq = self.transcript.state.seq if self.transcript.begun else 0
-        self.tell(entries[last_seq:])  # the last of it may be written, and not have been told
+        self.show(entries[last_seq:])  # the last of it may be written, and not have been told
         if self.transcript.state.ended is not None:
             self._stop_code = None
         else:
@@ -212,23 +211,23 @@ class RunSession:
 
     # --- while it goes on
 
-    def _hear(self, _run: str, entries: Sequence[ev.Entry]) -> None:
+    def _receive(self, _run: str, entries: Sequence[ev.Entry]) -> None:
         self._has_begun = True
         if self._held is None:
-            self.tell(entries)
+            self.show(entries)
             return
         self._held.extend(entries)
         if not all(isinstance(entry.event, _BEFORE_OUTCOMES) for entry in entries):
             self._release()
 
-    def _whisper(self, _run: str, work: Work, text: str) -> None:
+    def _receive_text(self, _run: str, work: Work, text: str) -> None:
         self._release()  # a model that writes has not refused
         if self.output.view is not None:
-            self.output.view.hear(work, text)
+            self.output.view.add_text(work, text)
 
     async def _keep_drawing(self, *_: object) -> None:
         if self.output.view is not None:
-            await self.output.view.move()
+            await self.output.view.animate()
 
     async def _release_soon(self, *_: object) -> None:
         """Nobody is kept waiting for the first line longer than this."""
@@ -240,16 +239,16 @@ class RunSession:
         entries = self._held
         self._held = None
         if entries:
-            self.tell(entries)
+            self.show(entries)
 
-    def tell(self, entries: Sequence[ev.Entry]) -> None:
+    def show(self, entries: Sequence[ev.Entry]) -> None:
         """Show entries, and ask what they ask."""
         for entry in entries:
             self._report_problem(entry.event)
         if not self._is_noticed:  # quiet or not: nobody may take it for something else
             self.stderr().prose(f"notice: {self.notice}", "warn")
             self._is_noticed = True
-        self.output.hear(entries)
+        self.output.show(entries)
         if self._asker is None:
             return
         if self._open_question is not None:
@@ -286,16 +285,15 @@ class RunSession:
     # --- its end
 
     def finish(self, result: Outcome) -> int:
-        """The end. Below a live view the answer comes last, to stay in sight."""
+        """Show the end, and give the exit code. Below a live view the answer comes last, to stay in sight."""
         traced = self.transcript.tracer.snapshot()
         state = self.transcript.state
         console = self.output.console
-        fallback = fallback_answer(state)
-        if self.output.view is not None:
+        has_view = self.output.view is not None
+        if has_view:
             self.transcript.show_gaps()
         else:
-            self.output.close()
-            self._show_fallback(fallback, traced.ending)
+            self.transcript.close()
         saved = self._save_artifacts(traced)
         for path in saved:
             console.line(f"saved: {path}")
@@ -303,33 +301,20 @@ class RunSession:
         if assessment is not None and assessment.worth_saying:
             console.prose(f"checked: {assessment.line}")
         self._report_ending(traced, state)
-        if self.output.view is not None:
+        if has_view:
             for line in chart_lines(traced, console.columns):
                 console.line(line)
             self.transcript.show_answer()
-            self._show_fallback(fallback, traced.ending)
             self.transcript.show_summary()
         advise(console, state, self.advice, mended=bool(self._problems))
-        if self.given.get("json"):
-            document = run_document(traced, state)
+        if self.options.get("json"):
+            document = run_document(self.transcript.tracer)
             document |= {"team": self.team, "notice": self.notice, "saved": [str(path) for path in saved]}
-            document["answer"] = fallback or document["answer"]
             document |= assessment.document() if assessment is not None else {}
             document |= {"resume": self.advice.resume()} if state.ended is None else {}
-            if state.ended is None and state.input is not None:
-                task = self.transcript.tracer.tasks.get(state.input.task)
-                document["question"] = name_calls(state.input, task)[0]
             self.output.data.json(document)
         self._report_mistakes()
         return exit_code(result.ending, result.reason)
-
-    def _show_fallback(self, text: str, ending: str) -> None:
-        """What takes the place of an answer. Of a run that failed, what is missing was told above."""
-        parts = [part for part in text.split("\n\n") if ending != "failed" or not part.startswith(MISSING)]
-        if text and parts:
-            is_data = ending != "failed" and not self.given.get("json") and not self.given.get("jsonl")
-            output = self.output.data if is_data else self.output.console
-            output.markdown(clean_lines("\n\n".join(parts)))
 
     def _report_ending(self, traced: Trace, state: RunState) -> None:
         """What is wrong is said however quiet it is to be."""
@@ -338,7 +323,7 @@ class RunSession:
         if overspent != NOTHING:
             excess = money(overspent)
             stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
-        if not self.given.get("quiet") or traced.ending == "complete":
+        if not self.options.get("quiet") or traced.ending == "complete":
             return
         for line in describe_gaps(traced.gaps) if traced.ending else ():
             stderr.line(f"gap: {line}", "bad")
@@ -360,7 +345,7 @@ class RunSession:
             self.stderr().prose(f"error: {mistakes[0].describe()}{others}. {mend}", "bad")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
-        folder = self.given.get("save")
+        folder = self.options.get("save")
         try:
             return save_artifacts(traced, Path(folder) if folder else None, self.advice.journal)
         except Invalid as error:  # what came of the run is worth more
@@ -388,27 +373,35 @@ class StdoutClaim:
             self.stream.close()
 
 
-def run_document(traced: Trace, state: RunState) -> dict[str, object]:
-    """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times."""
-    tasks = {task.id: task for task in traced.tasks}
-    planned = [progress.task for progress in state.tasks.values() if progress.mother is None]
-    results = {task.id: task.result for task in traced.tasks if task.result is not None}
-    are_the_answer = traced.combine == "none" and state.ended is not None and traced.answer is None
-    plan = [_task_document(task, tasks[task.id]) for task in planned]
-    return {
-        "run": traced.run,
-        "ending": traced.ending or ("needs_input" if state.input is not None else "unfinished"),
-        "reason": traced.reason,
-        "answer": results if are_the_answer else traced.answer,
-        "plan": {"goal": traced.goal, "combine": traced.combine, "tasks": plan},
+def run_document(tracer: Tracer) -> dict[str, object]:
+    """Run, ending, answer, plan with goal and tasks, results, gaps, usage, cost, times; an open question."""
+    trace = tracer.snapshot()
+    state = tracer.state
+    results = {task.id: task.result for task in trace.tasks if task.result is not None}
+    answer = trace.answer if state.answer is not None else fallback_answer(state) or None
+    if trace.combine == "none" and state.ended is not None and trace.answer is None:
+        answer = results
+    document = {
+        "run": trace.run,
+        "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
+        "reason": trace.reason,
+        "answer": answer,
+        "plan": {
+            "goal": trace.goal,
+            "combine": trace.combine,
+            "tasks": [_task_document(task, tracer.tasks[task.id]) for task in planned(state).tasks],
+        },
         "results": results,
-        "gaps": traced.gaps,
-        "usage": {"tokens": traced.used.tokens, "calls": traced.used.calls},
-        "cost_usd": traced.used.micros / 1_000_000,
-        "seconds": round(traced.seconds, 3),
-        "seconds_one_at_a_time": round(traced.serial, 3),
-        "critical_path": traced.critical_path,
+        "gaps": trace.gaps,
+        "usage": {"tokens": trace.used.tokens, "calls": trace.used.calls},
+        "cost_usd": trace.used.micros / 1_000_000,
+        "seconds": round(trace.seconds, 3),
+        "seconds_one_at_a_time": round(trace.serial, 3),
+        "critical_path": trace.critical_path,
     }
+    if state.ended is None and state.input is not None:
+        document["question"] = name_calls(state.input, tracer.tasks.get(state.input.task))[0]
+    return document
 
 
 def _task_document(task: Task, traced: TaskTrace) -> dict[str, object]:

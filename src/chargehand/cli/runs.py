@@ -185,8 +185,7 @@ def _show(options: Namespace, console: Console) -> int:
     if options.json:
         if readable.damage is not None:
             raise readable.damage
-        tracer = Tracer.replay(options.name, readable.entries)
-        console.json(run_document(tracer.snapshot(), tracer.state))
+        console.json(run_document(Tracer.replay(options.name, readable.entries)))
         return 0
     transcript = Transcript(console, console, jsonl=False)
     transcript.show(options.name, readable.entries)

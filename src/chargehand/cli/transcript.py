@@ -14,7 +14,7 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
-from chargehand.runtime.result import planned
+from chargehand.runtime.result import fallback_answer, planned
 from chargehand.runtime.trace import Tracer
 
 _MAX_GOAL = 2000  # characters: the goal of a background run holds whole turns, and the journal has all of it
@@ -199,20 +199,29 @@ class Transcript:
     def show_answer(self) -> None:
         """The answer: text as it is, anything else as JSON. Where none is to be written, the results are the answer."""
         state = self.state
+        # where entries are asked for, they hold the answer too, and nothing else belongs among them
+        output = self._console if self._jsonl else self._data
         if state.answer is not None:
             answer = decode_value(state.answer)
         elif state.combine == "none" and state.ended is not None:
             answer = {result.task: decode_value(result.value) for result in results(state) if result.value is not None}
         else:
+            self._show_fallback(output)
             return
         self._console.line("answer:", "bold")
-        # where entries are asked for, they hold the answer too, and nothing else belongs among them
-        output = self._console if self._jsonl else self._data
         if isinstance(answer, str):
             output.markdown(clean_lines(answer))
         else:
             output.text(format_json(answer))
         self._console.line()
+
+    def _show_fallback(self, output: Console) -> None:
+        """What there is to say instead of an answer. Of a run that failed it is no data, and the gaps are shown."""
+        has_failed = self.state.ended is not None and self.state.ended.ending == "failed"
+        fallback = fallback_answer(self.state, name_gaps=not has_failed)
+        if fallback:
+            (self._console if has_failed else output).markdown(clean_lines(fallback))
+            self._console.line()
 
 
 def describe_ending(state: RunState) -> str:

@@ -31,7 +31,7 @@ def watch(options: Namespace) -> int:
     entries = read_run(options.journal, run)
     first = max(0, min(options.from_seq - 1, len(entries))) if options.from_seq else 0
     output.transcript.catch_up(run, entries[:first])
-    output.hear(entries[first:])
+    output.show(entries[first:])
     last_seq = len(entries)
     idle = 0.0
     with deferred_interrupts() as raise_pressed:  # or a picture would be cut in two
@@ -43,7 +43,7 @@ def watch(options: Namespace) -> int:
                 idle = 0.0 if row.held or row.seq > last_seq else idle + _LOOK
                 if row.seq > last_seq:
                     more = read_run(options.journal, run, after=last_seq)
-                    output.hear(more)
+                    output.show(more)
                     last_seq = more[-1].seq
                 output.draw()
         finally:

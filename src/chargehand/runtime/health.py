@@ -4,7 +4,6 @@ A tool that only ever objects to what it is asked is not out of order; it is rep
 """
 
 from collections.abc import Container, Iterable, Sequence
-from contextlib import suppress
 from math import ceil
 from typing import Literal, TypeAlias
 
@@ -15,9 +14,7 @@ from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, Stand, next_change, stand
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Breaking, Instant, Seconds
-from chargehand.errors import Corrupt
 from chargehand.runtime.stats import Called, CallStats, Stats
-from chargehand.stores.journal import Journal
 
 State: TypeAlias = Stand | Literal["failing"]
 
@@ -66,21 +63,11 @@ def health(
     return report(stats, now)
 
 
-async def health_of(journal: Journal, now: Instant, *, max_runs: int = MAX_RUNS) -> tuple[WorkerHealth, ...]:
-    """The same for the latest runs of an open journal."""
-    rows = sorted(await journal.runs(), key=lambda row: row.changed, reverse=True)[:max_runs]
-    runs: list[tuple[str, list[ev.Entry]]] = []
-    for row in rows:
-        with suppress(Corrupt):  # the others are worth a look all the same
-            runs.append((row.run, await journal.read(row.run)))
-    return health(runs, now, driven={row.run for row in rows if row.held})
-
-
 def report(stats: Stats, now: Instant) -> tuple[WorkerHealth, ...]:
     """Workers first, then tools, then models; those that were called, or are out of order."""
     lines: list[WorkerHealth] = []
     for called, table in stats.calls.items():
-        known = [_health(stats, called, name, of_one, now) for name, of_one in table.items() if of_one.calls]
+        known = [_health(stats, called, name, calls, now) for name, calls in table.items() if calls.calls]
         if called == "model":
             known += [_health(stats, called, name, CallStats(), now) for name in _barred_models(stats)]
         lines += sorted(known, key=lambda line: (-line.last, line.name))
@@ -93,32 +80,34 @@ def _barred_models(stats: Stats) -> list[str]:
     return [name for name in names if name not in stats.calls["model"] or not stats.calls["model"][name].calls]
 
 
-def _health(stats: Stats, called: Called, name: str, of_one: CallStats, now: Instant) -> WorkerHealth:
-    breaker = _breaker(stats, called, name, of_one)
+def _health(stats: Stats, called: Called, name: str, calls: CallStats, now: Instant) -> WorkerHealth:
+    breaker = _breaker(stats, called, name, calls)
     state: State = "closed" if breaker is None else stand(breaker, now)
-    if called == "tool" and breaker is None and of_one.failures_in_row >= _FAILURES_IN_ROW:
+    if called == "tool" and breaker is None and calls.failures_in_row >= _FAILURES_IN_ROW:
         state = "failing"
-    times = sorted(outcome.seconds for outcome in of_one.recent)
+    times = sorted(outcome.seconds for outcome in calls.recent)
     return WorkerHealth(
         what=called,
         name=name,
-        attempts=of_one.calls,
-        failures=dict(sorted(of_one.failures.items())),
-        rate=sum(of_one.failures.values()) / max(1, of_one.calls),
+        attempts=calls.calls,
+        failures=dict(sorted(calls.failures.items())),
+        rate=sum(calls.failures.values()) / max(1, calls.calls),
         median=_quantile(times, 0.5),
         p95=_quantile(times, 0.95),
         state=state,
         retry_at=next_change(breaker) if breaker is not None and state in ("open", "probing") else 0.0,
-        in_flight=of_one.in_flight,
-        last=of_one.last,
+        in_flight=calls.in_flight,
+        last=calls.last,
     )
 
 
-def _breaker(stats: Stats, called: Called, name: str, of_one: CallStats) -> Breaker | None:
-    """The breaker that bars it; who needs a model is barred where the model is."""
+def _breaker(stats: Stats, called: Called, name: str, calls: CallStats) -> Breaker | None:
+    """The open breaker that bars it; a worker that needs a model is barred by the breaker of that model."""
     if called == "tool":
-        return of_one.breaker if of_one.breaker is not None and of_one.breaker.opened else None
-    key = f"model:{name}" if called == "model" else "" if of_one.agent is None else breaker_name(of_one.agent)
+        return calls.breaker if calls.breaker is not None and calls.breaker.opened else None
+    key = f"model:{name}"
+    if called == "worker":
+        key = "" if calls.agent is None else breaker_name(calls.agent)
     breaker = stats.breakers.get(key)
     return breaker if breaker is not None and stats.in_force(key, breaker) else None
 
