@@ -13,6 +13,7 @@ import msgspec
 
 from bench.measure import MICRO, Bare, Calls, Lap, Laps, Settings, bare_fan, fresh, in_turn, resident, timed
 from bench.table import Row, Target, shown
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
@@ -23,7 +24,7 @@ from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 
 _USAGE = Usage(100, 20)
@@ -67,11 +68,13 @@ async def count(number: int) -> int:
 _ALONE = Plan((Task(TaskId("t1"), "Count one further, again and again.", "worker"),), "forward")
 
 
-def team(model: Fake, turns: int = 0) -> Supervisor:
+def team(model: Fake, turns: int = 0) -> Team:
     """With turns: one worker who is handed its task, as a worker alone would be."""
-    policy = Policy(limits=Limits(width=1000, tasks=10**6, depth=10**6, fan_out=10**6))
+    policy = Policy(limits=Limits(width=1000, max_tasks=10**6, max_depth=10**6, fan_out=10**6))
     worker = Worker("worker", "does parts", tools=[count] if turns else [], steps=turns + 1)
-    return Supervisor([worker], model=model, policy=policy, timeout=3600, plan=_ALONE if turns else None)
+    return Team(
+        [worker], supervisor=Supervisor(model=model, plan=_ALONE if turns else None), policy=policy, timeout=3600
+    )
 
 
 async def carried(journal: Journal, tasks: int, turns: int = 0, *, run: str = "run") -> Lap:
@@ -204,7 +207,7 @@ def _many(runs: int) -> tuple[float, float]:
     return asyncio.run(main())
 
 
-async def _start(driver: Runner, crowd: Supervisor, run: str) -> None:
+async def _start(driver: Runner, crowd: Team, run: str) -> None:
     found = await driver.start(run, crowd.request("the goal", time.time()))
     assert found.ending == "complete"
 

@@ -26,8 +26,8 @@ LABELLED = ROOT / "tests" / "memory" / "labelled"
 DEPTH = 50
 Kind: TypeAlias = Literal["paraphrase", "identifier", "distracted"]
 Half: TypeAlias = Literal["tune", "test"]
-Way: TypeAlias = Literal["meaning", "words", "both"]
-WAYS: tuple[Way, ...] = ("meaning", "words", "both")
+Strategy: TypeAlias = Literal["meaning", "words", "both"]
+STRATEGIES: tuple[Strategy, ...] = ("meaning", "words", "both")
 
 
 class Labelled(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Figures(Struct, frozen=True):
 
     kind: Kind
     half: Half
-    way: Way
+    strategy: Strategy
     count: int
     mrr: float
     first: float
@@ -79,12 +79,12 @@ async def measured(catalog: Catalog, embedding: Embedding) -> list[Figures]:
     await catalog.insert(archive, kept, vectors, handle=embedding.handle)
     asked = questions()
     wanted = await embedding.embed([question.ask for question in asked])
-    ranks: dict[tuple[Kind, Half, Way], list[int]] = {}
+    ranks: dict[tuple[Kind, Half, Strategy], list[int]] = {}
     for question, vector in zip(asked, wanted, strict=True):
-        for way in WAYS:
-            words = "" if way == "meaning" else question.ask
-            hits = await catalog.search([archive], words, None if way == "words" else vector, limit=DEPTH)
-            ranks.setdefault((question.kind, question.half, way), []).append(_rank(hits, question.answer))
+        for strategy in STRATEGIES:
+            words = "" if strategy == "meaning" else question.ask
+            hits = await catalog.search([archive], words, None if strategy == "words" else vector, limit=DEPTH)
+            ranks.setdefault((question.kind, question.half, strategy), []).append(_rank(hits, question.answer))
     return [_figures(*key, found) for key, found in sorted(ranks.items())]
 
 
@@ -93,11 +93,11 @@ def _rank(hits: Sequence[Hit], answer: str) -> int:
     return next((at for at, hit in enumerate(hits, 1) if hit.passage.metadata["label"] == answer), 0)
 
 
-def _figures(kind: Kind, half: Half, way: Way, ranks: Sequence[int]) -> Figures:
+def _figures(kind: Kind, half: Half, strategy: Strategy, ranks: Sequence[int]) -> Figures:
     count = len(ranks)
     mrr = sum(1 / rank for rank in ranks if rank) / count
     ten = sum(0 < rank <= 10 for rank in ranks) / count
-    return Figures(kind=kind, half=half, way=way, count=count, mrr=mrr, first=ranks.count(1) / count, ten=ten)
+    return Figures(kind=kind, half=half, strategy=strategy, count=count, mrr=mrr, first=ranks.count(1) / count, ten=ten)
 
 
 async def main() -> int:
@@ -112,7 +112,7 @@ async def main() -> int:
     print(f"{'questions':<12} {'half':<5} {'by':<8} {'n':>4} {'MRR':>6} {'P@1':>6} {'R@10':>6}")
     for one in found:
         numbers = f"{one.mrr:>6.3f} {one.first:>6.3f} {one.ten:>6.3f}"
-        print(f"{one.kind:<12} {one.half:<5} {one.way:<8} {one.count:>4} {numbers}")
+        print(f"{one.kind:<12} {one.half:<5} {one.strategy:<8} {one.count:>4} {numbers}")
     return 0
 
 

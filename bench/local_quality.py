@@ -29,7 +29,7 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _CITED = re.compile(r"\[[^\]]*\]|^\s*\d+[.)]\s", re.MULTILINE)
@@ -134,7 +134,7 @@ def model_calls(result: Result) -> int:
     return sum(not isinstance(event, ev.StepStarted) or event.kind == "model" for event in events)
 
 
-def slow_team(name: str, model: str, seconds: float) -> Supervisor:
+def slow_team(name: str, model: str, seconds: float) -> Team:
     """A team with time enough for a small machine: what is measured is the model, not how busy the machine is."""
     team = load_team(FOLDERS[name], model=model)
     policy = structs.replace(team.policy, supervision=seconds)
@@ -144,7 +144,7 @@ def slow_team(name: str, model: str, seconds: float) -> Supervisor:
     return team
 
 
-async def measure_plan(asked: Asked, team: Supervisor, executor: Executor, model: str) -> Outcome:
+async def measure_plan(asked: Asked, team: Team, executor: Executor, model: str) -> Outcome:
     """Only the plan: one call of the model, or a few."""
     began = time.perf_counter()
     try:
@@ -174,7 +174,7 @@ async def measure_plan(asked: Asked, team: Supervisor, executor: Executor, model
     )
 
 
-async def measure(asked: Asked, team: Supervisor, executor: Executor, model: str) -> Outcome:
+async def measure(asked: Asked, team: Team, executor: Executor, model: str) -> Outcome:
     began = time.perf_counter()
     journal = MemoryJournal()
     ended = await Runner(journal, executor).start("r", team.request(asked.text, time.time()))

@@ -239,7 +239,7 @@ class Sleeper:
 
 def request(plan: Plan | None = None, *, width: int = 1000, roster: Roster = ONE_WORKER) -> RunRequested:
     """A request that no limit but the width stands in the way of."""
-    policy = Policy(limits=Limits(width=width, tasks=10**6, depth=10**6, fan_out=10**6))
+    policy = Policy(limits=Limits(width=width, max_tasks=10**6, max_depth=10**6, fan_out=10**6))
     return RunRequested(
         goal="the goal", roster=roster, policy=policy, budget=Budget(), deadline=time.time() + 3600, seed=7, plan=plan
     )

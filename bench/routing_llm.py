@@ -71,7 +71,7 @@ async def llm_rows(bench: Bench, handle: str, models: Path, seconds: float, shot
             cards=tuple(cards.values()),
             instructions="",
             settings=Settings(temperature=0.0),
-            most_tasks=50,
+            max_tasks=50,
             purse=Purse(Budget()),
         )
         asked, hits, times = await _asked(lead, drawn, cards, seconds)

@@ -123,7 +123,7 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
             cards=tuple(told),
             instructions="",
             settings=Settings(temperature=0.0),
-            most_tasks=50,
+            max_tasks=50,
             purse=Purse(Budget()),
             embedding=bench.embedding,
         )

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from bench.verifier_cases import CASES, KINDS, Seeded
 from chargehand.agents.checks.spec import Check, Verifier
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -21,7 +22,7 @@ from chargehand.models.messages import Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 ONCE = Policy(retry=Retry(attempts=1, fallback_attempts=1))
 
@@ -54,7 +55,9 @@ async def refused(case: Seeded, text: str, checks: Mapping[str, Check], judge: M
     workers = (Worker("source", model=model), Worker("worker", model=model, accept=tuple(checks)))
     first = Task(TaskId("t1"), "Hand over what there is to work from.", "source")
     task = Task(TaskId("t2"), case.instruction, "worker", after=(first.id,))
-    team = Supervisor(workers, judge=judge, plan=Plan((first, task), "none"), policy=ONCE, checks=checks)
+    team = Team(
+        workers, supervisor=Supervisor(judge=judge, plan=Plan((first, task), "none")), policy=ONCE, checks=checks
+    )
     found = await team.run(case.instruction)
     return "t2" not in found.results
 

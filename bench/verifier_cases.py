@@ -79,7 +79,7 @@ LINES = '[{"what": "chairs", "euros": 540.0}, {"what": "tables", "euros": 540.0}
 
 
 def prose(source: str, *words: str, least: int = 8) -> dict[str, Check]:
-    rule = Rule(contains=words, at_least_words=least, has_number=True)
+    rule = Rule(contains=words, min_words=least, has_number=True)
     return {"words": rule, "whole": WHOLE, "figures": only_from(source)}
 
 

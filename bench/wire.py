@@ -9,12 +9,13 @@ from multiprocessing.connection import Connection
 
 from bench.measure import MICRO, Lap, Laps, Settings, in_turn, timed
 from bench.table import Row, Target
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _TEXT = "It is done. " * 20
 _BODY = (
@@ -50,9 +51,11 @@ async def _measured(count: int, repeat: int) -> list[Laps]:
 
 async def _ours(port: int, count: int) -> Lap:
     tasks = tuple(Task(TaskId(f"t{n}"), f"Carry out part {n} of it.", "worker") for n in range(count))
-    policy = Policy(limits=Limits(width=32, tasks=10**6, depth=10**6, fan_out=10**6))
+    policy = Policy(limits=Limits(width=32, max_tasks=10**6, max_depth=10**6, fan_out=10**6))
     handle = f"openai+http://127.0.0.1:{port}/v1#fake"
-    team = Supervisor([Worker("worker", "does parts")], model=handle, policy=policy, plan=Plan(tasks, "none"))
+    team = Team(
+        [Worker("worker", "does parts")], supervisor=Supervisor(model=handle, plan=Plan(tasks, "none")), policy=policy
+    )
     async with team.executor() as executor:
         request = team.request("the goal", time.time())
         with timed() as lap:

@@ -58,7 +58,7 @@ async def calls_beside(waiting: int, count: int = 1000) -> float:
     slow = [Task(TaskId(f"s{n}"), f"carry out slow part {n}", "slow", seconds=100.0) for n in range(waiting)]
     quick = [Task(TaskId(f"q{n}"), f"carry out quick part {n}", "quick", seconds=1.0) for n in range(count)]
     executor = Jam(count)
-    roster = Roster((Agent("slow", capacity=1), Agent("quick", capacity=0)))
+    roster = Roster((Agent("slow", concurrency=1), Agent("quick", concurrency=0)))
     found = await Runner(MemoryJournal(), executor).start(
         "run", request(Plan((*slow, *quick), "none"), width=8, roster=roster)
     )

@@ -113,8 +113,8 @@ def test_every_default_number_is_documented_as_it_is() -> None:
         f"| {breaking.open:.0f} s × times opened, at most {breaking.open_ceiling:.0f} s |",  # noqa: RUF001 - as printed
         f"| one, leased for {breaking.lease:.0f} s |",
         f"| {limits.width} attempts a run |",
-        f"| {limits.tasks} tasks, {limits.depth} deep, {limits.fan_out} readers of one result (a warning), ",
-        f" (a warning), {limits.items} items, nested {limits.nesting} |",
+        f"| {limits.max_tasks} tasks, {limits.max_depth} deep, {limits.fan_out} readers of one result (a warning), ",
+        f" (a warning), {limits.items} items, nested {limits.max_nesting} |",
         f"| {limits.plans} each; replans {limits.replans} |",
         f"supervisor {policy.supervision:.0f} s, answer {policy.answer:.0f} s kept back (a fifth at most), grace ",
         f"grace {policy.grace:.0f} s",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, structs
 
-from chargehand import Supervisor, Worker
+from chargehand import Supervisor, Team, Worker
 from tests.cli.commands import COMMAND, ROOT, environment
 from tests.cli.forked import write_command
 from tests.server.running import running, settings_in
@@ -171,4 +171,6 @@ def told(page: str) -> set[str]:
 
 def test_whatever_a_worker_and_a_team_can_be_given_is_told_of() -> None:
     assert {field.name for field in structs.fields(Worker)} - told("workers") == set()
-    assert set(inspect.signature(Supervisor).parameters) - told("library") == set()
+    assert set(inspect.signature(Team).parameters) - told("library") == set()
+    assert {field.name for field in structs.fields(Supervisor)} - told("library") == set()
+    assert len(inspect.signature(Team).parameters) <= 12

@@ -14,9 +14,9 @@ from chargehand.engine import events as ev
 from chargehand.stores.reader import read_run
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand
 
-WAYS = EXAMPLES / "ways"
-PAGE = (WAYS / "README.md").read_text(encoding="utf-8")
-TEAMS = sorted(one.name for one in WAYS.iterdir() if (one / "team.yaml").exists())
+STRATEGIES = EXAMPLES / "strategies"
+PAGE = (STRATEGIES / "README.md").read_text(encoding="utf-8")
+TEAMS = sorted(one.name for one in STRATEGIES.iterdir() if (one / "team.yaml").exists())
 
 
 class Ran(Struct, frozen=True):
@@ -49,9 +49,11 @@ class Ran(Struct, frozen=True):
         return most
 
 
-def ran(folder: Path, way: str, *words: str | Path) -> Ran:
+def ran(folder: Path, strategy: str, *words: str | Path) -> Ran:
     """The example, run by the real command without any key."""
-    done = chargehand(folder, "run", "--team", WAYS / way, *(words or ("--example",)), "--run", "one", "--json", "-q")
+    done = chargehand(
+        folder, "run", "--team", STRATEGIES / strategy, *(words or ("--example",)), "--run", "one", "--json", "-q"
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["ending"], told["gaps"]) == ("complete", [])
@@ -118,7 +120,7 @@ def test_what_is_too_big_is_split_and_split_again(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_your_own_is_carried_out_as_it_stands(tmp_path: Path) -> None:
-    found = ran(tmp_path, "fixed", "--plan", WAYS / "fixed" / "plan.json")
+    found = ran(tmp_path, "fixed", "--plan", STRATEGIES / "fixed" / "plan.json")
     assert found.workers[0] == "analyst"
     assert sorted(found.workers[1:]) == ["artist", "writer"]
     assert not any(isinstance(one.event, ev.SupervisionStarted) and one.event.duty == "plan" for one in found.entries)
@@ -147,7 +149,7 @@ def test_much_text_becomes_little(tmp_path: Path) -> None:
 
 
 def test_a_team_works_in_a_team(tmp_path: Path) -> None:
-    words = [sys.executable, "-W", "error", WAYS / "nested.py"]
+    words = [sys.executable, "-W", "error", STRATEGIES / "nested.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 0, done.stderr
     first, second, *answer = done.stdout.splitlines()
@@ -159,23 +161,25 @@ def test_a_team_works_in_a_team(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_example_and_nothing_else() -> None:
-    named = set(re.findall(r"--team examples/ways/(\w+)", PAGE))
+    named = set(re.findall(r"--team examples/strategies/(\w+)", PAGE))
     assert named == set(TEAMS)
-    assert "examples/ways/nested.py" in PAGE
+    assert "examples/strategies/nested.py" in PAGE
 
 
 @pytest.mark.parametrize("team", TEAMS)
 def test_an_example_is_sound(team: str) -> None:
-    made = load_team(WAYS / team)
-    assert made.examples or team == "fixed"
+    made = load_team(STRATEGIES / team)
+    assert made.supervisor.examples or team == "fixed"
 
 
 @pytest.mark.timeout(300)  # many commands, one after the other, perhaps on a busy machine
 def test_what_the_page_shows_is_what_comes_out(tmp_path: Path) -> None:
     """The answer that is shown for a command stands in what it prints, line by line."""
-    for words, shown in re.findall(r"\$ chargehand run (--team examples/ways/\w+[^\n]*)\n(.*?)```", PAGE, re.DOTALL):
-        team, *more = words.removeprefix("--team examples/ways/").split()
-        given = [WAYS.parents[1] / one if one.startswith("examples/") else one for one in more]
-        done = chargehand(tmp_path, "run", "--team", WAYS / team, *given, "-q")
+    for words, shown in re.findall(
+        r"\$ chargehand run (--team examples/strategies/\w+[^\n]*)\n(.*?)```", PAGE, re.DOTALL
+    ):
+        team, *more = words.removeprefix("--team examples/strategies/").split()
+        given = [STRATEGIES.parents[1] / one if one.startswith("examples/") else one for one in more]
+        done = chargehand(tmp_path, "run", "--team", STRATEGIES / team, *given, "-q")
         missing = [line for line in shown.splitlines() if line.strip() and line not in done.stdout]
         assert missing == [], team

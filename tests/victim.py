@@ -57,7 +57,7 @@ def request_of(run: str) -> RunRequested:
     policy = Policy(
         retry=Retry(base=0.004),
         breaking=Breaking(consecutive=1000, sample=1000),
-        limits=Limits(tasks=2 * LONG, depth=2 * LONG, fan_out=100, replans=rng.randint(0, 1)),
+        limits=Limits(max_tasks=2 * LONG, max_depth=2 * LONG, fan_out=100, replans=rng.randint(0, 1)),
         approve=rng.random() < 0.1,
         uncertain=rng.choice(("fail", "ask")),
     )

@@ -6,7 +6,7 @@ Its service is down for the first half second. Twelve tasks need it, one after t
 
 import time
 
-from chargehand import Failure, Plan, Policy, Request, Result, Retry, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Failure, Plan, Policy, Request, Result, Retry, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.engine.policy import Breaking
 
 DOWN = 0.5
@@ -32,9 +32,11 @@ class Service:
 
 def run(breaking: Breaking, service: Service) -> Result:
     tasks = tuple(Task(f"t{number}", f"Weigh parcel {number}.", "scales") for number in range(1, TASKS + 1))
-    scales = Worker("scales", "weighs parcels", model=ScriptedModel(service, handle="weigher"), capacity=1)
+    scales = Worker("scales", "weighs parcels", model=ScriptedModel(service, handle="weigher"), concurrency=1)
     policy = Policy(retry=Retry(base=0.002), breaking=breaking)
-    return Supervisor([scales], plan=Plan(tasks, "none"), policy=policy).run_sync("How heavy are the parcels?")
+    return Team([scales], supervisor=Supervisor(plan=Plan(tasks, "none")), policy=policy).run_sync(
+        "How heavy are the parcels?"
+    )
 
 
 def show(title: str, breaking: Breaking) -> None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from chargehand import Plan, Request, Route, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Plan, Request, Route, ScriptedModel, Supervisor, Task, Team, Worker
 
 SPEEDS = {"quick": 0.02, "slow": 0.1}
 REQUESTS = [f"How many parcels came in on day {day}?" for day in range(1, 11)]
@@ -29,12 +29,12 @@ def desk(places: asyncio.Semaphore) -> Callable[[Request], Awaitable[str]]:
 def office() -> list[Worker]:
     models = {name: ScriptedModel(desk(asyncio.Semaphore(2)), handle=name) for name in ("north", "south")}
     return [
-        Worker(name, "counts parcels", skills=["parcels that came in"], model=models[name], capacity=2)
+        Worker(name, "counts parcels", skills=["parcels that came in"], model=models[name], concurrency=2)
         for name in models
     ]
 
 
-async def at_once(teams: list[Supervisor]) -> tuple[Counter[str], float, list[str]]:
+async def at_once(teams: list[Team]) -> tuple[Counter[str], float, list[str]]:
     """All requests at the same moment: who got how many, how long it took, and why somebody was chosen."""
     began = time.perf_counter()
     async with asyncio.TaskGroup() as jobs:
@@ -47,22 +47,28 @@ async def at_once(teams: list[Supervisor]) -> tuple[Counter[str], float, list[st
 def shared_out(*, in_turn: bool) -> tuple[Counter[str], float]:
     """Eight tasks for a quick and a slow model, dealt out in turn, or each to whoever is idle."""
     models = {name: ScriptedModel(["Done."], handle=name, latency=wait, repeat=True) for name, wait in SPEEDS.items()}
-    workers = [Worker("packer", "packs parcels", replicas=list(models.values()), capacity=2)]
+    workers = [Worker("packer", "packs parcels", replicas=list(models.values()), concurrency=2)]
     if in_turn:
-        workers = [Worker(name, "packs parcels", model=model, capacity=1) for name, model in models.items()]
+        workers = [Worker(name, "packs parcels", model=model, concurrency=1) for name, model in models.items()]
     who = [worker.name for worker in workers]
     tasks = tuple(Task(f"t{at}", f"Pack parcel {at}.", who[at % len(who)]) for at in range(8))
-    trace = Supervisor(workers, model=models["quick"], plan=Plan(tasks, "none")).run_sync("Pack.").trace()
+    trace = (
+        Team(workers, supervisor=Supervisor(model=models["quick"], plan=Plan(tasks, "none"))).run_sync("Pack.").trace()
+    )
     return Counter({name: len(model.requests) for name, model in models.items()}), trace.seconds
 
 
 async def main() -> None:
     executor = office()
-    way = Route(router="words", learn=False)
-    await at_once([Supervisor(office(), way=way) for _ in REQUESTS])  # what is loaded only once shall not count
-    got, took, _ = await at_once([Supervisor(executor, way=way) for _ in REQUESTS])  # ten teams: none sees the others
+    strategy = Route(router="words", learn=False)
+    await at_once(
+        [Team(office(), supervisor=Supervisor(strategy=strategy)) for _ in REQUESTS]
+    )  # what is loaded only once shall not count
+    got, took, _ = await at_once(
+        [Team(executor, supervisor=Supervisor(strategy=strategy)) for _ in REQUESTS]
+    )  # ten teams: none sees the others
     print(f"without a look at the load: {dict(got)}, {took:.2f} s")
-    got, took, notes = await at_once([Supervisor(office(), way=way)] * len(REQUESTS))
+    got, took, notes = await at_once([Team(office(), supervisor=Supervisor(strategy=strategy))] * len(REQUESTS))
     print(f"with it: {dict(sorted(got.items()))}, {took:.2f} s")
     print(f"  {next(one for one in notes if 'less busy' in one)}")
 

@@ -6,7 +6,20 @@ T1 and T2 run side by side, T3 needs T1, T4 needs T2, and T5 comes after T3 and 
 
 import re
 
-from chargehand import Edge, Failure, Plan, Policy, Request, Result, Retry, ScriptedModel, Supervisor, Task, Worker
+from chargehand import (
+    Edge,
+    Failure,
+    Plan,
+    Policy,
+    Request,
+    Result,
+    Retry,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    Team,
+    Worker,
+)
 
 GOAL = "How did the shop do, and what did customers complain about?"
 
@@ -37,7 +50,7 @@ def run(*last: str | Edge) -> Result:
         Task("T5", "Relate the complaints to the sales, as far as there are figures.", "clerk", after=last),
     )
     worker = Worker("clerk", "fetches, counts and compares", model=ScriptedModel(clerk))
-    team = Supervisor([worker], plan=Plan(tasks), policy=Policy(retry=Retry(base=0.01)))
+    team = Team([worker], supervisor=Supervisor(plan=Plan(tasks)), policy=Policy(retry=Retry(base=0.01)))
     return team.run_sync(GOAL)
 
 

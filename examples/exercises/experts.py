@@ -7,7 +7,7 @@ that replies in JSON. A team with data and tools for the same: teams/expert_rout
 
 import re
 
-from chargehand import Route, ScriptedModel, Supervisor, Worker
+from chargehand import Route, ScriptedModel, Supervisor, Team, Worker
 
 EXPERTS = {
     "legal": ["ending a lease", "a deposit the landlord keeps", "withdrawing from a contract", "dismissal"],
@@ -40,7 +40,7 @@ def worker(name: str, does: str = "") -> Worker:
     return Worker(name, does, model=says, skills=EXPERTS.get(name, ()))
 
 
-def show(team: Supervisor, wanted: dict[str, str]) -> None:
+def show(team: Team, wanted: dict[str, str]) -> None:
     right = 0
     for text, expected in wanted.items():
         result = team.run_sync(text)
@@ -55,7 +55,7 @@ def show(team: Supervisor, wanted: dict[str, str]) -> None:
 if __name__ == "__main__":
     experts = [worker(name, f"answers {name} questions") for name in EXPERTS]
     print("by the words of their cards")
-    way = Route(router="words", generalist="generalist")
-    show(Supervisor([*experts, worker("generalist")], way=way), REQUESTS)
+    strategy = Route(router="words", generalist="generalist")
+    show(Team([*experts, worker("generalist")], supervisor=Supervisor(strategy=strategy)), REQUESTS)
     print("by a model's JSON (here the demo model speaks it)")
-    show(Supervisor([worker(*one) for one in MAKERS.items()], way=Route(router="model")), PROMPTS)
+    show(Team([worker(*one) for one in MAKERS.items()], supervisor=Supervisor(strategy=Route(router="model"))), PROMPTS)

@@ -10,7 +10,7 @@ from time import process_time
 
 import msgspec
 
-from chargehand import Factory, Plan, Result, Supervisor, Task, Worker, tool
+from chargehand import Factory, Plan, Result, Supervisor, Task, Team, Worker, tool
 
 REPEAT = 7
 GOAL = "Fill in the price list."
@@ -36,20 +36,25 @@ TASKS = [
 ]
 
 
-def static() -> Supervisor:
+def static() -> Team:
     """A registry: who does which task was written down by somebody, with the prompt and the tools."""
     workers = [Worker(f"w{at}", f"does: {text}", tools=[tool_]) for at, (tool_, text) in enumerate(TASKS)]
     tasks = tuple(Task(f"t{at}", text, f"w{at}") for at, (_, text) in enumerate(TASKS))
-    return Supervisor(workers, plan=Plan(tasks, "none"))
+    return Team(workers, supervisor=Supervisor(plan=Plan(tasks, "none")))
 
 
-def dynamic() -> Supervisor:
+def dynamic() -> Team:
     """A factory: all it knows is the tools it may hand out."""
     tasks = tuple(Task(f"t{at}", text, "factory") for at, (_, text) in enumerate(TASKS))
-    return Supervisor([], factory=Factory(tools=[stock, price], most_tools=1, capacity=10), plan=Plan(tasks, "none"))
+    return Team(
+        [],
+        supervisor=Supervisor(
+            factory=Factory(tools=[stock, price], max_tools=1, concurrency=10), plan=Plan(tasks, "none")
+        ),
+    )
 
 
-def measured(*teams: Supervisor) -> tuple[list[float], list[Result]]:
+def measured(*teams: Team) -> tuple[list[float], list[Result]]:
     """The least processor time of a run of each team, in turns, after one that does not count; and the last runs."""
     took: list[list[float]] = [[] for _ in teams]
     last = [team.run_sync(GOAL) for team in teams]

@@ -4,7 +4,7 @@ A worker whose model is dead hands over to its fallback. A route to somebody unk
 """  # noqa: INP001 - a script, no package
 # ruff: noqa: T201 - an example shows something
 
-from chargehand import Failure, Plan, Policy, Retry, Route, ScriptedModel, Supervisor, Task, Worker, tool
+from chargehand import Failure, Plan, Policy, Retry, Route, ScriptedModel, Supervisor, Task, Team, Worker, tool
 
 
 @tool
@@ -15,12 +15,12 @@ def almanac(island: str) -> str:
 
 def handed_over() -> None:
     dead = ScriptedModel([Failure("network", "the line is dead")], repeat=True)
-    team = Supervisor(
+    team = Team(
         [
             Worker("scout", "looks things up on the web", model=dead, fallbacks=["librarian"]),
             Worker("librarian", "looks things up in print", tools=[almanac]),
         ],
-        plan=Plan((Task("ferries", "How many ferries go to Hiiumaa?", "scout"),), "forward"),
+        supervisor=Supervisor(plan=Plan((Task("ferries", "How many ferries go to Hiiumaa?", "scout"),), "forward")),
         policy=Policy(retry=Retry(base=0.01)),
     )
     result = team.run_sync("How many ferries go to Hiiumaa?")
@@ -36,14 +36,13 @@ def to_nobody() -> None:
         ['{"reason": "It is about stars.", "primary": "astrologer", "secondary": null, "confidence": 0.9}'], repeat=True
     )
     desk = ScriptedModel(["Nobody here reads the stars. The observatory opens at nine."])
-    team = Supervisor(
+    team = Team(
         [
             Worker("research", "finds facts"),
             Worker("code", "writes programs"),
             Worker("desk", "answers everything else", model=desk),
         ],
-        planner=router,
-        way=Route(router="model", generalist="desk"),
+        supervisor=Supervisor(planner=router, strategy=Route(router="model", generalist="desk")),
     )
     result = team.run_sync("What do the stars say about Tuesday?")
     trace = result.trace()

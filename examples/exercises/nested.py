@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from chargehand import Failure, MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Usage, Worker
+from chargehand import Failure, MemoryJournal, Plan, ScriptedModel, Supervisor, Task, Team, Usage, Worker
 from chargehand.runtime.trace import Trace, whole_trace
 
 USED = Usage(300, 50)
@@ -28,10 +28,10 @@ def team(name: str, tasks: dict[str, str]) -> Worker:
     models = {one: ScriptedModel([SAYS[one]], handle=one, repeat=True, micros=4_000, usage=USED) for one in tasks}
     workers = [Worker(one, model=models[one]) for one in tasks]
     plan = Plan(tuple(Task(one, text, one) for one, text in tasks.items()))
-    return Supervisor(workers, name=name, plan=plan).as_worker(description=f"does the {name}")
+    return Team(workers, supervisor=Supervisor(plan=plan), name=name).as_worker(description=f"does the {name}")
 
 
-def office(journal: MemoryJournal) -> Supervisor:
+def office(journal: MemoryJournal) -> Team:
     """The interface between levels is a task and a result: the office knows three workers, and nobody inside them."""
     tasks = (
         Task("t1", "Find out how many boats came.", "research"),
@@ -40,7 +40,7 @@ def office(journal: MemoryJournal) -> Supervisor:
     )
     judge = ScriptedModel(["May had 412 boats, 13 a day [t3]."], micros=9_000, usage=USED)
     teams = [team(*one) for one in TEAMS.items()]
-    return Supervisor(teams, name="office", plan=Plan(tasks), judge=judge, journal=journal)
+    return Team(teams, supervisor=Supervisor(plan=Plan(tasks), judge=judge), name="office", journal=journal)
 
 
 def flow(trace: Trace, level: int = 0) -> Iterator[str]:

@@ -4,7 +4,7 @@ Four workers wait as long as real ones would wait for a model. The plan is done 
 """  # noqa: INP001 - a script, no package
 # ruff: noqa: T201 - an example shows something
 
-from chargehand import Limits, Plan, Policy, Result, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Limits, Plan, Policy, Result, ScriptedModel, Supervisor, Task, Team, Worker
 
 WAITS = {"research": 0.3, "code": 0.2, "prices": 0.2, "report": 0.1}
 PLAN = Plan(
@@ -21,7 +21,9 @@ PLAN = Plan(
 def run(width: int) -> Result:
     """The plan with so many tasks at work at once."""
     workers = [Worker(name, model=ScriptedModel(["Done."], handle=name, latency=wait)) for name, wait in WAITS.items()]
-    return Supervisor(workers, plan=PLAN, policy=Policy(limits=Limits(width=width))).run_sync("Where do tents winter?")
+    return Team(workers, supervisor=Supervisor(plan=PLAN), policy=Policy(limits=Limits(width=width))).run_sync(
+        "Where do tents winter?"
+    )
 
 
 def show(title: str, result: Result) -> float:

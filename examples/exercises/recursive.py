@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 
-from chargehand import Limits, Policy, Recursive, Request, Result, ScriptedModel, Supervisor, Usage, Worker
+from chargehand import Limits, Policy, Recursive, Request, Result, ScriptedModel, Supervisor, Team, Usage, Worker
 
 # a fifth of a cent a call
 PRICE = 2_000
@@ -40,8 +40,10 @@ def run(depth: int, breadth: int = 3, most: int = 50) -> tuple[Result, Splitter]
     lead = ScriptedModel(splitter, handle="lead", micros=PRICE, usage=USED)
     reader = ScriptedModel(["Read."], handle="reader", micros=PRICE, usage=USED, repeat=True)
     workers = [Worker("reader", "reads and describes", model=reader), Worker("clerk", "files", model=reader)]
-    team = Supervisor(
-        workers, model=lead, way=Recursive(depth=depth, breadth=breadth), policy=Policy(limits=Limits(tasks=most))
+    team = Team(
+        workers,
+        supervisor=Supervisor(model=lead, strategy=Recursive(depth=depth, breadth=breadth)),
+        policy=Policy(limits=Limits(max_tasks=most)),
     )
     return team.run_sync("Describe the harbour"), splitter
 

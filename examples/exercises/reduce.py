@@ -7,7 +7,7 @@ Twelve weather stations return long logs. In each one line matters, and all twel
 import re
 from random import Random
 
-from chargehand import Failure, ModelCard, Plan, Request, Result, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Failure, ModelCard, Plan, Request, Result, ScriptedModel, Supervisor, Task, Team, Worker
 
 # the window in tokens of four characters
 STATIONS = 12
@@ -48,7 +48,9 @@ def run(reader: Reader) -> Result:
     judge = ScriptedModel(reader, card=ModelCard("small", window=WINDOW))
     tasks = tuple(Task(f"t{one}", f"Read the log of station {one}.", "keeper") for one in range(1, STATIONS + 1))
     keeper = Worker("keeper", "reads logs", model=ScriptedModel(log))
-    return Supervisor([keeper], judge=judge, plan=Plan(tasks, "reduce")).run_sync("Which gusts were there?")
+    return Team([keeper], supervisor=Supervisor(judge=judge, plan=Plan(tasks, "reduce"))).run_sync(
+        "Which gusts were there?"
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ The first one works on its second attempt. The second one never does, and is giv
 
 from datetime import date, timedelta
 
-from chargehand import Plan, Result, Supervisor, Task, ToolFailed, Worker, tool
+from chargehand import Plan, Result, Supervisor, Task, Team, ToolFailed, Worker, tool
 
 RATES = {"2026-05-28": 1.1871, "2026-05-29": 1.1939}
 
@@ -28,7 +28,9 @@ def stock_price(day: str) -> str:
 
 def run(worker: Worker, instruction: str) -> Result:
     """One task for one worker; the demo model works, and puts the task better."""
-    return Supervisor([worker], plan=Plan((Task("t1", instruction, worker.name),), "forward")).run_sync(instruction)
+    return Team(
+        [worker], supervisor=Supervisor(plan=Plan((Task("t1", instruction, worker.name),), "forward"))
+    ).run_sync(instruction)
 
 
 def show(result: Result) -> None:

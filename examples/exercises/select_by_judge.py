@@ -1,7 +1,7 @@
 """Three workers try the same, a judge picks one and says why: `python examples/exercises/select_by_judge.py`."""  # noqa: INP001 - a script, no package
 # ruff: noqa: T201 - an example shows something
 
-from chargehand import Plan, Result, Supervisor, Task, Worker, tool
+from chargehand import Plan, Result, Supervisor, Task, Team, Worker, tool
 
 GOAL = "Where can small children swim on a rainy day?"
 
@@ -27,7 +27,7 @@ def town_hall() -> str:
 def run() -> Result:
     workers = [Worker(one.name, "knows where to swim", tools=[one]) for one in (guide, neighbour, town_hall)]
     tasks = tuple(Task(f"t{at}", GOAL, worker.name) for at, worker in enumerate(workers, 1))
-    return Supervisor(workers, plan=Plan(tasks, "select")).run_sync(GOAL)
+    return Team(workers, supervisor=Supervisor(plan=Plan(tasks, "select"))).run_sync(GOAL)
 
 
 if __name__ == "__main__":

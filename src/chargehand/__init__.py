@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from chargehand.agents.messages import Replies, WorkerReply
     from chargehand.agents.scripted import Move, Script, ScriptedExecutor
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
+    from chargehand.agents.supervisor import Supervisor
     from chargehand.agents.worker import Contacts, Factory, Worker
     from chargehand.config.load import load_team
     from chargehand.engine.budget import Amount, Budget
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from chargehand.stores.catalog import SqliteCatalog
     from chargehand.stores.memory import MemoryJournal
     from chargehand.stores.sqlite import SqliteJournal
-    from chargehand.team import Supervisor
+    from chargehand.team import Team
     from chargehand.tools.calling import ToolFailed
     from chargehand.tools.schema import Caller, CallKey
     from chargehand.tools.tool import Costs, Tool, tool, tool_from_schema
@@ -52,6 +53,7 @@ _ROOMS = {
     "agents.messages": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedExecutor"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
+    "agents.supervisor": ("Supervisor",),
     "agents.worker": ("Contacts", "Factory", "Worker"),
     "config.load": ("load_team",),
     "engine.owed": ("Brief",),
@@ -68,7 +70,7 @@ _ROOMS = {
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
     "runtime.result": ("Result",),
-    "team": ("Supervisor",),
+    "team": ("Team",),
     "engine.budget": ("Amount", "Budget"),
     "engine.events": ("CancelRequested", "InputAnswered", "RunRequested"),
     "engine.failure": ("Failure",),
@@ -106,6 +108,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "RoundRobin",
     "Route",
     "Whole",
+    "Supervisor",
     "Worker",
     "load_team",
     "Brief",
@@ -131,7 +134,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "MemoryJournal",
     "SqliteJournal",
     "Result",
-    "Supervisor",
+    "Team",
     "Amount",
     "Budget",
     "CancelRequested",

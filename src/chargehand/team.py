@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Self, TypeAlias
@@ -15,14 +15,14 @@ from msgspec import structs
 
 from chargehand.agents import background
 from chargehand.agents.checks.spec import Check, declare_checks
-from chargehand.agents.hedging import Hedge, hedging
+from chargehand.agents.hedging import hedging
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
-from chargehand.agents.nested import Team, refuse_circles
+from chargehand.agents.nested import RunnableTeam, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import check_memory, furnish, with_memory_tools, with_toolbox
-from chargehand.agents.strategies import Way, Whole
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec, lent
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.worker import Worker
 from chargehand.engine import budget as budgets
 from chargehand.engine import events as ev
 from chargehand.engine import policy as policies
@@ -32,15 +32,12 @@ from chargehand.engine.declared_types import Write
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.fold import replay
 from chargehand.engine.keywords import check_declared
-from chargehand.engine.plan import Combine, Plan
+from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
-from chargehand.models.known import BUILT_IN
-from chargehand.models.messages import Settings
-from chargehand.models.own import AnyModel, as_model
 from chargehand.models.prices import Price
 from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
@@ -63,106 +60,90 @@ logger = logging.getLogger(__name__)
 
 _MAX_ENDED_RUNS = 1000
 """How many ended runs a team without a journal keeps, to look at them and to offer their results again."""
-_NOTHING_SET = Settings()
 _NO_CAPS = Budget()
 _USUAL = Policy()
-_WHOLE = Whole()
+_SUPERVISOR = Supervisor()
 _WORKERS = "a list of workers: [Worker(name, description)]; a team is made one by team.as_worker()"
-_CHECKS = 'checks by name: {"short": Rule(at_most_words=50)}'
+_CHECKS = 'checks by name: {"short": Rule(max_words=50)}'
 Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
 RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 
 
-class Supervisor(Messaging, BackgroundWork, RouteFeedback):
-    """A team: its workers, who plans and answers, and within which bounds.
-
-    `model` serves whoever names none of their own; `planner` plans and refines, `judge` writes the answer. `timeout` is
-    the time a run has, `supervisor_timeout` the time for one plan, refined task or answer (left out: the policy's 120
-    seconds); a time is a number of seconds, or text such as `"5m"`.
-    `combine` fixes how results become an answer, or is a function that makes it. With `stream_plan` tasks start while
-    the plan is still being written; with `review` the planner sees the results and may add tasks. `journal` is where
-    runs are kept: a file, a journal, or (left out) memory. `lookup` finds keys by name; left out, the environment is
-    asked. `memory` is what the team shares and keeps between runs. `way` is how it is led: by one plan, a route, a
-    loop, a talk (`agents.strategies`). `cache` is for how long a result may be used again by another run of this
-    journal, if nothing was changed for it; left out, never. `checks` are what results must pass, by name: workers and
-    tasks name them in `accept`. With `hedge`, calls of models that take unusually long are made twice.
-    `on_approval` is asked before a plan or a call that needs approval, in place of ending with `needs_input`.
-    """
+class Team(Messaging, BackgroundWork, RouteFeedback):
+    """Workers, their supervisor, and what their runs are bounded by and kept in."""
 
     call_cap: CallCap | None = None
     _price: Price | None = None
     _memory: MemoryJournal | None = None
 
-    @check_declared("Supervisor")
+    @check_declared("Team", elsewhere=("supervisor=Supervisor", Supervisor.__struct_fields__))
     def __init__(
         self,
         workers: Annotated[Sequence[Worker], Write(_WORKERS)],
         *,
-        model: AnyModel = BUILT_IN,
+        supervisor: Supervisor = _SUPERVISOR,
         name: str = "team",
-        instructions: str = "",
-        planner: AnyModel = "",
-        judge: AnyModel = "",
-        settings: Settings = _NOTHING_SET,
-        timeout: WrittenDuration = 300.0,
-        supervisor_timeout: WrittenDuration | None = None,
         budget: Budget = _NO_CAPS,
         policy: Policy = _USUAL,
-        combine: Combine | Callable[..., object] | None = None,
-        plan: Plan | None = None,
-        stream_plan: bool = False,
-        review: bool = False,
-        factory: Factory | None = None,
-        prompts: Mapping[str, str] | None = None,
-        journal: Annotated[Journal | Path | str, Write('a journal, or the file of one: "runs.db"')] | None = None,
-        examples: Sequence[str] = (),
-        lookup: Lookup | None = None,
+        timeout: WrittenDuration = 300.0,
         memory: Memory | None = None,
-        way: Way = _WHOLE,
-        cache: WrittenDuration | None = None,
+        journal: Annotated[Journal | Path | str, Write('a journal, or the file of one: "runs.db"')] | None = None,
         checks: Annotated[Mapping[str, Check], Write(_CHECKS)] | None = None,
-        hedge: Hedge | None = None,
+        cache: WrittenDuration | None = None,
+        lookup: Lookup | None = None,
         on_approval: OnApproval | None = None,
     ) -> None:
+        """Declare a team; Invalid for what cannot work, TypeError for a keyword that does not exist.
+
+        Args:
+            workers: Who does the tasks.
+            supervisor: The role that plans and answers; its `model` serves every worker without one of its own.
+            name: What the team is called in journals and in other teams.
+            budget: The most one run may use.
+            policy: Retries, limits, breakers and approvals.
+            timeout: The time of one run, from the request to the answer, in seconds or as text such as `"5m"`.
+            memory: What the team shares and keeps between runs.
+            journal: Where runs are kept: a file, a journal, or (left out) memory.
+            checks: What results must pass, by name; workers and tasks name them in `accept`.
+            cache: For how long another run of the journal may use a result again, if nothing changed; left out, never.
+            lookup: Finds API keys by name; left out, the environment.
+            on_approval: Asked before a plan or a call that needs approval, in place of ending with `needs_input`.
+
+        """
         self.name = name
-        self.examples = tuple(examples)
-        self.policy = _with_timeout(policy, supervisor_timeout)
+        self.policy = _with_timeout(policy, supervisor.timeout)
         budgets.check(budget)
         self.budget = budget
         self.timeout = seconds_of("timeout", timeout)
         front, behind = _outfitted(workers, memory)
-        self.hiring = TeamSpec(  # what it is made of: workers, models, checks, the way it is led
+        if supervisor.factory is not None:
+            supervisor = structs.replace(supervisor, factory=with_toolbox(supervisor.factory))
+        self.spec = TeamSpec(
             workers=front,
-            models=(as_model(model), as_model(planner or model), as_model(judge or model)),
-            prompts=Prompts(prompts),
-            instructions=instructions,
-            settings=settings,
-            way=way,
-            combine=None if callable(combine) else combine,
-            own=combine if callable(combine) else None,
-            stream=stream_plan,
-            review=review,
-            factory=factory and with_toolbox(factory),
+            supervisor=supervisor,
+            prompts=Prompts(supervisor.prompts),
             background=behind,
             checks=declare_checks(checks or {}, front),
-            hedging=hedging(hedge),
+            hedging=hedging(supervisor.hedge),
         )
-        self._fixed = plan
-        self._enrol(plan)
+        self._enrol(supervisor.plan)
         self._keep_in(journal, memory, lookup)
         self.cache = None if cache is None else seconds_of("cache", cache)
-        self.hedge = hedge
         self._on_approval = on_approval
 
-    _KEYWORDS = ("Supervisor", tuple(inspect.signature(__init__).parameters))
+    @property
+    def supervisor(self) -> Supervisor:
+        return self.spec.supervisor
+
+    _KEYWORDS = ("Team", tuple(inspect.signature(__init__).parameters))
 
     def _enrol(self, plan: Plan | None) -> None:
         """Make the roster; Invalid for workers, a plan or a policy that cannot work."""
-        self.hiring.checks.vet(() if plan is None else plan.tasks)
+        self.spec.checks.vet(() if plan is None else plan.tasks)
         refuse_circles(self.name, self, self.teams)
-        self.roster = self.hiring.roster(self.budget)
-        self.members = tuple(map(self.hiring.agent, self.hiring.workers))
-        self.aside = self.hiring.aside
+        self.roster = self.spec.roster(self.budget)
+        self.members = tuple(map(self.spec.agent, self.spec.workers))
+        self.aside = self.spec.aside
         policies.check(self.policy)
         rosters.check(self.roster)
 
@@ -173,7 +154,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self._asks = lookup is not None
         self._streams = OpenStreams()
         self._executor = SharedExecutor(self._open_executor)
-        self._shared = None if memory is None else SharedMemory(memory, self.name, self.hiring.everybody, self._lookup)
+        self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
         self.bell = Bell()
 
@@ -181,10 +162,10 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         """The request a runner starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
         chance = secrets.randbits(32) if seed is None else seed
-        given = plan or self._fixed
-        if given is not None and self.hiring.combine is not None:
-            given = structs.replace(given, combine=self.hiring.combine)
-        self.hiring.checks.vet(() if given is None else given.tasks)
+        given = plan or self.supervisor.plan
+        if given is not None and self.spec.combine is not None:
+            given = structs.replace(given, combine=self.spec.combine)
+        self.spec.checks.vet(() if given is None else given.tasks)
         deadline = now + self.timeout
         return ev.RunRequested(
             goal=wanted,
@@ -195,12 +176,12 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             seed=chance,
             plan=given,
             team=self.name,
-            combine=self.hiring.combine,
+            combine=self.spec.combine,
         )
 
     def bounded(
         self, *, budget: Budget | None = None, timeout: Seconds | None = None, policy: Policy | None = None
-    ) -> "Supervisor":
+    ) -> "Team":
         """The same team within other bounds."""
         team = copy.copy(self)
         team.budget = self.budget if budget is None else budget
@@ -208,11 +189,11 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         team.policy = self.policy if policy is None else policy
         budgets.check(team.budget)
         policies.check(team.policy)
-        cost = supervision(team.budget, self.hiring.models[1:], self.hiring.settings)
+        cost = supervision(team.budget, self.spec.models[1:], self.supervisor.settings)
         team.roster = structs.replace(self.roster, supervision=cost)
         return team
 
-    async def keep_budget(self, finder: Finder | None = None) -> "Supervisor":
+    async def keep_budget(self, finder: Finder | None = None) -> "Team":
         """The same team with a budget that can be kept: calls are capped instead of dollars where a price is unknown.
 
         Every new run is begun by such a team; its `call_cap` says what was replaced, and by what.
@@ -220,7 +201,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         if self.budget.usd is None:
             return self
         async with self._finder(finder) as found:
-            cap = call_cap(self.budget, await self.hiring.unpriced_models(found, self.budget.floor))
+            cap = call_cap(self.budget, await self.spec.unpriced_models(found, self.budget.floor))
         if cap is None:
             return self
         team = self.bounded(budget=structs.replace(self.budget, usd=None, calls=cap.calls))
@@ -230,7 +211,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
         """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost."""
         async with self._finder(finder) as found:
-            return await self.hiring.unpriced_models(found, self.budget.floor)
+            return await self.spec.unpriced_models(found, self.budget.floor)
 
     def budget_notes(self) -> tuple[ev.Noted, ...]:
         """What is written with the request of a new run, and logged, where calls are capped instead of dollars."""
@@ -244,7 +225,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         if self.call_cap is not None and budget.usd is not None:
             raise PriceUnknown(self.call_cap.models)
 
-    def priced(self, price: Price) -> "Supervisor":
+    def priced(self, price: Price) -> "Team":
         """The same team, whose models cost this where no table has their price."""
         team = copy.copy(self)
         team._price = price  # noqa: SLF001 - of its own kind
@@ -262,7 +243,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         notes = self.budget_notes()
         if self.cache is None:
             return notes
-        lookers = frozenset(one.name for one in self.hiring.workers if cached.only_looks(one))
+        lookers = frozenset(one.name for one in self.spec.workers if cached.only_looks(one))
         earlier = await cached.earlier(journal, request, self.cache, time.time(), lookers)
         return (*notes, *earlier)
 
@@ -288,9 +269,9 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         return rosters.TeamMembers(self.name, (*self.roster.agents, *(agent for agent, _ in self.aside)))
 
     @property
-    def teams(self) -> tuple[Team, ...]:
+    def teams(self) -> tuple[RunnableTeam, ...]:
         """The teams among its workers."""
-        return self.hiring.teams
+        return self.spec.teams
 
     # --- who does the work
 
@@ -310,16 +291,16 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         async with AsyncExitStack() as stack:
             finder = await stack.enter_async_context(self._finder(finder))
             if self.budget.usd is not None:
-                unpriced = await self.hiring.unpriced_models(finder, self.budget.floor)
+                unpriced = await self.spec.unpriced_models(finder, self.budget.floor)
                 if unpriced:
                     raise PriceUnknown(unpriced)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnish(None if one.team else memory, one) for one in self.hiring.everybody]
-            teams = await stack.enter_async_context(self.hiring.at_work(self.budget, finder))
-            embedding = self.hiring.route_embedding(self._lookup)
+            crowd = [await furnish(None if one.team else memory, one) for one in self.spec.everybody]
+            teams = await stack.enter_async_context(self.spec.at_work(self.budget, finder))
+            embedding = self.spec.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            executor = self.hiring.executor(
+            executor = self.spec.executor(
                 finder=finder,
                 roster=self.roster,
                 budget=self.budget,
@@ -362,7 +343,7 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
     def notice(self) -> str:
         """What people must know about the models behind this team."""
         if self._notice is None:
-            self._notice = self.hiring.notice(Finder(self._lookup))
+            self._notice = self.spec.notice(Finder(self._lookup))
         return self._notice
 
     # --- runs
@@ -455,14 +436,14 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
         self.bell.ring()
 
     @asynccontextmanager
-    async def driven(self, team: "Supervisor | None" = None) -> AsyncGenerator[Runner]:
+    async def driven(self, team: "Team | None" = None) -> AsyncGenerator[Runner]:
         """A runner for runs that nobody listens to. `team` is this one with a budget that can be kept."""
         async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
             yield driver
 
     @asynccontextmanager
     async def _driver(
-        self, team: "Supervisor", listener: Listener | None, whisper: Whisper | None
+        self, team: "Team", listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
         async with self._open() as journal, team.executor() as executor:
@@ -479,17 +460,17 @@ class Supervisor(Messaging, BackgroundWork, RouteFeedback):
             self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
             yield self._memory
 
-    async def _result(self, team: "Supervisor", found: Outcome, journal: Journal) -> Result:
+    async def _result(self, team: "Team", found: Outcome, journal: Journal) -> Result:
         self.bell.ring()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
         return read_result(found, await journal.read(found.run), notice)
 
 
-def _with_timeout(policy: Policy, supervisor_timeout: WrittenDuration | None) -> Policy:
-    if supervisor_timeout is None:
+def _with_timeout(policy: Policy, timeout: WrittenDuration | None) -> Policy:
+    if timeout is None:
         return policy
-    return structs.replace(policy, supervision=seconds_of("supervisor_timeout", supervisor_timeout))
+    return structs.replace(policy, supervision=seconds_of("timeout", timeout))
 
 
 def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:

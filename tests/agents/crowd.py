@@ -11,7 +11,8 @@ from chargehand.models.subject import Answering, Judging, Making, Planning, Refi
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
+from tests.agents.options import make_team
 
 FREE = ModelCard("scripted", micros_in=0.0, micros_out=0.0)
 Part = Callable[[Request], Line]
@@ -70,12 +71,9 @@ def model(
     return ScriptedModel(script, usage=Usage(10, 5), micros=7, card=card)
 
 
-def team(script: ScriptedModel, *workers: Worker, journal: Journal | None = None, **more: object) -> Supervisor:
-    return Supervisor(
-        workers or (Worker("ann", "counts things"),),
-        model=script,
-        journal=journal or MemoryJournal(),
-        **more,  # pyright: ignore[reportArgumentType] - options of one test
+def team(script: ScriptedModel, *workers: Worker, journal: Journal | None = None, **more: object) -> Team:
+    return make_team(
+        workers or (Worker("ann", "counts things"),), model=script, journal=journal or MemoryJournal(), **more
     )
 
 

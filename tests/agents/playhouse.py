@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from chargehand.engine import events as ev
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.sim.loop import VirtualLoop
 
 NOW = 1_000_000.0
@@ -33,7 +33,7 @@ class Playhouse:
     def wait(self, seconds: float) -> None:
         self.play(lambda: asyncio.sleep(seconds))
 
-    def run(self, team: Supervisor, goal: str = "Do what there is to do.", run: str = "") -> list[ev.Entry]:
+    def run(self, team: Team, goal: str = "Do what there is to do.", run: str = "") -> list[ev.Entry]:
         """One run to its end."""
         name = run or f"run{len(self.entries)}"
 
@@ -43,14 +43,14 @@ class Playhouse:
         self.play(story)
         return self.entries[name]
 
-    def resume(self, team: Supervisor, run: str) -> list[ev.Entry]:
+    def resume(self, team: Team, run: str) -> list[ev.Entry]:
         async def story() -> None:
             await self.drive(team, lambda driver: driver.resume(run))
 
         self.play(story)
         return self.entries[run]
 
-    async def drive(self, team: Supervisor, go: Callable[[Runner], Awaitable[Outcome]]) -> None:
+    async def drive(self, team: Team, go: Callable[[Runner], Awaitable[Outcome]]) -> None:
         async with team.executor() as executor:
             await go(Runner(self.journal, executor, wall=self.loop.time, ticks=self.loop.time, listener=self._heard))
 

@@ -13,6 +13,7 @@ from bench.verifier import measured
 from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.checks.review import Verdict, read_verdict
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -28,9 +29,10 @@ from chargehand.models.subject import Reviewing
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind
+from tests.agents.options import make_team
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 COUNT = Task(TaskId("t1"), "Count the apples in the cellar.", "ann")
@@ -42,12 +44,12 @@ PRICED = ModelCard("scripted", micros_in=1.0, micros_out=1.0)
 
 def executor(
     check: Rule | dict[str, Check], said: Sequence[Line] | Callable[[Request], Line], *others: Worker, **more: object
-) -> tuple[Supervisor, ScriptedModel]:
+) -> tuple[Team, ScriptedModel]:
     checks = {"it": check} if isinstance(check, Rule) else check
     script = model(work=said)
     ann = Worker("ann", "counts things", accept=tuple(checks))
     options = {"plan": ONE, "policy": QUICK, "journal": MemoryJournal(), "model": script, "checks": checks} | more
-    return Supervisor((ann, *others), **options), script  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team((ann, *others), **options), script
 
 
 def verdicts(*lines: Line, **more: object) -> ScriptedModel:
@@ -74,7 +76,7 @@ def steps(found: Result) -> list[str]:
 
 async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
     """The worker has found everything already: it is told what is wrong, and nothing is looked up again."""
-    team, script = executor(Rule(at_least_words=5), [calls(call("give", 1)), "12", LONG])
+    team, script = executor(Rule(min_words=5), [calls(call("give", 1)), "12", LONG])
     found = await team.run("How many apples?")
     assert (found.ending, found.answer) == ("complete", LONG)
     assert len(script.requests) == 3
@@ -89,7 +91,7 @@ async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
 
 
 async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_view() -> None:
-    team, script = executor(Rule(at_least_words=5), ["12", "13", LONG])
+    team, script = executor(Rule(min_words=5), ["12", "13", LONG])
     found = await team.run("How many apples?")
     assert (found.ending, found.answer) == ("complete", LONG)
     first, second = found.trace().tasks[0].attempts
@@ -114,7 +116,7 @@ async def test_what_is_not_accepted_twice_is_done_again_with_what_was_wrong_in_v
     ],
 )
 async def test_why_a_result_was_not_accepted_is_kept_when_no_other_comes(then: Line, kind: str, words: str) -> None:
-    team, _ = executor(Rule(at_least_words=5), ["12", then])
+    team, _ = executor(Rule(min_words=5), ["12", then])
     found = await team.run("How many apples?")
     failure = found.trace().tasks[0].attempts[0].failure
     assert failure is not None
@@ -130,7 +132,7 @@ async def test_what_is_never_accepted_goes_to_the_fallback_and_then_is_a_gap() -
     assert len(found.trace().tasks[0].attempts) == 2
     bob = Worker("bob", model=ScriptedModel(["12 pears"]), accept=["pears"])
     ann = Worker("ann", model=verdicts("12 apples"), fallbacks=["bob"], accept=["pears"])
-    both = Supervisor((ann, bob), plan=ONE, policy=QUICK, checks={"pears": Rule(contains="PEARS")})
+    both = Team((ann, bob), supervisor=Supervisor(plan=ONE), policy=QUICK, checks={"pears": Rule(contains="PEARS")})
     found = await both.run("How many?")
     assert (found.ending, found.answer) == ("complete", "12 pears")
     assert [one.worker for one in found.trace().tasks[0].attempts] == ["ann", "ann", "bob"]
@@ -153,7 +155,7 @@ def why_not_twelve(value: dict[str, str]) -> str:
         (Rule(contains=("twelve", "Apples")), "Twelve\n apples.", "Twelve pears.", "'Apples' is not in it"),
         (Rule(matches=r"^Total: \d+$"), "So:\nTotal: 12", "Total: many", r"nothing in it matches '^Total: \\d+$'"),
         (Rule(matches="cellar"), "in the cellar", "in the attic", "nothing in it matches 'cellar'"),
-        (Rule(at_most_words=3), "Twelve red apples.", "There are twelve red apples.", "5 words; at most 3"),
+        (Rule(max_words=3), "Twelve red apples.", "There are twelve red apples.", "5 words; at most 3"),
         (Rule(cites=True), "Twelve (cellar.md).", "Twelve.", "it names no source"),
         (Rule(cites=True), "Twelve, see https://cellar.example/a.", "Twelve (all red).", "it names no source"),
         (Rule(has_number=True), "There are 12.", "There are many.", "there is no number in it"),
@@ -184,7 +186,9 @@ async def test_a_type_is_held_against_typed_results_and_a_function_sees_plain_da
     ann = Worker("ann", output={"type": "object"}, accept=["typed", "few"])
     script = model(work=['{"apples": "many"}', '{"apples": 3}'])
     checks: dict[str, Check] = {"typed": Count, "few": few}
-    found = await Supervisor((ann,), model=script, plan=ONE, policy=QUICK, checks=checks).run("How many?")
+    found = await Team((ann,), supervisor=Supervisor(model=script, plan=ONE), policy=QUICK, checks=checks).run(
+        "How many?"
+    )
     assert found.results == {"t1": {"apples": 3}}
     assert "apples" in notes(found)[0]
     assert seen == [{"apples": "many"}, {"apples": 3}]
@@ -253,7 +257,7 @@ async def test_a_verifier_sees_task_material_and_result_and_has_a_prompt_of_its_
     said = ScriptedModel([calls(call("look", place="cellar")), told, told])
     eve = Worker("eve", tools=[look], model=said)
     ann = Worker("ann", model=ScriptedModel(["There are 12 in a box."]))
-    found = await Supervisor((ann, eve), plan=Plan(tasks, "forward"), checks=checks).run("How many?")
+    found = await Team((ann, eve), supervisor=Supervisor(plan=Plan(tasks, "forward")), checks=checks).run("How many?")
     assert (found.ending, [gap.message for gap in found.gaps]) == ("partial", ["5: no tool returned it"])
     (request,) = judge.requests
     system, asked = (one.text for one in request.messages)
@@ -292,9 +296,7 @@ def test_a_verdict_is_what_it_says_and_remarks_are_no_refusal() -> None:
 
 
 async def test_plain_checks_come_first_and_save_the_money_for_the_others() -> None:
-    team, _ = executor(
-        {"words": Rule(at_least_words=3), "look": Verifier(model=(judge := verdicts(YES)))}, ["12", LONG]
-    )
+    team, _ = executor({"words": Rule(min_words=3), "look": Verifier(model=(judge := verdicts(YES)))}, ["12", LONG])
     assert (await team.run("How many?")).answer == LONG
     assert len(judge.requests) == 1
 
@@ -303,7 +305,9 @@ async def test_who_steps_in_does_not_review_itself() -> None:
     bob = Worker("bob", model=verdicts("13"))
     ann = Worker("ann", model=verdicts(Failure("logic", "no", permanent=True)), fallbacks=["bob"])
     task = Task(TaskId("t1"), COUNT.instruction, "ann", accept=("look",))
-    team = Supervisor((ann, bob), plan=Plan((task,), "forward"), policy=QUICK, checks={"look": Reviewer("bob")})
+    team = Team(
+        (ann, bob), supervisor=Supervisor(plan=Plan((task,), "forward")), policy=QUICK, checks={"look": Reviewer("bob")}
+    )
     found = await team.run("How many?")
     assert found.answer == "13"
     assert "not reviewed by look: bob did it, and nobody reviews its own work; the result stands" in notes(found)
@@ -311,10 +315,15 @@ async def test_who_steps_in_does_not_review_itself() -> None:
 
 async def test_a_team_that_works_for_another_is_looked_at_like_anybody() -> None:
     count = Plan((Task(TaskId("t1"), "Count them all.", "cid"),), "forward")
-    inner = Supervisor((Worker("cid", model=verdicts("12", LONG)),), name="inner", plan=count)
+    inner = Team((Worker("cid", model=verdicts("12", LONG)),), supervisor=Supervisor(plan=count), name="inner")
     worker = Worker("inner", "counts", team=inner, accept=["words"], timeout=60)
     task = Task(TaskId("t1"), COUNT.instruction, "inner")
-    team = Supervisor((worker,), plan=Plan((task,), "forward"), policy=QUICK, checks={"words": Rule(at_least_words=3)})
+    team = Team(
+        (worker,),
+        supervisor=Supervisor(plan=Plan((task,), "forward")),
+        policy=QUICK,
+        checks={"words": Rule(min_words=3)},
+    )
     found = await team.run("How many?")
     assert found.trace().tasks[0].attempts[0].failure == Failure(
         "logic", "not accepted by words: it has 1 words; at least 3 are wanted"
@@ -344,7 +353,7 @@ async def test_a_verifier_nobody_knows_the_price_of_makes_a_cap_in_dollars_one_o
 
 
 async def test_a_crash_after_any_entry_pays_no_verdict_twice() -> None:
-    def build(journal: MemoryJournal | None = None) -> tuple[Supervisor, ScriptedModel]:
+    def build(journal: MemoryJournal | None = None) -> tuple[Team, ScriptedModel]:
         judge = verdicts(YES)
         team, _ = executor({"words": Rule(has_number=True), "look": Verifier(model=judge)}, ["12"], journal=journal)
         return team, judge
@@ -370,10 +379,10 @@ async def test_a_crash_after_any_entry_pays_no_verdict_twice() -> None:
 # --- what is declared
 
 
-def declare(checks: dict[str, object], *accept: str, task: Sequence[str] = ()) -> Supervisor:
+def declare(checks: dict[str, object], *accept: str, task: Sequence[str] = ()) -> Team:
     workers = (Worker("ann", accept=accept), Worker("bob"))
     plan = Plan((Task(TaskId("t1"), COUNT.instruction, "ann", accept=tuple(task)),)) if task else None
-    return Supervisor(workers, plan=plan, checks=checks)  # pyright: ignore[reportArgumentType] - wrong on purpose
+    return Team(workers, supervisor=Supervisor(plan=plan), checks=checks)  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
 @pytest.mark.parametrize(
@@ -387,7 +396,7 @@ def declare(checks: dict[str, object], *accept: str, task: Sequence[str] = ()) -
         ({"look": Reviewer("anne")}, (), (), "check 'look': there is no worker 'anne' to review; did you mean 'ann'"),
         ({"it": Rule()}, (), (), "check 'it': the rule asks for nothing"),
         ({"it": Rule(matches="(")}, (), (), "is no regular expression"),
-        ({"it": Rule(at_least_words=5, at_most_words=2)}, (), (), "at least 5 and at most 2 words cannot be"),
+        ({"it": Rule(min_words=5, max_words=2)}, (), (), "at least 5 and at most 2 words cannot be"),
         ({"it": 12}, (), (), "checks is {'it': 12}; write checks by name"),
         ({" ": Rule(cites=True)}, (), (), "is no name for a check"),
     ],
@@ -402,22 +411,22 @@ def test_what_cannot_be_is_refused_where_it_is_declared(
 
 async def test_a_check_that_is_gone_when_a_run_is_resumed_is_missed_aloud() -> None:
     task = Task(TaskId("t1"), COUNT.instruction, "ann", accept=("words",))
-    first = Supervisor((Worker("ann"),), plan=Plan((task,)), checks={"words": Rule(cites=True)})
+    first = Team((Worker("ann"),), supervisor=Supervisor(plan=Plan((task,))), checks={"words": Rule(cites=True)})
     request = first.request("How many?", time.time())
     journal = MemoryJournal()
     lease = await journal.claim("r", new=True)
     await journal.append(lease, [ev.Entry(1, time.time(), request)])
     await journal.release(lease)
-    found = await Supervisor((Worker("ann", model=verdicts("12")),), journal=journal).resume("r")
+    found = await Team((Worker("ann", model=verdicts("12")),), journal=journal).resume("r")
     assert "names the check 'words', which there is not" in found.gaps[0].message
 
 
 def test_a_worker_whose_checks_change_is_another_for_the_cache() -> None:
     def spec(check: Check) -> str:
-        return Supervisor((Worker("ann", accept=["it"]),), checks={"it": check}).roster.agents[0].spec
+        return Team((Worker("ann", accept=["it"]),), checks={"it": check}).roster.agents[0].spec
 
-    assert spec(Rule(at_least_words=2)) == spec(Rule(at_least_words=2))
-    assert spec(Rule(at_least_words=2)) != spec(Rule(at_least_words=3)) != spec(Verifier())
+    assert spec(Rule(min_words=2)) == spec(Rule(min_words=2))
+    assert spec(Rule(min_words=2)) != spec(Rule(min_words=3)) != spec(Verifier())
 
 
 # --- figures, and a real model
@@ -443,7 +452,9 @@ async def test_a_check_after_an_effect_is_seen_by_the_audit() -> None:
         script = ScriptedModel([calls(call("send", to="the baker")), "The letter was sent to the baker."])
         ann = Worker("ann", tools=[send], model=script, accept=tuple(checks))
         task = Task(TaskId("t1"), "Send the baker a letter about the apples.", "ann")
-        found = await Supervisor((ann,), plan=Plan((task,), "forward"), checks=checks).run("Write to the baker.")
+        found = await Team((ann,), supervisor=Supervisor(plan=Plan((task,), "forward")), checks=checks).run(
+            "Write to the baker."
+        )
         assert found.ending == "complete"
         return [one.mode for one in audit_run(found.entries)]
 

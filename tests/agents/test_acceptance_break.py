@@ -7,13 +7,14 @@ import pytest
 
 from chargehand.agents.checks.review import read_verdict
 from chargehand.agents.checks.spec import Check, Rule, Verifier
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.json_schema import problems
 from tests.agents.crowd import model
 from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, executor, no, steps
@@ -37,7 +38,7 @@ def test_a_check_that_would_let_pass_or_fail_everything_is_refused_at_once(check
 
 def test_a_text_is_no_list_of_checks() -> None:
     with pytest.raises(Invalid, match=r"accept is 'it'; write a list of text"):
-        Supervisor((Worker("ann", accept="it"),), checks={"it": Rule(contains="12")})
+        Team((Worker("ann", accept="it"),), checks={"it": Rule(contains="12")})
 
 
 def test_a_schema_that_only_refers_to_itself_is_refused_and_hangs_nobody() -> None:
@@ -62,20 +63,22 @@ async def test_what_a_function_does_to_a_result_is_nothing_to_the_next_one() -> 
 
 async def test_only_what_was_accepted_is_remembered(tmp_path: Path) -> None:
     ann = Worker("ann", "counts things", accept=("it",), remembers=True)
-    team = Supervisor(
+    team = Team(
         (ann,),
-        plan=ONE,
+        supervisor=Supervisor(plan=ONE, model=model(work=["12", LONG])),
         policy=QUICK,
         journal=MemoryJournal(),
-        model=model(work=["12", LONG]),
-        checks={"it": Rule(at_least_words=5)},
+        checks={"it": Rule(min_words=5)},
         memory=Memory(tmp_path / "memory.db"),
     )
     found = await team.run("How many?")
     assert steps(found) == ["memory", "model", "memory", "model", "remember"]
     script = model(work=["12 apples are in the cellar."])
-    again = Supervisor(
-        (ann,), plan=ONE, model=script, checks={"it": Rule(at_least_words=5)}, memory=Memory(tmp_path / "memory.db")
+    again = Team(
+        (ann,),
+        supervisor=Supervisor(plan=ONE, model=script),
+        checks={"it": Rule(min_words=5)},
+        memory=Memory(tmp_path / "memory.db"),
     )
     await again.run("How many?")
     shown = script.requests[0].messages[-1].text
@@ -88,12 +91,11 @@ async def test_a_check_that_was_changed_is_made_again_whoever_names_it() -> None
     task = Task(TaskId("t1"), "Count the apples in the cellar.", "ann", accept=("it",))
 
     async def ending(rule: Rule) -> str:
-        team = Supervisor(
+        team = Team(
             (Worker("ann", "counts things"),),
-            plan=Plan((task,), "forward"),
+            supervisor=Supervisor(plan=Plan((task,), "forward"), model=model(work=["12 apples"])),
             policy=QUICK,
             journal=journal,
-            model=model(work=["12 apples"]),
             checks={"it": rule},
             cache=60.0,
         )
@@ -128,7 +130,7 @@ def test_a_reply_that_is_all_brackets_is_read_in_no_time() -> None:
 async def test_a_plain_yes_or_no_is_not_empty(value: str) -> None:
     ann = Worker("ann", "says whether it is so", output={"type": ["boolean", "integer"]}, accept=("look",))
     checks: dict[str, Check] = {"look": Verifier(model=DemoModel())}
-    team = Supervisor((ann,), plan=ONE, policy=QUICK, model=model(work=[value]), checks=checks)
+    team = Team((ann,), supervisor=Supervisor(plan=ONE, model=model(work=[value])), policy=QUICK, checks=checks)
     found = await team.run("Is it so?")
     assert found.ending == "complete", found.gaps
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
@@ -22,9 +23,10 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.front import LONGEST_GOAL
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
+from tests.agents.options import make_team
 
 APPLES = ("Count the apples in the cellar.", "ann", ())
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
@@ -49,7 +51,7 @@ async def test_two_hundred_runs_of_one_supervisor_at_once_do_not_mix() -> None:
 
 
 async def test_runs_at_once_share_one_journal_file(tmp_path: Path) -> None:
-    executor = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "runs.db")
+    executor = Team([Worker("ann")], supervisor=Supervisor(model=model()), journal=tmp_path / "runs.db")
     async with asyncio.TaskGroup() as jobs:
         made = [jobs.create_task(executor.run("Count", run=f"r{n}")) for n in range(20)]
     assert {job.result().ending for job in made} == {"complete"}
@@ -61,7 +63,7 @@ async def test_runs_at_once_share_one_journal_file(tmp_path: Path) -> None:
 
 
 def test_a_journal_file_serves_one_event_loop_after_the_other(tmp_path: Path) -> None:
-    executor = Supervisor([Worker("ann")], model=model(), journal=str(tmp_path / "runs.db"))
+    executor = Team([Worker("ann")], supervisor=Supervisor(model=model()), journal=str(tmp_path / "runs.db"))
     assert executor.run_sync("Count", run="a").ending == "complete"
     assert executor.run_sync("Count", run="b").ending == "complete"
     with pytest.raises(Refused, match="exists already"):
@@ -70,7 +72,7 @@ def test_a_journal_file_serves_one_event_loop_after_the_other(tmp_path: Path) ->
 
 
 async def test_a_journal_that_cannot_be_opened_can_be_later(tmp_path: Path) -> None:
-    executor = Supervisor([Worker("ann")], model=model(), journal=tmp_path / "later" / "runs.db")
+    executor = Team([Worker("ann")], supervisor=Supervisor(model=model()), journal=tmp_path / "later" / "runs.db")
     (tmp_path / "later").write_text("a file where a folder belongs")
     with pytest.raises(ChargehandError):
         await executor.run("Count")
@@ -236,7 +238,9 @@ async def test_a_request_nobody_can_pursue_is_refused_before_anything_is_written
 
 async def test_a_request_of_just_under_a_mebibyte_is_pursued(tmp_path: Path) -> None:
     goal = ("Count the apples. " * (LONGEST_GOAL // 18 + 1))[: LONGEST_GOAL - 1] + "."
-    found = await Supervisor([Worker("ann")], model=model(), journal=tmp_path / "runs.db").run(goal, run="r")
+    found = await Team([Worker("ann")], supervisor=Supervisor(model=model()), journal=tmp_path / "runs.db").run(
+        goal, run="r"
+    )
     assert found.ending == "complete"
     first = found.entries[0].event
     assert isinstance(first, ev.RunRequested)
@@ -247,17 +251,17 @@ async def test_the_demo_model_survives_a_mebibyte() -> None:
     goal = ("Count the apples in the cellar, then the pears in the attic. " * 20000)[: LONGEST_GOAL - 1]
     began = time.monotonic()
     with contextlib.suppress(PlanInvalid):
-        await Supervisor([Worker("ann", "counts apples and pears")], timeout=20).run(goal)
+        await Team([Worker("ann", "counts apples and pears")], timeout=20).run(goal)
     assert time.monotonic() - began < 25
 
 
 async def test_a_missing_key_says_which_variable_and_nothing_is_written() -> None:
     journal = MemoryJournal()
     for more in ({"model": "openai:gpt-5-mini"}, {"planner": "openai:gpt-5-mini"}, {"judge": "openai:gpt-5-mini"}):
-        executor = Supervisor([Worker("ann")], journal=journal, lookup=lambda _: None, **more)  # pyright: ignore[reportArgumentType]
+        executor = make_team([Worker("ann")], journal=journal, lookup=dict[str, str]().get, **more)
         with pytest.raises(Invalid, match="OPENAI_API_KEY"):
             await executor.run("Count")
-    executor = Supervisor([Worker("ann", model="anthropic:claude")], journal=journal)
+    executor = Team([Worker("ann", model="anthropic:claude")], journal=journal)
     with pytest.raises(Invalid, match="ANTHROPIC_API_KEY"):
         await executor.run("Count")
     assert await journal.runs() == []
@@ -267,9 +271,9 @@ KEY = "sk-canary-3f9a81c2"
 
 
 async def test_no_key_is_ever_in_the_journal() -> None:
-    executor = Supervisor(
+    executor = Team(
         [Worker("ann", fallback_models=["openai+http://127.0.0.1:9/v1#tiny"])],
-        model="openai:gpt-5-mini",
+        supervisor=Supervisor(model="openai:gpt-5-mini"),
         lookup=lambda name: (
             KEY if name == "OPENAI_API_KEY" else "http://127.0.0.1:9/v1" if name.endswith("URL") else None
         ),
@@ -283,7 +287,9 @@ async def test_no_key_is_ever_in_the_journal() -> None:
 
 async def test_a_password_in_a_url_is_not_in_the_journal() -> None:
     journal = MemoryJournal()
-    executor = Supervisor([Worker("ann")], model="openai+http://user:s3cret@127.0.0.1:9/v1#m", journal=journal)
+    executor = Team(
+        [Worker("ann")], supervisor=Supervisor(model="openai+http://user:s3cret@127.0.0.1:9/v1#m"), journal=journal
+    )
     with pytest.raises(Invalid) as caught:
         await executor.run("Count")
     assert "s3cret" not in str(caught.value)
@@ -303,7 +309,7 @@ async def test_a_password_in_a_url_is_not_in_the_journal() -> None:
 )
 def test_a_team_that_cannot_work_is_refused_at_once(workers: list[Worker], more: dict[str, Factory], said: str) -> None:
     with pytest.raises(Invalid, match=said):
-        Supervisor(workers, model=model(), **more)  # pyright: ignore[reportArgumentType] - options of one test
+        make_team(workers, model=model(), **more)
 
 
 async def test_slots_in_what_people_write_are_not_filled() -> None:
@@ -357,7 +363,7 @@ async def test_a_planner_that_always_wants_more_is_bounded() -> None:
         )
 
     script = ScriptedModel(more)
-    policy = Policy(limits=Limits(tasks=10), retry=Retry(base=0.001))
+    policy = Policy(limits=Limits(max_tasks=10), retry=Retry(base=0.001))
     async with asyncio.timeout(20):
         found = await team(script, review=True, policy=policy).run("Count")
     assert len(found.results) == 10

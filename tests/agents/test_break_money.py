@@ -13,7 +13,7 @@ from chargehand.models.subject import Making, Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -121,7 +121,7 @@ async def test_a_floor_stands_in_for_what_a_supervisor_costs() -> None:
 
 @pytest.mark.parametrize("cap", [Budget(usd=0.0), Budget(usd=1e-06), Budget(usd=1.0, tokens=10**6, calls=50)])
 async def test_what_is_free_runs_under_any_cap_in_dollars(cap: Budget) -> None:
-    executor = Supervisor([Worker("ann", "doubles numbers", tools=[double])], budget=cap)
+    executor = Team([Worker("ann", "doubles numbers", tools=[double])], budget=cap)
     found = await executor.run("Double the number 4.")
     assert found.ending == "complete"
     assert found.spent.micros == 0

@@ -10,7 +10,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import CallKey, Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
@@ -120,7 +120,7 @@ async def test_a_task_with_inputs_is_not_paid_again_either() -> None:
             return "12"
         return by_step(calls(call("add", a=12, b=12)), calls(call("send", 2, to="bob")), "24")(request)
 
-    def executor(world: World, script: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(world: World, script: ScriptedModel, journal: MemoryJournal | None = None) -> Team:
         workers = (Worker("ann", tools=world.pick("add", "send")), Worker("bob"))
         return team(script, *workers, journal=journal, policy=UNASKED)
 
@@ -275,7 +275,7 @@ async def test_an_effect_stays_done_however_its_arguments_are_written(second: st
 async def test_a_made_worker_is_the_same_after_a_crash() -> None:
     made = iter(f'{{"persona": "Person {n}", "tools": ["add", "send"]}}' for n in range(1000))
 
-    def executor(world: World, journal: MemoryJournal | None = None) -> tuple[Supervisor, ScriptedModel]:
+    def executor(world: World, journal: MemoryJournal | None = None) -> tuple[Team, ScriptedModel]:
         script = model(
             plans=[plan(("Add 1 and 2 and send it.", "factory", ()), combine="forward")],
             work=by_step(calls(call("add", a=1, b=2), call("send", 2, to="bob")), "3"),
@@ -300,7 +300,7 @@ async def test_a_made_worker_is_the_same_after_a_crash() -> None:
 async def test_a_streamed_plan_survives_a_crash_after_any_entry() -> None:
     text = plan(APPLES, PEARS, BOTH)
 
-    def executor(journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(journal: MemoryJournal | None = None) -> Team:
         return team(
             model(plans=[text], work=lambda r: f"did {r.messages[1].text[:30]}"),
             Worker("ann"),

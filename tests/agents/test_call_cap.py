@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from chargehand.agents.money import PriceUnknown, calls_for
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -17,8 +18,9 @@ from chargehand.models.prices import flat
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import model
+from tests.agents.options import make_team
 
 PRICED = ModelCard("exact", micros_in=1.0, micros_out=1.0)
 UNPRICED = ModelCard("mystery")
@@ -33,9 +35,9 @@ def mystery() -> ScriptedModel:
     return ScriptedModel(["Three."], repeat=True, usage=Usage(10, 10), card=UNPRICED)
 
 
-def team(**more: object) -> Supervisor:
+def team(**more: object) -> Team:
     given = {"model": mystery(), "budget": Budget(usd=0.5), "plan": ONE, **more}
-    return Supervisor([Worker("ann")], **given)  # pyright: ignore[reportArgumentType] - tests name real parameters
+    return make_team([Worker("ann")], **given)
 
 
 def requested(entries: tuple[ev.Entry, ...]) -> ev.RunRequested:
@@ -102,14 +104,16 @@ async def test_there_is_a_call_for_each_cent_and_ten_at_least(usd: float, calls:
 async def test_every_model_that_may_be_called_counts() -> None:
     known = ScriptedModel(["done"], repeat=True, card=PRICED)
     unknown = mystery()
-    inner = Supervisor([Worker("bob", model=unknown)], model=known, name="inner")
+    inner = Team([Worker("bob", model=unknown)], supervisor=Supervisor(model=known), name="inner")
     teams = [
-        Supervisor([Worker("ann")], model=known, planner=unknown, budget=Budget(usd=1.0)),
-        Supervisor([Worker("ann")], model=known, judge=unknown, budget=Budget(usd=1.0)),
-        Supervisor([Worker("ann")], model=known, factory=Factory(model=unknown), budget=Budget(usd=1.0)),
-        Supervisor([Worker("ann", model=unknown)], model=known, budget=Budget(usd=1.0)),
-        Supervisor([Worker("ann", fallback_models=[unknown])], model=known, budget=Budget(usd=1.0)),
-        Supervisor([inner.as_worker(description="Counts.")], model=known, budget=Budget(usd=1.0)),
+        Team([Worker("ann")], supervisor=Supervisor(model=known, planner=unknown), budget=Budget(usd=1.0)),
+        Team([Worker("ann")], supervisor=Supervisor(model=known, judge=unknown), budget=Budget(usd=1.0)),
+        Team(
+            [Worker("ann")], supervisor=Supervisor(model=known, factory=Factory(model=unknown)), budget=Budget(usd=1.0)
+        ),
+        Team([Worker("ann", model=unknown)], supervisor=Supervisor(model=known), budget=Budget(usd=1.0)),
+        Team([Worker("ann", fallback_models=[unknown])], supervisor=Supervisor(model=known), budget=Budget(usd=1.0)),
+        Team([inner.as_worker(description="Counts.")], supervisor=Supervisor(model=known), budget=Budget(usd=1.0)),
     ]
     for one in teams:
         kept = await one.keep_budget()
@@ -117,23 +121,21 @@ async def test_every_model_that_may_be_called_counts() -> None:
         assert kept.call_cap.models == ("mystery",)
         assert kept.budget == Budget(calls=100)
     estimated = Worker("ann", model=unknown, estimate=Amount(micros=500))
-    team_of_estimates = Supervisor([estimated], model=known, budget=Budget(usd=1.0))
+    team_of_estimates = Team([estimated], supervisor=Supervisor(model=known), budget=Budget(usd=1.0))
     assert await team_of_estimates.keep_budget() is team_of_estimates, "an estimate stands in for a price"
 
 
 async def test_a_team_inside_another_keeps_its_own_cap_in_calls() -> None:
-    inner = Supervisor(
+    inner = Team(
         [Worker("bob", model=mystery())],
-        model=mystery(),
+        supervisor=Supervisor(model=mystery(), plan=Plan((Task(TaskId("t1"), "Count.", "bob"),), "forward")),
         name="inner",
         budget=Budget(usd=0.5),
-        plan=Plan((Task(TaskId("t1"), "Count.", "bob"),), "forward"),
     )
-    outer = Supervisor(
+    outer = Team(
         [inner.as_worker("desk", description="Counts.")],
-        model=mystery(),
+        supervisor=Supervisor(model=mystery(), plan=Plan((Task(TaskId("t1"), "Count.", "desk"),), "forward")),
         journal=(journal := MemoryJournal()),
-        plan=Plan((Task(TaskId("t1"), "Count.", "desk"),), "forward"),
     )
     found = await outer.run("Count", run="outer")
     assert found.ending == "complete"

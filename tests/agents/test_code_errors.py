@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from chargehand import Failure, Plan, Reply, ScriptedModel, Supervisor, Task, ToolFailed, Worker, tool
+from chargehand import Failure, Plan, Reply, ScriptedModel, Supervisor, Task, Team, ToolFailed, Worker, tool
 from chargehand.code_errors import code_error, is_outage
 from chargehand.engine import events as ev
 from chargehand.engine.plan import TaskId
@@ -31,7 +31,7 @@ def many(count: int, *workers: str) -> Plan:
 
 
 def wide(count: int) -> Policy:
-    return Policy(limits=Limits(tasks=count, fan_out=count))
+    return Policy(limits=Limits(max_tasks=count, fan_out=count))
 
 
 class Own:
@@ -67,7 +67,7 @@ def failures(entries: Sequence[ev.Entry]) -> list[Failure]:
 def test_a_mistake_in_a_model_fails_each_task_at_its_first_attempt_and_nothing_is_waited_for(count: int) -> None:
     model = Own(misses_an_attribute)
     house = Playhouse()
-    team = Supervisor([Worker("ann", model=model)], model=FINE, plan=many(count, "ann"), timeout=3600)
+    team = Team([Worker("ann", model=model)], supervisor=Supervisor(model=FINE, plan=many(count, "ann")), timeout=3600)
     entries = house.run(team)
     assert house.now == 0.0
     assert model.calls == count
@@ -78,7 +78,9 @@ def test_a_mistake_in_a_model_fails_each_task_at_its_first_attempt_and_nothing_i
 
 def test_the_journal_keeps_where_the_mistake_is_as_data() -> None:
     house = Playhouse()
-    entries = house.run(Supervisor([Worker("ann", model=Own(misses_an_attribute))], model=FINE, plan=many(1, "ann")))
+    entries = house.run(
+        Team([Worker("ann", model=Own(misses_an_attribute))], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
+    )
     (failure,) = failures(entries)
     assert (failure.kind, failure.permanent) == ("logic", True)
     mistake = failure.code_error
@@ -93,7 +95,7 @@ def test_the_journal_keeps_where_the_mistake_is_as_data() -> None:
 
 def test_the_next_model_gets_its_chance_when_the_first_has_a_mistake() -> None:
     ann = Worker("ann", model=Own(misses_an_attribute), fallback_models=(FINE,))
-    entries = Playhouse().run(Supervisor([ann], model=FINE, plan=many(2, "ann")))
+    entries = Playhouse().run(Team([ann], supervisor=Supervisor(model=FINE, plan=many(2, "ann"))))
     assert not failures(entries)
     assert "falls back to model" in notes(entries)[0]
 
@@ -101,14 +103,14 @@ def test_the_next_model_gets_its_chance_when_the_first_has_a_mistake() -> None:
 def test_another_worker_gets_its_chance_when_the_first_has_a_mistake() -> None:
     ann = Worker("ann", model=Own(misses_an_attribute), fallbacks=("bob",))
     bob = Worker("bob", model=FINE)
-    entries = Playhouse().run(Supervisor([ann, bob], model=FINE, plan=many(2, "ann")))
+    entries = Playhouse().run(Team([ann, bob], supervisor=Supervisor(model=FINE, plan=many(2, "ann"))))
     assert len(of(entries, ev.AttemptSucceeded)) == 2
 
 
 def test_a_mistake_in_the_planners_model_ends_the_run_at_once() -> None:
     house = Playhouse()
     model = Own(misses_an_attribute)
-    entries = house.run(Supervisor([Worker("ann", model=model)], model=model, timeout=3600))
+    entries = house.run(Team([Worker("ann", model=model)], supervisor=Supervisor(model=model), timeout=3600))
     (failed,) = of(entries, ev.SupervisionFailed) or of(entries, ev.AttemptFailed)
     assert isinstance(failed, ev.SupervisionFailed | ev.AttemptFailed)
     assert failed.failure.code_error is not None
@@ -127,8 +129,11 @@ def test_a_mistake_in_every_second_of_300_tasks_loses_only_those() -> None:
         return "7 boats"
 
     house = Playhouse()
-    team = Supervisor(
-        [Worker("ann", model=ScriptedModel(script))], model=FINE, plan=many(300, "ann"), policy=wide(300), timeout=3600
+    team = Team(
+        [Worker("ann", model=ScriptedModel(script))],
+        supervisor=Supervisor(model=FINE, plan=many(300, "ann")),
+        policy=wide(300),
+        timeout=3600,
     )
     entries = house.run(team)
     done = {event.task for event in of(entries, ev.AttemptSucceeded) if isinstance(event, ev.AttemptSucceeded)}
@@ -144,8 +149,12 @@ def test_workers_that_give_up_honestly_do_not_count_for_a_breaker(final: bool) -
         return calls(call("give_up", 1, reason="this harbour has no gate", final=final))
 
     house = Playhouse()
-    policy = structs.replace(wide(20), refine=False, limits=Limits(tasks=20, fan_out=20, width=1))
-    team = Supervisor([Worker("ann", model=ScriptedModel(script))], model=FINE, plan=many(20, "ann"), policy=policy)
+    policy = structs.replace(wide(20), refine=False, limits=Limits(max_tasks=20, fan_out=20, width=1))
+    team = Team(
+        [Worker("ann", model=ScriptedModel(script))],
+        supervisor=Supervisor(model=FINE, plan=many(20, "ann")),
+        policy=policy,
+    )
     entries = house.run(team)
     assert len(of(entries, ev.AttemptSucceeded)) == 1
     assert not notes(entries)
@@ -157,7 +166,7 @@ def test_an_outage_still_opens_the_breaker() -> None:
         raise ModelFailed(Failure("network", "the line is dead"))
 
     entries = Playhouse().run(
-        Supervisor([Worker("ann", model=Own(down))], model=FINE, plan=many(6, "ann"), timeout=3600)
+        Team([Worker("ann", model=Own(down))], supervisor=Supervisor(model=FINE, plan=many(6, "ann")), timeout=3600)
     )
     assert notes(entries)[0].startswith("breaker open: model own is out of order")
 
@@ -178,7 +187,9 @@ def test_a_probe_that_meets_a_mistake_does_not_keep_the_others_waiting() -> None
     model = Own(misses_an_attribute)
     model.reply = reply
     house = Playhouse()
-    entries = house.run(Supervisor([Worker("ann", model=model)], model=FINE, plan=many(4, "ann"), timeout=3600))
+    entries = house.run(
+        Team([Worker("ann", model=model)], supervisor=Supervisor(model=FINE, plan=many(4, "ann")), timeout=3600)
+    )
     at = [entry.at for entry in entries if isinstance(entry.event, ev.AttemptFailed) and entry.event.failure.code_error]
     done = [entry.at for entry in entries if isinstance(entry.event, ev.AttemptSucceeded)]
     assert len(at) == 1
@@ -242,7 +253,7 @@ async def test_a_mistake_in_a_tool_fails_the_task_at_once_and_says_where(
 
     made = tool(quick=quick)(look)
     model = using(made)
-    team = Supervisor([Worker("ann", model=model, tools=[made])], model=FINE, plan=many(1, "ann"))
+    team = Team([Worker("ann", model=model, tools=[made])], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
     found = await team.run("go")
     (failure,) = failures(found.entries)
     assert failure.permanent
@@ -288,7 +299,9 @@ async def test_what_a_model_can_put_right_is_told_to_it_and_never_shuts_the_tool
         """Look a price up."""
         return how(city)
 
-    team = Supervisor([Worker("ann", model=using(look), tools=[look])], model=FINE, plan=many(12, "ann"))
+    team = Team(
+        [Worker("ann", model=using(look), tools=[look])], supervisor=Supervisor(model=FINE, plan=many(12, "ann"))
+    )
     found = await team.run("go")
     assert not failures(found.entries)
     assert len(of(found.entries, ev.AttemptSucceeded)) == 12
@@ -301,7 +314,7 @@ async def test_an_effect_that_meets_a_mistake_is_in_doubt_and_its_traceback_is_k
         """Pay for a berth."""
         return by_attribute(city)
 
-    team = Supervisor([Worker("ann", model=using(pay), tools=[pay])], model=FINE, plan=many(1, "ann"))
+    team = Team([Worker("ann", model=using(pay), tools=[pay])], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
     (failure,) = failures((await team.run("go")).entries)
     assert failure.kind == "uncertain"
     assert failure.code_error is not None
@@ -324,7 +337,7 @@ async def test_calls_beside_one_that_meets_a_mistake_are_finished_first() -> Non
         return by_attribute(city)
 
     model = ScriptedModel([calls(call("look", 1, city="Rome"), call("pay", 2, city="Rome"))], repeat=True)
-    team = Supervisor([Worker("ann", model=model, tools=[look, pay])], model=FINE, plan=many(1, "ann"))
+    team = Team([Worker("ann", model=model, tools=[look, pay])], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
     (failure,) = failures((await team.run("go")).entries)
     assert done == ["Rome"]
     assert failure.kind == "logic"

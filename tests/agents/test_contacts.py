@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import MAIL, MATCHING, ONE
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Contacts, Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
@@ -22,8 +23,9 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE, calls
+from tests.agents.options import make_team
 from tests.config.files import parts, said, write
 
 PLAN = Plan((Task(TaskId("t1"), "Ask the others.", "ann"),), "none")
@@ -61,10 +63,10 @@ class Crowd:
         wanted = self._made[turn]
         return calls(*(wanted if isinstance(wanted, tuple) else (wanted,)))
 
-    async def work(self, contacts: Contacts | Sequence[str], *workers: Worker, **more: object) -> Supervisor:
+    async def work(self, contacts: Contacts | Sequence[str], *workers: Worker, **more: object) -> Team:
         options: dict[str, object] = {"journal": MemoryJournal(), "policy": Policy(retry=Retry(attempts=1)), **more}
         ann = Worker("ann", tools=MAIL, contacts=contacts)
-        team = Supervisor([ann, *(workers or OTHERS)], model=self.script, plan=PLAN, **options)  # pyright: ignore[reportArgumentType] - options of one test
+        team = make_team([ann, *(workers or OTHERS)], model=self.script, plan=PLAN, **options)
         await team.run("Count", run="r")
         return team
 
@@ -149,7 +151,9 @@ async def test_contracts_are_each_ones_own() -> None:
         return calls(ask("dot" if name == "bob" else asks))
 
     workers = [Worker("ann", tools=[ONE], contacts=["bob"]), Worker("bob", tools=[ONE], contacts=["cid"])]
-    team = Supervisor([*workers, Worker("cid"), Worker("dot")], model=ScriptedModel(line, card=FREE), plan=PLAN)
+    team = Team(
+        [*workers, Worker("cid"), Worker("dot")], supervisor=Supervisor(model=ScriptedModel(line, card=FREE), plan=PLAN)
+    )
     found = await team.run("Count")
     assert "You may write to cid." in str(found.results[TaskId("t1")])
 
@@ -184,7 +188,7 @@ async def test_no_more_messages_are_sent_for_a_task_than_the_contract_says(kept:
     journal: Journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / "runs.db")
     try:
         crowd = Crowd(ask("dot", 1), ask("bob", 2), ask_all(3, match_all=["hand"]), ask("cid", 4))
-        await crowd.work(Contacts(["tag:hand"], most=2), journal=journal)
+        await crowd.work(Contacts(["tag:hand"], max_messages=2), journal=journal)
         assert sorted(crowd.heard) == ["bob", "bob", "cid"], "what was refused does not count, and many are one message"
         assert crowd.refusal == "You may send 2 messages for a task, and have. Go on with what you know."
     finally:
@@ -193,7 +197,7 @@ async def test_no_more_messages_are_sent_for_a_task_than_the_contract_says(kept:
 
 async def test_calls_side_by_side_count_one_by_one() -> None:
     crowd = Crowd((ask("bob", 1), ask("cid", 2), ask("bob", 3)))
-    await crowd.work(Contacts(["*"], most=1))
+    await crowd.work(Contacts(["*"], max_messages=1))
     assert len(crowd.heard) == 1
 
 
@@ -210,9 +214,11 @@ async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> No
             return calls(ask("bob"))
         return results[0] if "and have" in results[0] else Failure("network", "the line is dead")
 
-    ann = Worker("ann", tools=[ONE], contacts=Contacts(["bob"], most=1))
+    ann = Worker("ann", tools=[ONE], contacts=Contacts(["bob"], max_messages=1))
     quick = Policy(retry=Retry(base=0.001))
-    team = Supervisor([ann, Worker("bob")], model=ScriptedModel(line, card=FREE), plan=PLAN, policy=quick)
+    team = Team(
+        [ann, Worker("bob")], supervisor=Supervisor(model=ScriptedModel(line, card=FREE), plan=PLAN), policy=quick
+    )
     found = await team.run("Count")
     assert "You may send one message for a task, and have." in str(found.results[TaskId("t1")])
     assert tries == [1]
@@ -232,21 +238,21 @@ async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> No
         (Worker("ann", tools=[ONE], contacts=["bop"]), "contacts: there is no worker 'bop' to write to"),
         (Worker("ann", tools=[ONE], contacts=["ann"]), "contacts: is the worker itself"),
         (Worker("ann", tools=[ONE], contacts=["tag:x"]), "nobody else carries the tag 'x'; the tags there are: hand"),
-        (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], most=0)), "may send 0 messages for a task"),
+        (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], max_messages=0)), "may send 0 messages for a task"),
     ],
 )
 def test_a_contract_nobody_could_keep_is_refused_when_it_is_declared(worker: Worker, said: str) -> None:
     with pytest.raises(Invalid) as raised:
-        Supervisor([worker, Worker("bob", tags=["hand"])])
+        Team([worker, Worker("bob", tags=["hand"])])
     assert said in str(raised.value)
 
 
 def test_another_contract_is_another_worker_for_whoever_would_use_results_again() -> None:
     def spec(contacts: Contacts | Sequence[str]) -> str:
-        return Supervisor([Worker("ann", tools=[ONE], contacts=contacts), *OTHERS]).roster.agents[0].spec
+        return Team([Worker("ann", tools=[ONE], contacts=contacts), *OTHERS]).roster.agents[0].spec
 
     assert spec(["bob"]) == spec(("bob",)) == spec(Contacts(["bob"]))
-    assert len({spec(["bob"]), spec(["*"]), spec(Contacts(["bob"], most=1))}) == 3
+    assert len({spec(["bob"]), spec(["*"]), spec(Contacts(["bob"], max_messages=1))}) == 3
 
 
 FILE = """\
@@ -266,7 +272,7 @@ workers:
     [
         ('[bob, "tag:hand"]', ("bob", "tag:hand")),
         ('["*"]', ("*",)),
-        ('{to: ["tag:hand"], most: 3}', Contacts(("tag:hand",), 3)),
+        ('{to: ["tag:hand"], max_messages: 3}', Contacts(("tag:hand",), 3)),
         ("{to: [cid]}", ("cid",)),
     ],
 )
@@ -288,7 +294,7 @@ def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, mad
             "[bob, bop]",
             "team.yaml:6: workers.ann.contacts[1]: there is no worker 'bop' to write to; did you mean 'bob'?",
         ),
-        (ONE, '{to: [bob, "tag:x"], most: 1}', "workers.ann.contacts.to[1]: nobody else carries the tag 'x'"),
+        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "workers.ann.contacts.to[1]: nobody else carries the tag 'x'"),
     ],
 )
 def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(
@@ -302,9 +308,9 @@ def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(
     ("contacts", "problem"),
     [
         ("bob", "workers.ann.contacts: must be a list"),
-        ("{to: [bob], most: 0}", "contacts.most: is 0"),
-        ("{most: 2}", "contacts: has no 'to'"),
-        ("{to: [bob], mots: 2}", "there is no key 'mots' here; did you mean 'most'"),
+        ("{to: [bob], max_messages: 0}", "contacts.max_messages: is 0"),
+        ("{max_messages: 2}", "contacts: has no 'to'"),
+        ("{to: [bob], mots: 2}", "there is no key 'mots' here; the keys are to, max_messages"),
     ],
 )
 def test_a_contract_of_the_wrong_shape_is_refused(tmp_path: Path, contacts: str, problem: str) -> None:

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.cost_forecast import CostForecast
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.plan import Combine, Edge, Plan, Task, TaskId
@@ -17,7 +18,7 @@ from chargehand.models.model import ModelCard
 from chargehand.models.subject import Reviewing, Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.draft import foreseen
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
 
@@ -70,7 +71,7 @@ def clerk(card: ModelCard, chance: random.Random) -> ScriptedModel:
     return ScriptedModel(script, card=card)
 
 
-def chosen(chance: random.Random) -> tuple[Supervisor, Plan]:
+def chosen(chance: random.Random) -> tuple[Team, Plan]:
     """A team and a plan for it, by chance."""
     models = [clerk(DEAR, chance), clerk(CHEAP, chance)]
     workers = [
@@ -96,12 +97,15 @@ def chosen(chance: random.Random) -> tuple[Supervisor, Plan]:
     combine: Sequence[Combine] = ("merge", "forward", "vote", "select", "reduce", "none")
     plan = Plan(tuple(tasks), chance.choice(combine), "What does the cellar book say?")
     policy = structs.replace(QUICK, limits=Limits(answers=chance.choice((1, 3))))
-    return Supervisor(
-        workers, model=chance.choice(models), policy=policy, plan=plan, checks={"sound": Verifier()}
+    return Team(
+        workers,
+        supervisor=Supervisor(model=chance.choice(models), plan=plan),
+        policy=policy,
+        checks={"sound": Verifier()},
     ), plan
 
 
-async def estimated(team: Supervisor, plan: Plan) -> CostForecast:
+async def estimated(team: Team, plan: Plan) -> CostForecast:
     async with team.executor() as executor:
         cost = foreseen(executor, plan, team.request(plan.goal, 0.0, plan=plan)).usd
     assert cost is not None
@@ -133,13 +137,13 @@ async def test_no_run_costs_more_than_its_budget_which_the_forecast_names() -> N
 ONE = Plan((Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),), "forward", "How many apples are there?")
 
 
-def alone(worker: Worker, policy: Policy = QUICK) -> Supervisor:
-    return Supervisor([worker], model=ScriptedModel(["fine"], card=CHEAP), plan=ONE, policy=policy)
+def alone(worker: Worker, policy: Policy = QUICK) -> Team:
+    return Team([worker], supervisor=Supervisor(model=ScriptedModel(["fine"], card=CHEAP), plan=ONE), policy=policy)
 
 
 async def test_the_sum_can_be_followed_by_hand() -> None:
     model = ScriptedModel(["twelve"], card=ModelCard("exact", micros_in=1.0, micros_out=100.0, window=10_000))
-    team = Supervisor([Worker("ann", model=model)], model="demo", plan=ONE)
+    team = Team([Worker("ann", model=model)], supervisor=Supervisor(model="demo", plan=ONE))
     cost = await estimated(team, ONE)
     assert (await team.run(ONE.goal)).ending == "complete"
     read = read_by(model.requests[0])
@@ -147,14 +151,16 @@ async def test_the_sum_can_be_followed_by_hand() -> None:
 
 
 async def test_models_that_cost_nothing_make_a_plan_that_costs_nothing() -> None:
-    assert (await estimated(Supervisor([Worker("ann")], model="demo", plan=ONE), ONE)).about == 0
+    assert (await estimated(Team([Worker("ann")], supervisor=Supervisor(model="demo", plan=ONE)), ONE)).about == 0
 
 
 async def test_a_model_nobody_knows_the_price_of_is_named_and_nothing_is_guessed() -> None:
     strange = ScriptedModel(["fine"], handle="strange")
     cost = await estimated(alone(Worker("ann", model=strange)), ONE)
     assert (cost.about, cost.unknown) == (None, ("strange",))
-    assert (await estimated(Supervisor([Worker("ann")], model=strange, plan=ONE), ONE)).unknown == ("strange",)
+    assert (await estimated(Team([Worker("ann")], supervisor=Supervisor(model=strange, plan=ONE)), ONE)).unknown == (
+        "strange",
+    )
 
 
 async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
@@ -164,10 +170,10 @@ async def test_an_estimate_stands_in_for_a_price_nobody_knows() -> None:
 
 
 async def test_what_may_grow_is_said() -> None:
-    inner = Supervisor([Worker("bob")], model=ScriptedModel(["fine"], card=CHEAP), name="inner")
-    outer = Supervisor([inner.as_worker("ann")], model=ScriptedModel(["fine"], card=CHEAP), plan=ONE)
+    inner = Team([Worker("bob")], supervisor=Supervisor(model=ScriptedModel(["fine"], card=CHEAP)), name="inner")
+    outer = Team([inner.as_worker("ann")], supervisor=Supervisor(model=ScriptedModel(["fine"], card=CHEAP), plan=ONE))
     assert (await estimated(outer, ONE)).grows == "ann is a team that plans for itself"
-    free = Supervisor([Supervisor([Worker("bob")], name="inner").as_worker("ann")], plan=ONE)
+    free = Team([Team([Worker("bob")], name="inner").as_worker("ann")], supervisor=Supervisor(plan=ONE))
     assert (await estimated(free, ONE)).grows == ""
     again = alone(Worker("ann"), policy=Policy(limits=Limits(replans=1)))
     assert (await estimated(again, ONE)).grows == "what fails may be planned anew"
@@ -176,7 +182,7 @@ async def test_what_may_grow_is_said() -> None:
 async def test_a_draft_is_told_with_its_dollars() -> None:
     written = '{"goal": "g", "tasks": {"t1": {"instruction": "Count the apples in the cellar.", "worker": "ann"}}}'
     planner = ScriptedModel([written], card=CHEAP, usage=Usage(10, 5), micros=7)
-    draft = await Supervisor([Worker("ann")], model=planner).plan("How many apples are there?")
+    draft = await Team([Worker("ann")], supervisor=Supervisor(model=planner)).plan("How many apples are there?")
     assert draft.forecast is not None
     assert draft.forecast.usd is not None
     assert draft.forecast.usd.about is not None

@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand import Broadcast, Budget, Policy, Route, Supervisor, Worker, tool
+from chargehand import Broadcast, Budget, Policy, Route, Supervisor, Team, Worker, tool
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import RoundRobin
 from chargehand.errors import Invalid
+from tests.agents.options import make_team
 
 
 def price(product: str) -> int:
@@ -19,56 +20,64 @@ def price(product: str) -> int:
 
 ANN = Worker("ann", "knows prices", tags=["travel"])
 WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
-    "a way by name": (
-        lambda one: Supervisor([ANN], way=one),
+    "a strategy by name": (
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=one)),
         "route",
-        "way is 'route'; write Whole(...) or Route(...)",
+        "strategy is 'route'; write Whole(...) or Route(...)",
     ),
-    "a way that is none": (lambda one: Supervisor([ANN], way=one), 5, "way is 5; write Whole(...)"),
-    "a way not made": (lambda one: Supervisor([ANN], way=one), RoundRobin, "way is RoundRobin; write Whole(...)"),
+    "a strategy that is none": (
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=one)),
+        5,
+        "strategy is 5; write Whole(...)",
+    ),
+    "a strategy not made": (
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=one)),
+        RoundRobin,
+        "strategy is RoundRobin; write Whole(...)",
+    ),
     "a router": (
-        lambda one: Supervisor([ANN], way=Route(router=one)),
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=Route(router=one))),
         "magic",
         "Route: router is 'magic'; write 'auto'",
     ),
     "turns": (
-        lambda one: Supervisor([ANN], way=RoundRobin(one)),
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=RoundRobin(one))),
         -1,
-        "way=RoundRobin(most_turns=-1) cannot be: must be int >= 0",
+        "strategy=RoundRobin(max_turns=-1) cannot be: must be int >= 0",
     ),
     "threshold": (
-        lambda one: Supervisor([ANN], way=Route(threshold=one)),
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=Route(threshold=one))),
         1.5,
-        "way=Route(threshold=1.5) cannot be: must be float <= 1.0",
+        "strategy=Route(threshold=1.5) cannot be: must be float <= 1.0",
     ),
-    "tags of a way": (
-        lambda one: Supervisor([ANN], way=Broadcast(one)),
+    "tags of a strategy": (
+        lambda one: Team([ANN], supervisor=Supervisor(strategy=Broadcast(one))),
         "travel",
         "Broadcast: match_all is 'travel'; write a list of text",
     ),
-    "a hedge": (lambda one: Supervisor([ANN], hedge=one), True, "hedge is True; write Hedge(...)"),
-    "a cache": (lambda one: Supervisor([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),
-    "a timeout of a run": (lambda one: Supervisor([ANN], timeout=one), "soon", "timeout is 'soon'; write a duration"),
+    "a hedge": (lambda one: Team([ANN], supervisor=Supervisor(hedge=one)), True, "hedge is True; write Hedge(...)"),
+    "a cache": (lambda one: Team([ANN], cache=one), "10x", "cache is '10x'; write a duration such as 90s, 5m"),
+    "a timeout of a run": (lambda one: Team([ANN], timeout=one), "soon", "timeout is 'soon'; write a duration"),
     "a timeout of 0": (lambda one: Worker("ann", timeout=one), 0, "worker 'ann': timeout is 0; it must be longer"),
     "a timeout of a tool": (lambda one: tool(timeout=one)(price), "5 min", "tool 'price': timeout is '5 min'; write"),
     "approve of a tool": (lambda one: tool(approve=one)(price), "ask", "approve is 'ask'; write True or False"),
-    "approve of plans": (lambda one: Supervisor([ANN], policy=Policy(approve=one)), "never", "approve is 'never'"),
+    "approve of plans": (lambda one: Team([ANN], policy=Policy(approve=one)), "never", "approve is 'never'"),
     "dollars as text": (
-        lambda one: Supervisor([ANN], budget=Budget(usd=one)),
+        lambda one: Team([ANN], budget=Budget(usd=one)),
         "0.50",
         "Budget: usd is '0.50'; write a number",
     ),
-    "tools": (lambda one: Supervisor([Worker("a", tools=one)]), "chart", "Worker 'a': tools is 'chart'; write a list"),
-    "a tool by name": (lambda one: Supervisor([Worker("a", tools=one)]), ["calculater"], "did you mean 'calculator'?"),
+    "tools": (lambda one: Team([Worker("a", tools=one)]), "chart", "Worker 'a': tools is 'chart'; write a list"),
+    "a tool by name": (lambda one: Team([Worker("a", tools=one)]), ["calculater"], "did you mean 'calculator'?"),
     "a tool that needs settings": (
-        lambda one: Supervisor([Worker("a", tools=one)]),
+        lambda one: Team([Worker("a", tools=one)]),
         ["sql"],
         'write tools=[sql("shop.db")]',
     ),
-    "a team as a worker": (lambda one: Supervisor([one]), Supervisor([ANN]), "team.as_worker()"),
-    "a name as a worker": (lambda one: Supervisor([one]), "ann", "Worker(name, description)"),
-    "tags": (lambda one: Supervisor([Worker("a", "b", tags=one)]), "x", "tags is 'x'; write a list of text"),
-    "skills": (lambda one: Supervisor([Worker("a", "b", skills=one)]), "x", "skills is 'x'; write a list of text"),
+    "a team as a worker": (lambda one: Team([one]), Team([ANN]), "team.as_worker()"),
+    "a name as a worker": (lambda one: Team([one]), "ann", "Worker(name, description)"),
+    "tags": (lambda one: Team([Worker("a", "b", tags=one)]), "x", "tags is 'x'; write a list of text"),
+    "skills": (lambda one: Team([Worker("a", "b", skills=one)]), "x", "skills is 'x'; write a list of text"),
 }
 
 
@@ -82,18 +91,18 @@ def test_what_cannot_be_is_refused_in_words(what: str) -> None:
 
 def test_what_can_be_is_not_refused() -> None:
     rules = cast("dict[str, str]", MappingProxyType({"price": "ann"}))
-    Supervisor([ANN], way=Route(rules=rules), hedge=Hedge(), cache=5)
-    Supervisor([ANN], way=Broadcast(cast("tuple[str, ...]", ["travel"])))
+    Team([ANN], supervisor=Supervisor(strategy=Route(rules=rules), hedge=Hedge()), cache=5)
+    Team([ANN], supervisor=Supervisor(strategy=Broadcast(cast("tuple[str, ...]", ["travel"]))))
 
 
 @pytest.mark.parametrize("word", ["timout", "timeout"])
 def test_a_keyword_of_the_team_given_to_a_run_is_named(word: str) -> None:
-    team = Supervisor([Worker("a", "b")])
-    with pytest.raises(TypeError, match=r"run_sync\(\) has no keyword .*; did you mean Supervisor\(timeout=...\)\?"):
+    team = Team([Worker("a", "b")])
+    with pytest.raises(TypeError, match=r"run_sync\(\) has no keyword .*; did you mean Team\(timeout=...\)\?"):
         team.run_sync("q", **{word: 4})  # pyright: ignore[reportArgumentType] - a dictionary
 
 
 @pytest.mark.parametrize("more", [{"model": "dmeo"}, {"judge": "dmeo"}])
 def test_a_handle_that_cannot_be_a_model_is_refused_at_construction(more: dict[str, str]) -> None:
     with pytest.raises(Invalid, match="'dmeo' is no model"):
-        Supervisor([Worker("a", "b")], **more)  # pyright: ignore[reportArgumentType] - a dictionary
+        make_team([Worker("a", "b")], **more)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.tool_calls import LARGEST, LARGEST_OF_ACTION
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -21,7 +22,7 @@ from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Costs, Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, team
 from tests.agents.test_break_resume import by_step, cut, undone
@@ -150,7 +151,7 @@ async def test_what_was_kept_as_text_is_read_back_after_a_crash_anywhere(kind: s
         assert (found.ending, paid) == ("complete", [] if done else [120]), at
 
 
-def _paying(kind: str, paid: list[int], journal: MemoryJournal) -> Supervisor:
+def _paying(kind: str, paid: list[int], journal: MemoryJournal) -> Team:
     pay = pays(UNKEEPABLE[kind], paid, "effect", asynchronous=False)
     return team(model(work=until_it_works), Worker("ann", tools=[pay]), journal=journal)
 
@@ -159,7 +160,9 @@ def _paying(kind: str, paid: list[int], journal: MemoryJournal) -> Supervisor:
 async def test_an_effect_inside_a_nested_team_is_had_once_whatever_it_returned(kind: str) -> None:
     paid: list[int] = []
     pay = pays(UNKEEPABLE[kind], paid, "effect", asynchronous=False)
-    inner = Supervisor([Worker("ann", "pays", tools=[pay])], name="inner", model=model(work=until_it_works))
+    inner = Team(
+        [Worker("ann", "pays", tools=[pay])], supervisor=Supervisor(model=model(work=until_it_works)), name="inner"
+    )
     plan = Plan((Task(TaskId("o"), "Have the bill paid now.", "in"),), "forward")
     found = await team(model(), inner.as_worker("in", "pays"), plan=plan).run("Pay it.")
     assert (found.ending, paid) == ("complete", [120])
@@ -247,7 +250,7 @@ async def test_equal_idempotent_calls_of_one_step_are_made_once_and_equal_readin
     assert sorted(made) == ["look", "look", "store"]
 
 
-def twice(paid: list[str], journal: MemoryJournal | None = None, *, poll: bool = False) -> Supervisor:
+def twice(paid: list[str], journal: MemoryJournal | None = None, *, poll: bool = False) -> Team:
     work = by_step(calls(call("pay", to="bob")), calls(call("pay", 2, to="bob")), "done")
     worker = Worker("ann", tools=[counting(paid, poll=poll)])
     return team(model(work=work), worker, journal=journal)
@@ -306,6 +309,6 @@ async def test_the_next_attempt_repeats_neither_of_two_equal_effects() -> None:
     assert (found.ending, paid) == ("complete", ["bob", "bob"])
 
 
-async def _answer(executor: Supervisor, found: Result, verdict: str) -> Result:
+async def _answer(executor: Team, found: Result, verdict: str) -> Result:
     assert found.question is not None
     return await executor.resume("r", ev.InputAnswered(found.question.number, verdict))  # pyright: ignore[reportArgumentType] - one of its words

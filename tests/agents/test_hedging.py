@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from chargehand.agents.hedging import Hedge
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -24,7 +25,7 @@ from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.playhouse import NOW, Playhouse, notes
 
 GONE = Failure("network", "the line went dead")
@@ -75,11 +76,15 @@ def chain(count: int) -> Plan:
 
 def team(
     *models: Model, hedge: Hedge | None = HALF, tasks: int = 3, budget: Budget | None = None, attempts: int = 1
-) -> Supervisor:
+) -> Team:
     ann = Worker("ann", "carries things out", model=models[0], fallback_models=models[1:])
-    policy = Policy(retry=Retry(attempts=attempts), refine=False, limits=Limits(tasks=5000, depth=5000))
-    return Supervisor(
-        [ann], plan=chain(tasks), policy=policy, hedge=hedge, budget=budget or Budget(), timeout=1_000_000.0
+    policy = Policy(retry=Retry(attempts=attempts), refine=False, limits=Limits(max_tasks=5000, max_depth=5000))
+    return Team(
+        [ann],
+        supervisor=Supervisor(plan=chain(tasks), hedge=hedge),
+        policy=policy,
+        budget=budget or Budget(),
+        timeout=1_000_000.0,
     )
 
 
@@ -298,19 +303,19 @@ def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() ->
     [
         (2.0, 2.0, None, True),
         (2.0, 2.1, None, False),  # dearer than the first
-        (2.0, 2.1, 10_000, True),
-        (2.0, 1.0, 100, False),  # dearer than is allowed
+        (2.0, 2.1, 0.01, True),
+        (2.0, 1.0, 0.0001, False),  # dearer than is allowed
         (2.0, None, None, False),  # nobody knows
         (None, 1.0, None, False),
-        (None, 1.0, 10_000, True),
+        (None, 1.0, 0.01, True),
     ],
 )
 def test_the_second_call_must_be_cheap_enough(
-    first: float | None, second: float | None, most: int | None, asked: bool
+    first: float | None, second: float | None, most: float | None, asked: bool
 ) -> None:
     one = Paced("one", 1.0, 1.0, 50.0, price=first)
     other = Paced("other", 1.0, price=second)
-    Playhouse().run(team(one, other, hedge=Hedge(after=2.0, share=0.5, most_micros=most)))
+    Playhouse().run(team(one, other, hedge=Hedge(after=2.0, share=0.5, max_usd=most)))
     assert other.calls == asked
 
 
@@ -411,7 +416,7 @@ async def _hold(model: Guarded) -> None:
     model.limiter.hold(1_000.0)
 
 
-def listened(executor: Supervisor) -> tuple[list[str], list[ev.Entry]]:
+def listened(executor: Team) -> tuple[list[str], list[ev.Entry]]:
     house = Playhouse()
     heard = list[str]()
     entries: list[ev.Entry] = []
@@ -498,14 +503,14 @@ def test_by_default_nothing_is_asked_twice() -> None:
     [
         ({"after": 0.0}, "hedge.after is 0.0"),
         ({"after": float("nan")}, "hedge.after is nan"),
-        ({"most_micros": -1}, "hedge.most_micros is -1"),
+        ({"max_usd": -1}, "hedge.max_usd is -1"),
         ({"share": 0.0}, "hedge.share is 0.0"),
         ({"share": 0.9}, "at most 0.5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        Hedge(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
+        Hedge(**wrong)
 
 
 # --- over real sockets
@@ -520,12 +525,11 @@ async def test_a_silent_server_and_a_quick_one_over_real_sockets() -> None:
         bob = Worker("bob", "asks too", model=quick)
         wanted = [Task(TaskId(f"b{n}"), f"ask for part number {n} of it", "bob") for n in range(2)]
         last = Task(TaskId("a"), "ask for the last part of it", "ann", after=(TaskId("b0"), TaskId("b1")))
-        executor = Supervisor(
+        executor = Team(
             [ann, bob],
-            plan=Plan((*wanted, last), "none"),
+            supervisor=Supervisor(plan=Plan((*wanted, last), "none"), hedge=Hedge(after=0.2, share=0.5)),
             timeout=30.0,
             lookup=lambda _: None,
-            hedge=Hedge(after=0.2, share=0.5),
         )
         began = asyncio.get_running_loop().time()
         found = await executor.run("Do it.")

@@ -121,7 +121,7 @@ async def test_no_more_than_a_few_repeats_are_free() -> None:
     worker = Worker("ann", tools=[calculate], steps=6)
     found = await team(script, worker, policy=ONCE).run("Count")
     assert "no result after 6 steps" in found.gaps[0].message
-    assert len(script.requests) == 1 + worker.most_replies == 1 + 6 + REPEATS
+    assert len(script.requests) == 1 + worker.max_replies == 1 + 6 + REPEATS
 
 
 async def test_the_third_time_the_model_can_only_answer_or_give_up() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand import Budget, Factory, Policy, Supervisor, Task, Worker, load_team, tool
+from chargehand import Budget, Factory, Policy, Supervisor, Task, Team, Worker, load_team, tool
 from chargehand.config.keys import sections
 from chargehand.config.schema import PLAIN_SOURCES
 from chargehand.engine.keywords import nearest_keyword
@@ -27,16 +27,17 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, object], str]] = {
         "Worker() has no keyword 'does'; did you mean 'description'?",
     ),
     "a word of others": (Worker, {"name": "a", "system_prompt": "x"}, "'system_prompt'; did you mean 'prompt'?"),
-    "Supervisor": (Supervisor, {"workers": [ANN], "seconds": 5}, "Supervisor() has no keyword 'seconds'; did you mean"),
-    "a mistyped one": (Supervisor, {"workers": [ANN], "modle": "x"}, "'modle'; did you mean 'model'?"),
+    "Team": (Team, {"workers": [ANN], "seconds": 5}, "Team() has no keyword 'seconds'; did you mean"),
+    "a mistyped one": (Supervisor, {"modle": "x"}, "'modle'; did you mean 'model'?"),
+    "of the supervisor": (Team, {"workers": [ANN], "plan": 1}, "did you mean supervisor=Supervisor(plan=...)?"),
     "tool": (tool, {"approval": True}, "tool() has no keyword 'approval'; did you mean 'approve'?"),
     "Budget": (Budget, {"micros": 5}, "Budget() has no keyword 'micros'; did you mean 'usd'?"),
     "Policy": (Policy, {"aprove": True}, "'aprove'; did you mean 'approve'?"),
     "Factory": (Factory, {"does": "x"}, "'does'; did you mean 'description'?"),
     "Task": (Task, {"id": "a", "instructon": "x"}, "'instructon'; did you mean 'instruction'?"),
-    "as_worker": (Supervisor([ANN]).as_worker, {"desc": "x"}, "'desc'; did you mean 'description'?"),
+    "as_worker": (Team([ANN]).as_worker, {"desc": "x"}, "'desc'; did you mean 'description'?"),
     "load_team": (load_team, {"modell": "demo"}, "load_team() has no keyword 'modell'; did you mean 'model'?"),
-    "a short unit": (Supervisor, {"workers": [ANN], "secs": 5}, "'secs'; did you mean 'timeout'?"),
+    "a short unit": (Team, {"workers": [ANN], "secs": 5}, "'secs'; did you mean 'timeout'?"),
     "a short unit of a budget": (Budget, {"secs": 5}, "'secs'; did you mean 'seconds'?"),
     "nothing like it": (Budget, {"xyz": 5}, "Budget() has no keyword 'xyz'; it takes tokens, usd, calls"),
 }
@@ -74,7 +75,7 @@ def test_the_same_words_make_the_same_team_in_python_and_in_a_file(tmp_path: Pat
     read = load_team(tmp_path)
     asks = tool(timeout="90s", approve="always")(price)
     ann = Worker("ann", description="Works out figures.", timeout="1h30m", tools=["calculator", "dates", asks])
-    written = Supervisor([ann], timeout="5m", budget=Budget(usd=0.50))
+    written = Team([ann], timeout="5m", budget=Budget(usd=0.50))
     assert written.roster == read.roster
     assert (written.timeout, written.budget.micros) == (read.timeout, read.budget.micros) == (300.0, 500_000)
     assert written.roster.agents[0].tools == ("calculator", "today", "date_info", "days_between", "add_days", "price")
@@ -85,14 +86,14 @@ def test_the_same_words_make_the_same_team_in_python_and_in_a_file(tmp_path: Pat
 def test_every_tool_that_a_file_names_without_settings_has_a_name_in_python() -> None:
     assert tuple(BUILT_IN) == PLAIN_SOURCES
     for name in BUILT_IN:
-        assert Supervisor([Worker("ann", tools=[name])]).roster.agents[0].tools
-    assert Supervisor([ANN], factory=Factory(tools=["calculator"])).roster.agents[1].tools == ("calculator",)
+        assert Team([Worker("ann", tools=[name])]).roster.agents[0].tools
+    assert Team([ANN], supervisor=Supervisor(factory=Factory(tools=["calculator"]))).roster.agents[1].tools == (
+        "calculator",
+    )
 
 
 def test_a_tool_by_name_works() -> None:
-    result = Supervisor([Worker("reckoner", "Works out figures.", tools=["calculator"])]).run_sync(
-        "What is 12% of 250?"
-    )
+    result = Team([Worker("reckoner", "Works out figures.", tools=["calculator"])]).run_sync("What is 12% of 250?")
     assert "30" in cast("str", result.answer)
 
 

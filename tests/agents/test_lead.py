@@ -395,7 +395,7 @@ def test_a_plan_in_the_form_that_is_asked_for_can_run(count: int, random: Random
     wanted = json.loads(bytes(schema(("ann",), ("sql",), 12)))
     assert list(problems(body, wanted)) == []
     found = read(json.dumps(body)).proposal
-    assert lint(found.tasks, Roster((Agent("ann"),)), Limits(depth=50, fan_out=50)).errors == ()
+    assert lint(found.tasks, Roster((Agent("ann"),)), Limits(max_depth=50, fan_out=50)).errors == ()
     assert list(problems({**body, "tasks": [{**tasks[0], "worker": "eve"}]}, wanted)) != []
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.strategies import Broadcast, Loop
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import runs
 from chargehand.engine.failure import Gap
@@ -21,7 +22,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, plan, team
 
@@ -112,9 +113,9 @@ async def test_what_another_who_was_asked_did_is_no_gap() -> None:
 
     executor = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
     asked = f"Count the apples. {PEARS}"
-    both = await Supervisor(executor, model=model(work=work), way=Broadcast()).run(asked)
+    both = await Team(executor, supervisor=Supervisor(model=model(work=work), strategy=Broadcast())).run(asked)
     assert (both.ending, both.gaps) == ("complete", ())
-    alone = await Supervisor(executor[:1], model=model(work=work), way=Broadcast()).run(asked)
+    alone = await Team(executor[:1], supervisor=Supervisor(model=model(work=work), strategy=Broadcast())).run(asked)
     assert (alone.ending, alone.gaps) == ("partial", (GAP,))
 
 
@@ -137,7 +138,9 @@ async def test_what_is_given_to_somebody_else_afterwards_is_no_gap() -> None:
                 return "12 apples [t1], 7 pears [t2]."
 
     executor = [Worker("ann", "counts apples"), Worker("bob", "counts pears")]
-    found = await Supervisor(executor, model=ScriptedModel(line, card=FREE), way=Loop()).run("Count apples and pears")
+    found = await Team(executor, supervisor=Supervisor(model=ScriptedModel(line, card=FREE), strategy=Loop())).run(
+        "Count apples and pears"
+    )
     assert len(found.results) == 2
     assert (found.ending, found.gaps) == ("complete", ())
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import ONE
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
@@ -20,7 +21,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team
 from tests.agents.test_left_out import GAP, PART, PEARS
@@ -28,7 +29,7 @@ from tests.agents.test_left_out import ONE as ALONE
 from tests.agents.test_replicas import leader
 from tests.runtime.streams import rows, written
 
-WAYS = (Broadcast(), RoundRobin(most_turns=3), Dynamic(most_turns=2), Loop(), Recursive(depth=1), Route("model"))
+STRATEGIES = (Broadcast(), RoundRobin(max_turns=3), Dynamic(max_turns=2), Loop(), Recursive(depth=1), Route("model"))
 
 
 def end(entries: Sequence[ev.Entry]) -> ev.RunEnded:
@@ -37,13 +38,15 @@ def end(entries: Sequence[ev.Entry]) -> ev.RunEnded:
     return last
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
-async def test_every_way_of_leading_tells_it(way: Way) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+async def test_every_way_of_leading_tells_it(strategy: Strategy) -> None:
     def script(request: Request) -> Line:
         return PART if isinstance(request.subject, subjects.Working) else leader(request)
 
     workers = (Worker("ann", "counts apples"), Worker("bob", "sums up"))
-    found = await Supervisor(workers, model=ScriptedModel(script), way=way).run(f"Count the apples. {PEARS}")
+    found = await Team(workers, supervisor=Supervisor(model=ScriptedModel(script), strategy=strategy)).run(
+        f"Count the apples. {PEARS}"
+    )
     assert (found.ending, found.gaps) == ("partial", (GAP,))
     assert (end(found.entries).ending, end(found.entries).gaps) == ("partial", (GAP,))
     assert PEARS in str(found.answer)
@@ -61,7 +64,7 @@ class Ordered(MemoryJournal):
         await super().append(lease, entries)
 
 
-def house(journal: MemoryJournal) -> Supervisor:
+def house(journal: MemoryJournal) -> Team:
     """A team in a team in a team, whose only worker leaves a part."""
     below = Plan((Task(TaskId("t1"), "Have it counted.", "cellar"),), "forward")
     above = Plan((Task(TaskId("t1"), "Have it counted.", "office"),), "forward")
@@ -138,7 +141,9 @@ async def test_who_left_the_same_in_other_words_did_not_do_it() -> None:
         return f"12.\n{LEFT}{'the pears' if request.subject.worker.name == 'ann' else 'Pears in the loft.'}"
 
     executor = [Worker("ann", "counts apples"), Worker("bob", "counts figs")]
-    found = await Supervisor(executor, model=model(work=work), way=Broadcast()).run(f"Count the apples. {PEARS}")
+    found = await Team(executor, supervisor=Supervisor(model=model(work=work), strategy=Broadcast())).run(
+        f"Count the apples. {PEARS}"
+    )
     assert (found.ending, len(found.gaps)) == ("partial", 2)
 
 

@@ -23,9 +23,10 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import FREE, call, calls
+from tests.agents.options import make_team
 
 Says = Callable[[str, Request], Line | Awaitable[Line]]
 
@@ -39,10 +40,10 @@ def echo(name: str, request: Request) -> Line:
     return f"{name} heard: {request.messages[1].text}"
 
 
-def team(says: Says, *workers: Worker, **more: object) -> tuple[Supervisor, ScriptedModel]:
+def team(says: Says, *workers: Worker, **more: object) -> tuple[Team, ScriptedModel]:
     model = ScriptedModel(lambda request: says(name_of(request), request), card=FREE)
     options: dict[str, object] = {"journal": MemoryJournal(), **more}
-    return Supervisor(workers, model=model, **options), model  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team(workers, model=model, **options), model
 
 
 FRUIT = (
@@ -289,7 +290,7 @@ async def test_a_message_reaches_the_demo_model_as_it_was_written() -> None:
         return {"anvils": 12, "tongs": 31}[product]
 
     keeper = Worker("keeper", "counts stock", tools=[stock], tags=["cellar"])
-    replies = await Supervisor([keeper]).message("How many anvils are in stock?", match_all=["cellar"])
+    replies = await Team([keeper]).message("How many anvils are in stock?", match_all=["cellar"])
     assert (replies["keeper"].status, "12" in replies["keeper"].text) == ("answered", True)
 
 

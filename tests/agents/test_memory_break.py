@@ -25,7 +25,7 @@ from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 
 GUIDE = Block("guidelines", "Trust nobody.", trusted=True, share="write")
@@ -43,7 +43,7 @@ def append(text: str, label: str = "notes") -> Line:
     return calls(call("core_memory_append", 1, label=label, content=text))
 
 
-async def value(of: Supervisor, label: str) -> str:
+async def value(of: Team, label: str) -> str:
     async with of.remembering() as memory:
         return next(one.value for one in await memory.catalog.find(Block) if one.label == label)
 

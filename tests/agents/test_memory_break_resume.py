@@ -25,7 +25,7 @@ from chargehand.runtime.result import Result
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, team
 
@@ -163,7 +163,7 @@ def script(story: Story) -> ScriptedModel:
     return model(work=story.work, refine="Count better.", make='{"persona": "rings", "tools": ["ring"]}')
 
 
-def executor(story: Story, said: ScriptedModel, place: Path, journal: MemoryJournal) -> Supervisor:
+def executor(story: Story, said: ScriptedModel, place: Path, journal: MemoryJournal) -> Team:
     options: dict[str, object] = {"policy": POLICY, **story.more}
     return team(
         said,
@@ -299,7 +299,7 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
     def work(request: Request) -> Line:
         return [calls(call("archival_memory_insert", 1, content="one")), "done"][turn(request)]
 
-    async def attach(team: Supervisor, *, on: bool) -> None:
+    async def attach(team: Team, *, on: bool) -> None:
         async with team.remembering() as memory:
             [block] = await memory.catalog.find(Block) or [await memory.catalog.add(Block("own", "text"))]
             if on:
@@ -307,7 +307,7 @@ async def test_a_block_that_is_attached_or_detached_between_a_crash_and_its_end_
             else:
                 await memory.catalog.detach(memory.agents["ann"], block.id)
 
-    def executor(said: ScriptedModel, journal: MemoryJournal | None = None) -> Supervisor:
+    def executor(said: ScriptedModel, journal: MemoryJournal | None = None) -> Team:
         memory = Memory(tmp_path / "m.db", archives=[FINDINGS])
         return team(
             said,

@@ -12,7 +12,7 @@ from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import Caller, Tool, tool
 from tests.agents.crowd import call, calls, model, plan, team
@@ -49,11 +49,11 @@ def executor(
     blocks: tuple[Block, ...] = (GUIDE, NOTES),
     policy: Policy = USUAL,
     review: bool = False,
-) -> Supervisor:
+) -> Team:
     return team(script, *workers, memory=Memory(blocks=blocks), policy=policy, review=review)
 
 
-async def block(of: Supervisor, label: str) -> Block:
+async def block(of: Team, label: str) -> Block:
     async with of.remembering() as memory:
         return next(one for one in await memory.catalog.find(Block) if one.label == label)
 

@@ -17,7 +17,7 @@ from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, team
 
 NOTES = Block("notes", "begun", share="write")
@@ -43,7 +43,7 @@ def work(request: Request) -> Line:
     ][turn(request)]
 
 
-def executor(script: ScriptedModel, place: Path, journal: MemoryJournal | None = None) -> Supervisor:
+def executor(script: ScriptedModel, place: Path, journal: MemoryJournal | None = None) -> Team:
     memory = Memory(place, [NOTES, GUIDE])
     return team(script, Worker("ann", remembers=True), memory=memory, journal=journal, name="team")
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -12,7 +13,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team
 
@@ -131,7 +132,7 @@ async def test_verdicts_on_calls_of_a_team_inside_are_handed_on_with_the_calls_t
     journal = MemoryJournal()
     plan = Plan((Task(TaskId("o"), "Have the bills paid.", "in"),), "forward")
     inner = bank.team.as_worker("in", "pays")
-    outer = Supervisor([inner], model=model(), plan=plan, journal=journal)
+    outer = Team([inner], supervisor=Supervisor(model=model(), plan=plan), journal=journal)
     assert others(await outer.run("Pay.", run="r")) == (3, 4)
     also = (ev.CallVerdict(4, "approve"), ev.CallVerdict(3, "reject"))
     found = await outer.resume("r", ev.InputAnswered(1, "reject", also=also))

@@ -64,8 +64,8 @@ def reply(request: Request) -> Line:
 async def four_parts() -> tuple[Result, list[Request]]:
     script = ScriptedModel(reply, card=ModelCard("scripted", micros_in=0.0, micros_out=0.0))
     team = load_team(SHOP)
-    workers = tuple(structs.replace(worker, model=script) for worker in team.hiring.workers)
-    team.hiring = structs.replace(team.hiring, models=(script, script, script), workers=workers)
+    workers = tuple(structs.replace(worker, model=script) for worker in team.spec.workers)
+    team.spec = structs.replace(team.spec, supervisor=structs.replace(team.supervisor, model=script), workers=workers)
     return await team.run(GOAL), script.requests
 
 

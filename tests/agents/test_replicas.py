@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.engine.budget import Budget
@@ -20,8 +21,9 @@ from chargehand.models.subject import Answering, Ledger, Planning, Routing, Spea
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.wrappers import ReplicaPool
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import plan
+from tests.agents.options import make_team
 from tests.config.files import write
 
 APPLES = "Count the apples on shelf"
@@ -36,9 +38,9 @@ def scripted(name: str, latency: float = 0.0) -> ScriptedModel:
     return ScriptedModel(["done"], handle=name, repeat=True, latency=latency)
 
 
-def team(models: list[ScriptedModel], tasks: int, **more: object) -> Supervisor:
-    worker = Worker("ann", "counts", replicas=models, capacity=2)
-    return Supervisor([worker], model=models[-1], plan=shelves(tasks), journal=MemoryJournal(), **more)  # pyright: ignore[reportArgumentType] - options of one test
+def team(models: list[ScriptedModel], tasks: int, **more: object) -> Team:
+    worker = Worker("ann", "counts", replicas=models, concurrency=2)
+    return make_team([worker], model=models[-1], plan=shelves(tasks), journal=MemoryJournal(), **more)
 
 
 async def test_each_call_goes_to_the_least_loaded_replica() -> None:
@@ -76,7 +78,7 @@ async def test_where_all_replicas_fail_the_fallback_model_answers() -> None:
     dead = [ScriptedModel([Failure("network", "dead")], handle=name, repeat=True) for name in ("one", "two")]
     well = scripted("well")
     worker = Worker("ann", "counts", replicas=dead, fallback_models=[well])
-    found = await Supervisor([worker], model=well, plan=shelves(1), policy=ONCE).run("Count")
+    found = await Team([worker], supervisor=Supervisor(model=well, plan=shelves(1)), policy=ONCE).run("Count")
     assert found.ending == "complete"
     assert [len(model.requests) for model in dead] == [1, 1]
 
@@ -115,16 +117,18 @@ def leader(request: Request) -> Line:
             return "Seven apples."
 
 
-WAYS = (Broadcast(), RoundRobin(most_turns=3), Dynamic(most_turns=2), Loop(), Recursive(depth=1), Route("model"))
+STRATEGIES = (Broadcast(), RoundRobin(max_turns=3), Dynamic(max_turns=2), Loop(), Recursive(depth=1), Route("model"))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
-async def test_every_way_of_leading_works_with_replicas(way: Way) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+async def test_every_way_of_leading_works_with_replicas(strategy: Strategy) -> None:
     models = [ScriptedModel(leader, handle=name) for name in ("one", "two")]
     workers = (Worker("ann", "counts apples", replicas=models), Worker("bob", "sums up"))
-    found = await Supervisor(workers, model=models[0], way=way, policy=ONCE).run("Count the apples")
+    found = await Team(workers, supervisor=Supervisor(model=models[0], strategy=strategy), policy=ONCE).run(
+        "Count the apples"
+    )
     assert found.ending == "complete", found.gaps
-    expected: dict[type[Way], list[str]] = {
+    expected: dict[type[Strategy], list[str]] = {
         Broadcast: ["ann", "bob"],
         RoundRobin: ["ann", "bob", "ann"],
         Dynamic: ["ann", "bob"],
@@ -132,7 +136,7 @@ async def test_every_way_of_leading_works_with_replicas(way: Way) -> None:
         Recursive: ["ann", "ann"],
         Route: ["ann"],
     }
-    assert [task.worker for task in found.plan.tasks] == expected[type(way)]
+    assert [task.worker for task in found.plan.tasks] == expected[type(strategy)]
 
 
 # --- what cannot be

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.money import Purse, SupervisorCalls
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -21,7 +22,7 @@ from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_lim
 from chargehand.models.subject import Answering, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Claim
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE, model, of_kind, plan, team
 from tests.agents.judges import Desk
 from tests.runtime.test_nesting import kept_within
@@ -68,9 +69,11 @@ class Wordy:
         return Reply(text, usage=Usage(200, output), micros=micros)
 
 
-def chapters(model: Model, budget: Budget, count: int = 16) -> Supervisor:
+def chapters(model: Model, budget: Budget, count: int = 16) -> Team:
     tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", "ann") for at in range(count))
-    return Supervisor([Worker("ann", model=model)], model=model, plan=Plan(tasks, "none"), budget=budget)
+    return Team(
+        [Worker("ann", model=model)], supervisor=Supervisor(model=model, plan=Plan(tasks, "none")), budget=budget
+    )
 
 
 @pytest.mark.parametrize("output", [900, 8_000, 20_000])
@@ -89,11 +92,13 @@ async def test_a_model_that_ignores_its_limit_passes_the_cap_by_its_first_reply_
 async def test_the_same_where_several_teams_inside_share_the_model_and_the_cap() -> None:
     wordy = Wordy(20_000)
     below = [
-        Supervisor([Worker("ann")], model=wordy, name=f"team{at}", plan=ALONE).as_worker(description="reads")
+        Team([Worker("ann")], supervisor=Supervisor(model=wordy, plan=ALONE), name=f"team{at}").as_worker(
+            description="reads"
+        )
         for at in range(5)
     ]
     tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", f"team{at}") for at in range(5))
-    top = Supervisor(below, model=wordy, plan=Plan(tasks, "none"), budget=Budget(usd=0.5), policy=ONCE)
+    top = Team(below, supervisor=Supervisor(model=wordy, plan=Plan(tasks, "none")), budget=Budget(usd=0.5), policy=ONCE)
     found = await top.run("go")
     assert 0 < wordy.bill <= 500_000
     assert found.spent.micros == wordy.bill
@@ -120,7 +125,7 @@ async def test_a_fallback_nobody_knows_holds_nobody_up_while_it_is_not_called(fi
     known.fails = first_fails
     tasks = tuple(Task(TaskId(f"t{at}"), f"Read chapter number {at} of it.", "ann") for at in range(4))
     ann = Worker("ann", model=known, fallback_models=[spare])
-    found = await Supervisor([ann], plan=Plan(tasks, "none"), budget=Budget(usd=3.0)).run("go")
+    found = await Team([ann], supervisor=Supervisor(plan=Plan(tasks, "none")), budget=Budget(usd=3.0)).run("go")
     assert known.under_way_then[:3] == [1, 2, 3]
     assert found.ending == "complete"
     assert found.spent.micros <= 3_000_000
@@ -150,7 +155,9 @@ async def test_a_supervisor_that_wrote_a_short_plan_is_no_leave_for_long_replies
     script = model(plans=[plan(*tasks)], card=DEAR)
     wordy = Wordy(20_000)
     wordy.first = script
-    found = await Supervisor([Worker("ann")], model=wordy, budget=Budget(usd=1.0), combine="none").run("go")
+    found = await Team([Worker("ann")], supervisor=Supervisor(model=wordy, combine="none"), budget=Budget(usd=1.0)).run(
+        "go"
+    )
     assert found.spent.micros <= 1_000_000
     assert wordy.under_way_then[:3] == [1, 1, 2]
 
@@ -166,7 +173,12 @@ async def test_a_supervisor_that_waited_for_the_first_reply_holds_what_was_learn
     )
     workers = [Worker("ann", model=failing), Worker("bob", model=wordy)]
     policy = Policy(retry=Retry(attempts=2, base=0.0001))
-    top = Supervisor(workers, model=wordy, plan=Plan(tasks, "none"), budget=Budget(usd=cap / 1_000_000), policy=policy)
+    top = Team(
+        workers,
+        supervisor=Supervisor(model=wordy, plan=Plan(tasks, "none")),
+        budget=Budget(usd=cap / 1_000_000),
+        policy=policy,
+    )
     found = await top.run("go")
     held = [
         one.reserve for one in of_kind(found.entries, ev.SupervisionStarted) if isinstance(one, ev.SupervisionStarted)

@@ -12,6 +12,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Load
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check, route
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
@@ -30,7 +31,7 @@ from chargehand.models.subject import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Proposal, WorkFailed
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE, of_kind
 from tests.agents.test_routers import TEAM, Bag
 
@@ -67,27 +68,27 @@ def scripted(*lines: Line) -> ScriptedModel:
 
 
 async def routed(
-    way: Route,
+    strategy: Route,
     goal: str,
     model: Model | None = None,
     embedding: Embedding | None = None,
     load: dict[str, Load] | None = None,
     **more: object,
 ) -> tuple[Proposal, str]:
-    cards = CARDS if way.generalist or way.rules else TEAM
+    cards = CARDS if strategy.generalist or strategy.rules else TEAM
     lead = Lead(
         model=model or DemoModel(),
         prompts=Prompts(),
         cards=cards,
         instructions="",
         settings=Settings(),
-        most_tasks=50,
+        max_tasks=50,
         purse=Purse(Budget()),
         embedding=embedding,
     )
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
     context = Notes()
-    found = await route(way, lead, brief, context, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
+    found = await route(strategy, lead, brief, context, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
     return found, "\n".join(context.noted)
 
 
@@ -136,11 +137,11 @@ async def test_without_a_generalist_a_stranger_is_refused_in_words() -> None:
 
 
 async def test_what_is_not_clear_goes_to_the_generalist_too() -> None:
-    way = Route("meaning", generalist="helper")
-    found, noted = await routed(way, "a cake and a gate", embedding=Bag())
+    strategy = Route("meaning", generalist="helper")
+    found, noted = await routed(strategy, "a cake and a gate", embedding=Bag())
     assert whom(found) == ["helper"]
     assert "not clear enough whether" in noted
-    lax, _ = await routed(structs.replace(way, threshold=0.0), "a cake and a gate", embedding=Bag())
+    lax, _ = await routed(structs.replace(strategy, threshold=0.0), "a cake and a gate", embedding=Bag())
     assert whom(lax) == ["smith"]
 
 
@@ -158,8 +159,8 @@ async def test_a_model_is_asked_only_where_meaning_is_not_clear_and_only_about_t
 
 async def test_a_model_that_fails_leaves_a_hybrid_with_what_meaning_says() -> None:
     model = scripted(Failure("network", "the line went dead"))
-    way = Route("hybrid", threshold=0.0)
-    found, noted = await routed(way, "a cake and a gate", model, Bag())
+    strategy = Route("hybrid", threshold=0.0)
+    found, noted = await routed(strategy, "a cake and a gate", model, Bag())
     assert whom(found) == ["smith"]
     assert "the line went dead" in noted
 
@@ -214,17 +215,17 @@ async def test_asked_again_only_those_who_have_not_had_it_come_into_question() -
 
 
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("strategy", "said"),
     [
         (Route(generalist="zoe"), "generalist 'zoe' is not on the team"),
         (Route(rules={"a": "zoe"}), "a rule of the route names 'zoe'"),
     ],
 )
-async def test_a_way_that_names_nobody_there_is_refused(way: Route, said: str) -> None:
+async def test_a_way_that_names_nobody_there_is_refused(strategy: Route, said: str) -> None:
     with pytest.raises(Invalid, match=said):
-        check(way, ["ann"])
+        check(strategy, ["ann"])
     with pytest.raises(WorkFailed) as caught:
-        await routed(way, "a gate")
+        await routed(strategy, "a gate")
     assert caught.value.failure.permanent
 
 
@@ -243,10 +244,13 @@ def executor(request: Request) -> Line:
             raise AssertionError(f"nobody asks for this in a route: {request.subject}")
 
 
-def team(way: Route, model: Model | str) -> Supervisor:
+def team(strategy: Route, model: Model | str) -> Team:
     quick = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
-    return Supervisor(
-        WORKERS if not way.generalist else ALL, model=model, way=way, journal=MemoryJournal(), policy=quick
+    return Team(
+        WORKERS if not strategy.generalist else ALL,
+        supervisor=Supervisor(model=model, strategy=strategy),
+        journal=MemoryJournal(),
+        policy=quick,
     )
 
 
@@ -288,8 +292,10 @@ async def test_a_router_nobody_can_reach_leaves_strange_requests_to_the_generali
     dead = ScriptedModel(lambda _: Failure("network", "the line is dead"), handle="dead")
     quick = Policy(retry=Retry(attempts=1, base=0.001))
     workers = ScriptedModel(["It is far."], card=FREE)
-    way = Route("model", generalist="helper")
-    found = await Supervisor(ALL, model=workers, planner=dead, way=way, policy=quick).run("How far is Jupiter?")
+    strategy = Route("model", generalist="helper")
+    found = await Team(ALL, supervisor=Supervisor(model=workers, planner=dead, strategy=strategy), policy=quick).run(
+        "How far is Jupiter?"
+    )
     assert [one.worker for one in found.plan.tasks] == ["helper"]
     assert found.ending == "partial"
     assert "no plan could be made (the line is dead): helper was given the whole request" in str(found.answer)

@@ -9,6 +9,7 @@ import pytest
 from msgspec import convert
 
 from chargehand.agents.strategies import Route
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -23,8 +24,9 @@ from chargehand.models.subject import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import of_kind
+from tests.agents.options import make_team
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 GOAL = "Count the apples in the cellar."
@@ -47,10 +49,10 @@ def speaker(said: Sequence[Line], winner: str = "t2") -> ScriptedModel:
     return ScriptedModel(script)
 
 
-def team(script: ScriptedModel, way: Route, **more: object) -> Supervisor:
+def team(script: ScriptedModel, strategy: Route, **more: object) -> Team:
     workers = (Worker("ann", "counts apples"), Worker("bob", "writes letters"))
     options = {"journal": MemoryJournal(), "policy": ONCE} | more
-    return Supervisor(workers, model=script, way=way, **options)  # pyright: ignore[reportArgumentType] - of one test
+    return make_team(workers, model=script, strategy=strategy, **options)
 
 
 def notes(found: Result) -> str:
@@ -105,8 +107,10 @@ async def test_what_cannot_be_paid_for_is_not_sampled_but_one_is(most: int, coun
 async def test_what_a_worker_is_estimated_at_says_how_many_samples_there_are() -> None:
     ann = Worker("ann", "counts apples", estimate=Amount(tokens=40_000))
     script = speaker(["12", "13", "14"])
-    way = Route("rules", RULES, samples=3)
-    found = await Supervisor((ann,), model=script, way=way, budget=Budget(tokens=100_000)).run(GOAL)
+    strategy = Route("rules", RULES, samples=3)
+    found = await Team(
+        (ann,), supervisor=Supervisor(model=script, strategy=strategy), budget=Budget(tokens=100_000)
+    ).run(GOAL)
     assert len(found.plan.tasks) == 2
 
 
@@ -134,16 +138,16 @@ async def test_samples_of_an_earlier_run_are_used_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "why"),
+    ("strategy", "why"),
     [
-        (Route(samples=0), r"way=Route\(samples=0\) cannot be: must be int >= 1"),
-        (Route(samples=11), r"way=Route\(samples=11\) cannot be: must be int <= 10"),
+        (Route(samples=0), r"strategy=Route\(samples=0\) cannot be: must be int >= 1"),
+        (Route(samples=11), r"strategy=Route\(samples=11\) cannot be: must be int <= 10"),
         (Route(samples=2, secondary=True), "samples and a secondary worker"),
     ],
 )
-def test_samples_that_cannot_be_are_refused(way: Route, why: str) -> None:
+def test_samples_that_cannot_be_are_refused(strategy: Route, why: str) -> None:
     with pytest.raises(Invalid, match=why):
-        team(speaker([]), way)
+        team(speaker([]), strategy)
 
 
 @pytest.mark.thorough
@@ -153,9 +157,11 @@ async def test_a_real_model_is_sampled_and_judges_and_what_it_picks_stands_word_
     warm = Settings(temperature=0.9, max_tokens=24)
     try:
         ann = Worker("ann", "writes short sentences about the sea", settings=warm)
-        way = Route("rules", {"sea": "ann"}, samples=2)
+        strategy = Route("rules", {"sea": "ann"}, samples=2)
         judge = Settings(temperature=0.0, max_tokens=160)
-        found = await Supervisor((ann,), model=local, way=way, settings=judge, policy=ONCE).run("Describe the sea.")
+        found = await Team(
+            (ann,), supervisor=Supervisor(model=local, strategy=strategy, settings=judge), policy=ONCE
+        ).run("Describe the sea.")
         said = [convert(one, Product).text for one in found.results.values()]
         if said:  # a model this small may send nothing that can be used
             assert any(str(found.answer).startswith(one) for one in said), found.answer

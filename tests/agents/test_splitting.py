@@ -18,8 +18,9 @@ from chargehand.models.subject import Answering, Planning, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind
+from tests.agents.options import make_team
 
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
 PAIR = (Worker("ann", "counts apples"), Worker("bob", "counts pears"))
@@ -56,9 +57,9 @@ def model(
     return ScriptedModel(script, usage=usage, micros=7, card=FREE)
 
 
-def team(script: ScriptedModel, way: Recursive = Recursive(), *workers: Worker, **more: object) -> Supervisor:  # noqa: B008 - frozen
+def team(script: ScriptedModel, strategy: Recursive = Recursive(), *workers: Worker, **more: object) -> Team:  # noqa: B008 - frozen
     options: dict[str, object] = {"journal": MemoryJournal(), "policy": ONCE, **more}
-    return Supervisor(workers or PAIR, model=script, way=way, **options)  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team(workers or PAIR, model=script, strategy=strategy, **options)
 
 
 def judged(script: ScriptedModel) -> list[str]:
@@ -86,12 +87,12 @@ def by_text(**lines: Line) -> Judge:
 TWO = parts(("Count all apples.", "ann", []), ("Count all pears.", "bob", [1]))
 
 
-def most_calls(way: Recursive, most_tasks: int) -> int:
+def max_calls(strategy: Recursive, max_tasks: int) -> int:
     """How many calls a whole tree may take."""
     calls = 1
     level = 1
-    for _ in range(1, way.depth):
-        level = min(level * max(1, way.breadth), max(1, most_tasks))
+    for _ in range(1, strategy.depth):
+        level = min(level * max(1, strategy.breadth), max(1, max_tasks))
         calls += level
     return calls
 
@@ -346,11 +347,11 @@ def test_a_model_that_always_splits_is_held_to_depth_breadth_and_tasks(
         return parts(*((f"{text} / shelf {n}", ("ann", "bob")[n % 2], after[n]) for n in range(wanted)))
 
     script = model(judge)
-    policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(tasks=most, depth=1000))
+    policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(max_tasks=most, max_depth=1000))
     found = asyncio.run(team(script, Recursive(depth, breadth), policy=policy).run("Count everything"))
     assert found.plan.tasks, found.gaps
     assert len(ids(found)) <= min(most, max(1, breadth) ** max(0, depth))
     assert max(one.count(".") + 1 for one in ids(found)) <= max(1, depth)
     assert max(int(place) for one in ids(found) for place in one[1:].split(".")) <= max(1, breadth)
-    assert len(judged(script)) <= 1 + most_calls(Recursive(depth, breadth), most)
+    assert len(judged(script)) <= 1 + max_calls(Recursive(depth, breadth), most)
     assert len(set(ids(found))) == len(ids(found))

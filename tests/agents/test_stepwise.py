@@ -20,8 +20,9 @@ from chargehand.models.subject import Answering, Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind
+from tests.agents.options import make_team
 
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
 PAIR = (Worker("ann", "counts apples"), Worker("bob", "counts pears"))
@@ -64,9 +65,9 @@ def model(look: Look, work: Callable[[Working], Line] | None = None) -> Scripted
     return ScriptedModel(script, usage=Usage(10, 5), micros=7, card=FREE)
 
 
-def team(script: ScriptedModel, way: Loop = Loop(), *workers: Worker, **more: object) -> Supervisor:  # noqa: B008 - frozen
+def team(script: ScriptedModel, strategy: Loop = Loop(), *workers: Worker, **more: object) -> Team:  # noqa: B008 - frozen
     options: dict[str, object] = {"journal": MemoryJournal(), "policy": ONCE, **more}
-    return Supervisor(workers or PAIR, model=script, way=way, **options)  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team(workers or PAIR, model=script, strategy=strategy, **options)
 
 
 def in_turn(*lines: Line) -> Look:
@@ -272,7 +273,7 @@ async def test_a_failure_nothing_replaces_stays_a_gap() -> None:
 
 async def test_it_takes_no_more_tasks_than_it_may_and_asks_once_whether_that_was_enough() -> None:
     script = model(lambda subject: says("ann", f"Count the {FRUIT[len(subject.tasks)]}."))
-    found = await team(script, Loop(most_turns=3)).run("How much fruit?")
+    found = await team(script, Loop(max_turns=3)).run("How much fruit?")
     assert (len(ids(found)), len(looks(script)), found.ending) == (3, 4, "partial")
     assert "3 tasks are all it may take" in unserved(found)[0]
     enough = await team(model(in_turn(*[says("ann", f"Count the {one}.") for one in FRUIT[:3]], DONE)), Loop(3)).run(
@@ -282,7 +283,7 @@ async def test_it_takes_no_more_tasks_than_it_may_and_asks_once_whether_that_was
 
 
 async def test_the_limit_of_the_run_counts_as_well() -> None:
-    policy = Policy(limits=Limits(tasks=2))
+    policy = Policy(limits=Limits(max_tasks=2))
     script = model(lambda subject: says("ann", f"Count the {FRUIT[len(subject.tasks)]}."))
     found = await team(script, policy=policy).run("How much fruit?")
     assert (len(ids(found)), "2 tasks are all" in unserved(found)[0]) == (2, True)

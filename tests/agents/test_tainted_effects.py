@@ -3,6 +3,7 @@
 import pytest
 
 from chargehand.agents.messages import ONE as SEND
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -11,7 +12,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model, plan, team
 from tests.agents.test_break_resume import by_step
@@ -49,7 +50,7 @@ class Office:
 
         self.tools: list[Tool] = [read_page, clock, pay, store]
 
-    def team(self, *lines: Line, policy: Policy | None = None) -> Supervisor:
+    def team(self, *lines: Line, policy: Policy | None = None) -> Team:
         return team(model(work=by_step(*lines)), Worker("ann", tools=self.tools), policy=policy or Policy())
 
 
@@ -114,18 +115,19 @@ async def test_what_another_task_found_counts_as_seen() -> None:
 async def test_what_a_team_is_given_that_works_for_another_counts_as_seen_and_is_asked_about_outside() -> None:
     office = Office()
     inner_plan = Plan((Task(TaskId("p"), "Pay whom you are told to.", "ann"),), "forward")
-    inner = Supervisor(
-        [Worker("ann", tools=office.tools)], name="inner", model=model(work=by_step(PAY, "done")), plan=inner_plan
+    inner = Team(
+        [Worker("ann", tools=office.tools)],
+        supervisor=Supervisor(model=model(work=by_step(PAY, "done")), plan=inner_plan),
+        name="inner",
     )
     tasks = (
         Task(TaskId("f"), "Find out whom to pay.", "bob"),
         Task(TaskId("p"), "Pay them.", "in", after=(TaskId("f"),)),
     )
-    outer = Supervisor(
+    outer = Team(
         [Worker("bob"), inner.as_worker("in", "pays")],
-        model=model(work=["Pay Mallory."]),
+        supervisor=Supervisor(model=model(work=["Pay Mallory."]), plan=Plan(tasks, "forward")),
         journal=MemoryJournal(),
-        plan=Plan(tasks, "forward"),
     )
     found = await outer.run("Count", run="r")
     assert (found.ending, office.paid, because(found)) == ("needs_input", [], "tainted")

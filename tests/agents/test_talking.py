@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Way
+from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Strategy
 from chargehand.agents.strategies.chat import says_token
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -18,7 +19,7 @@ from chargehand.models.subject import Answering, Speaking, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, of_kind
 
@@ -63,21 +64,19 @@ def in_turn(*names: str | None) -> Callable[[Speaking], Line]:
 
 
 def talk(
-    way: Way,
+    strategy: Strategy,
     model: ScriptedModel,
     *workers: Worker,
     journal: MemoryJournal | None = None,
     policy: Policy = QUICK,
     combine: Combine | None = None,
     budget: Budget | None = None,
-) -> Supervisor:
-    return Supervisor(
+) -> Team:
+    return Team(
         workers or THREE,
-        model=model,
-        way=way,
+        supervisor=Supervisor(model=model, strategy=strategy, combine=combine),
         journal=journal or MemoryJournal(),
         policy=policy,
-        combine=combine,
         budget=budget or Budget(),
     )
 
@@ -130,7 +129,7 @@ async def test_a_broadcast_to_nobody_fails_with_the_tags_there_are() -> None:
 
 
 async def test_workers_that_the_policy_has_no_room_for_are_named() -> None:
-    found = await talk(Broadcast(), voices(), policy=Policy(limits=Limits(tasks=2))).run(GOAL)
+    found = await talk(Broadcast(), voices(), policy=Policy(limits=Limits(max_tasks=2))).run(GOAL)
     assert (found.ending, speakers(found)) == ("partial", ["ann", "bob"])
     assert "3 workers match and the policy allows 2 tasks" in found.gaps[0].message
     assert "not asked: eve" in str(found.answer)
@@ -161,14 +160,14 @@ async def test_everybody_speaks_once_in_order_and_hears_all_before() -> None:
 
 
 async def test_turns_go_round_until_there_were_enough() -> None:
-    found = await talk(RoundRobin(most_turns=5), voices(), *THREE[:2]).run(GOAL)
+    found = await talk(RoundRobin(max_turns=5), voices(), *THREE[:2]).run(GOAL)
     assert speakers(found) == ["ann", "bob", "ann", "bob", "ann"]
     assert list(found.results) == ["t1", "t2", "t3", "t4", "t5"]
 
 
 async def test_one_worker_may_talk_to_itself_in_turn() -> None:
     model = voices()
-    found = await talk(RoundRobin(most_turns=2), model, THREE[0]).run(GOAL)
+    found = await talk(RoundRobin(max_turns=2), model, THREE[0]).run(GOAL)
     assert (found.ending, heard(model)) == ("complete", [("ann", ()), ("ann", ("t1",))])
 
 
@@ -191,19 +190,19 @@ async def test_a_failed_turn_is_not_taken_up_again_when_the_run_may_replan() -> 
         return Failure("logic", "no voice", permanent=True) if worker == "bob" else spoken(worker, turn)
 
     policy = msgspec.structs.replace(QUICK, limits=Limits(replans=2))
-    for way in (RoundRobin(), Broadcast(), Dynamic()):
+    for strategy in (RoundRobin(), Broadcast(), Dynamic()):
         model = voices(say, in_turn("ann", "bob", "eve"))
-        found = await talk(way, model, policy=policy).run(GOAL)
+        found = await talk(strategy, model, policy=policy).run(GOAL)
         assert (found.ending, speakers(found)) == ("partial", ["ann", "bob", "eve"])
         assert len(asked(model, Speaking)) in (0, 3)
 
 
 async def test_a_talk_longer_than_the_policy_allows_ends_before_and_says_so() -> None:
-    for way in (RoundRobin(most_turns=9), Dynamic(most_turns=9)):
+    for strategy in (RoundRobin(max_turns=9), Dynamic(max_turns=9)):
         model = voices(choose=in_turn("eve", "ann"))
-        found = await talk(way, model, policy=Policy(limits=Limits(tasks=2))).run(GOAL)
+        found = await talk(strategy, model, policy=Policy(limits=Limits(max_tasks=2))).run(GOAL)
         assert (found.ending, len(found.plan.tasks)) == ("complete", 2)
-        assert "ends after 2 turns, not 9: policy.limits.tasks" in notes(found)
+        assert "ends after 2 turns, not 9: policy.limits.max_tasks" in notes(found)
 
 
 # --- the token
@@ -213,7 +212,7 @@ async def test_a_token_in_what_somebody_says_ends_the_talk() -> None:
     def say(worker: str, turn: int) -> Line:
         return "It is Marta. STOP" if turn == 2 else spoken(worker, turn)
 
-    found = await talk(RoundRobin(most_turns=6, token="STOP"), voices(say)).run(GOAL)
+    found = await talk(RoundRobin(max_turns=6, token="STOP"), voices(say)).run(GOAL)
     assert (found.ending, speakers(found)) == ("complete", ["ann", "bob"])
     assert "bob said STOP: the talk is over after 2 turns" in notes(found)
 
@@ -291,7 +290,7 @@ def test_without_a_token_nothing_ends_a_talk() -> None:
 
 async def test_the_supervisor_says_who_speaks_and_is_asked_once_a_turn() -> None:
     model = voices(choose=in_turn("eve", "ann", "eve", "bob"))
-    found = await talk(Dynamic(most_turns=4), model).run(GOAL)
+    found = await talk(Dynamic(max_turns=4), model).run(GOAL)
     assert (found.ending, speakers(found)) == ("complete", ["eve", "ann", "eve", "bob"])
     assert heard(model)[-1] == ("bob", ("t1", "t2", "t3"))
     choices = asked(model, Speaking)
@@ -317,14 +316,14 @@ async def test_everything_is_paid_for() -> None:
 async def test_the_supervisor_may_end_the_talk_early() -> None:
     for ending in (chooses(None, "it is settled"), '{"next": "nobody", "why": "it is settled"}'):
         model = voices(choose=lambda subject, ending=ending: ending if subject.said else chooses("bob"))
-        found = await talk(Dynamic(most_turns=9), model).run(GOAL)
+        found = await talk(Dynamic(max_turns=9), model).run(GOAL)
         assert (found.ending, speakers(found)) == ("complete", ["bob"])
         assert "the supervisor ended the talk: it is settled" in notes(found)
 
 
 async def test_a_token_ends_it_before_the_supervisor_is_asked_again() -> None:
     model = voices(always("Marta it is. DONE!"), in_turn("bob"))
-    found = await talk(Dynamic(most_turns=9), model).run(GOAL)
+    found = await talk(Dynamic(max_turns=9), model).run(GOAL)
     assert (speakers(found), len(asked(model, Speaking))) == (["bob"], 1)
 
 
@@ -353,7 +352,7 @@ async def test_who_is_next_in_order_speaks_where_the_supervisor_names_nobody_who
 
 
 async def test_a_bare_name_is_understood() -> None:
-    found = await talk(Dynamic(most_turns=2), voices(choose=lambda one: "bob" if one.said else " eve. ")).run(GOAL)
+    found = await talk(Dynamic(max_turns=2), voices(choose=lambda one: "bob" if one.said else " eve. ")).run(GOAL)
     assert speakers(found) == ["eve", "bob"]
 
 
@@ -365,7 +364,7 @@ async def test_a_talk_does_not_end_before_it_began() -> None:
 
 async def test_one_worker_speaks_once_and_nobody_is_asked_who() -> None:
     model = voices()
-    found = await talk(Dynamic(most_turns=5), model, THREE[0]).run(GOAL)
+    found = await talk(Dynamic(max_turns=5), model, THREE[0]).run(GOAL)
     assert (found.ending, speakers(found), asked(model, Speaking)) == ("complete", ["ann"], [])
 
 
@@ -417,25 +416,25 @@ async def cut(entries: Sequence[ev.Entry], at: int) -> MemoryJournal:
     return journal
 
 
-WAYS = (Broadcast(), RoundRobin(most_turns=4), Dynamic(most_turns=4))
+STRATEGIES = (Broadcast(), RoundRobin(max_turns=4), Dynamic(max_turns=4))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
-async def test_a_talk_resumed_after_any_entry_is_the_same_and_pays_for_nothing_twice(way: Way) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+async def test_a_talk_resumed_after_any_entry_is_the_same_and_pays_for_nothing_twice(strategy: Strategy) -> None:
     def say(worker: str, turn: int) -> Line:
         return Failure("logic", "no voice", permanent=True) if worker == "bob" else spoken(worker, turn)
 
     choose = in_turn("eve", "zoe", "bob", "eve")
     model = voices(say, choose)
-    whole = await talk(way, model).run(GOAL, run="r")
+    whole = await talk(strategy, model).run(GOAL, run="r")
     assert whole.ending == "partial"
     for at in range(1, len(whole.entries)):
         again = voices(say, choose)
-        found = await talk(way, again, journal=await cut(whole.entries, at)).resume("r")
+        found = await talk(strategy, again, journal=await cut(whole.entries, at)).resume("r")
         assert (found.ending, found.plan, found.results) == (whole.ending, whole.plan, whole.results), at
         assert found.answer == whole.answer, at
         written = whole.entries[:at]
         kinds = (ev.StepFinished, ev.AttemptFailed, ev.AnswerWritten)
         paid = sum(len(of_kind(written, kind)) for kind in kinds)
-        paid += len(of_kind(written, ev.TasksAdded)) if isinstance(way, Dynamic) else 0
+        paid += len(of_kind(written, ev.TasksAdded)) if isinstance(strategy, Dynamic) else 0
         assert len(again.requests) == len(model.requests) - paid, at

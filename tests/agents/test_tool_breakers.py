@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -13,7 +15,7 @@ from chargehand.engine.policy import Breaking, Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.health import WorkerHealth, health
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls
 from tests.agents.playhouse import NOW, Playhouse, notes
@@ -40,11 +42,11 @@ class Shelf:
         self.tool: Tool = look
 
 
-def team(shelf: Shelf, script: ScriptedModel | None = None, tasks: int = 1, policy: Policy = ONCE) -> Supervisor:
+def team(shelf: Shelf, script: ScriptedModel | None = None, tasks: int = 1, policy: Policy = ONCE) -> Team:
     """Ann looks one word up and says what she was told."""
     wanted = tuple(Task(TaskId(f"t{n}"), f"look word number {n} up", "ann") for n in range(tasks))
     ann = Worker("ann", "looks words up", tools=[shelf.tool])
-    return Supervisor([ann], model=script or asking(), plan=Plan(wanted, "none"), policy=policy)
+    return Team([ann], supervisor=Supervisor(model=script or asking(), plan=Plan(wanted, "none")), policy=policy)
 
 
 def asking(times: int = 1) -> ScriptedModel:
@@ -97,10 +99,11 @@ def test_one_call_probes_and_its_success_lets_everybody_in_again() -> None:
     assert all("found" in said for said in answers(entries))
 
 
-def team_of(executor: Supervisor, shelf: Shelf, tasks: int) -> Supervisor:
+def team_of(executor: Team, shelf: Shelf, tasks: int) -> Team:
     """The same team with more to do: what it knows of its tools is known to all that are copied from it."""
     more = executor.bounded()
-    more._fixed = team(shelf, tasks=tasks)._fixed
+    supervisor = structs.replace(more.supervisor, plan=team(shelf, tasks=tasks).supervisor.plan)
+    more.spec = structs.replace(more.spec, supervisor=supervisor)
     return more
 
 
@@ -320,7 +323,7 @@ def test_an_effect_that_was_not_had_is_made_up_for_where_a_resumed_attempt_goes_
 
     again.play(before)
     again.entries["run0"] = list(whole[:kept])
-    entries = again.resume(Supervisor([ann], model=asking(), policy=ONCE), "run0")
+    entries = again.resume(Team([ann], supervisor=Supervisor(model=asking()), policy=ONCE), "run0")
     assert len([note for note in notes(entries) if "diverged" in note]) == 1
     assert shelf.calls == made
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chargehand import Budget, Supervisor, Worker, tool
+from chargehand import Budget, Supervisor, Team, Worker, tool
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message
 
@@ -17,11 +17,12 @@ def stock(product: str) -> int:
 
 
 LOOSE_WORKER: Any = Worker
+LOOSE_TEAM: Any = Team
 LOOSE_SUPERVISOR: Any = Supervisor
 LOOSE_BUDGET: Any = Budget
 LOOSE_TOOL: Any = tool
 ANN = Worker("ann")
-TEAM = LOOSE_SUPERVISOR([ANN])
+TEAM = LOOSE_TEAM([ANN])
 
 
 @pytest.mark.parametrize(
@@ -32,23 +33,23 @@ TEAM = LOOSE_SUPERVISOR([ANN])
         (lambda: LOOSE_WORKER("ann", steps="3"), "Worker 'ann': steps is '3'; write a whole number"),
         (lambda: LOOSE_WORKER("ann", steps=True), "Worker 'ann': steps is True; write a whole number"),
         (lambda: LOOSE_WORKER("ann", model=5), "Worker 'ann': model is 5; write a handle such as"),
-        (lambda: Supervisor([Worker("a b")]), "'a b' is no name for a worker; use up to 64 letters"),
-        (lambda: LOOSE_SUPERVISOR(Worker("ann")), "workers is a Worker; write a list of workers: [Worker("),
-        (lambda: LOOSE_SUPERVISOR([ANN], budget={"usd": 1}), "budget is {'usd': 1}; write Budget(...)"),
-        (lambda: LOOSE_SUPERVISOR([ANN], memory="m.db"), "memory is 'm.db'; write Memory(...)"),
-        (lambda: LOOSE_SUPERVISOR([ANN], policy={"approve": True}), "policy is {'approve': True}; write Policy(...)"),
-        (lambda: LOOSE_SUPERVISOR([ANN], plan="do it"), "plan is 'do it'; write Plan(...)"),
-        (lambda: LOOSE_SUPERVISOR([ANN], checks=["x"]), "checks is ['x']; write checks by name"),
-        (lambda: LOOSE_SUPERVISOR([ANN], journal=5), "journal is 5; write a journal, or the file of one"),
-        (lambda: LOOSE_SUPERVISOR([ANN], on_approval="yes"), "on_approval is 'yes'; write a function"),
-        (lambda: LOOSE_SUPERVISOR([ANN], combine="merg"), "combine is 'merg'; write 'merge', 'select', 'vote'"),
-        (lambda: LOOSE_SUPERVISOR([ANN], combine="merg"), "or a function; did you mean 'merge'?"),
-        (lambda: LOOSE_SUPERVISOR([ANN], timeout=None), "timeout is None; write a duration such as 90"),
+        (lambda: Team([Worker("a b")]), "'a b' is no name for a worker; use up to 64 letters"),
+        (lambda: LOOSE_TEAM(Worker("ann")), "workers is a Worker; write a list of workers: [Worker("),
+        (lambda: LOOSE_TEAM([ANN], budget={"usd": 1}), "budget is {'usd': 1}; write Budget(...)"),
+        (lambda: LOOSE_TEAM([ANN], memory="m.db"), "memory is 'm.db'; write Memory(...)"),
+        (lambda: LOOSE_TEAM([ANN], policy={"approve": True}), "policy is {'approve': True}; write Policy(...)"),
+        (lambda: LOOSE_SUPERVISOR(plan="do it"), "plan is 'do it'; write Plan(...)"),
+        (lambda: LOOSE_TEAM([ANN], checks=["x"]), "checks is ['x']; write checks by name"),
+        (lambda: LOOSE_TEAM([ANN], journal=5), "journal is 5; write a journal, or the file of one"),
+        (lambda: LOOSE_TEAM([ANN], on_approval="yes"), "on_approval is 'yes'; write a function"),
+        (lambda: LOOSE_SUPERVISOR(combine="merg"), "combine is 'merg'; write 'merge', 'select', 'vote'"),
+        (lambda: LOOSE_SUPERVISOR(combine="merg"), "or a function; did you mean 'merge'?"),
+        (lambda: LOOSE_TEAM([ANN], timeout=None), "timeout is None; write a duration such as 90"),
         (lambda: LOOSE_BUDGET(calls=2.5), "Budget: calls is 2.5; write a whole number"),
         (lambda: TEAM.run_sync(12), "goal is 12; write what is to be done, in words"),
         (lambda: TEAM.run_sync(b"Count"), "goal is b'Count'; write what is to be done"),
         (lambda: TEAM.run_sync("Count", run=5), "run_sync: run is 5; write text"),
-        (lambda: TEAM.resume_sync(TEAM, True), "run is a Supervisor; write the name of a run: result.run"),
+        (lambda: TEAM.resume_sync(TEAM, True), "run is a Team; write the name of a run: result.run"),
         (lambda: TEAM.resume_sync("x", 1), 'answers is 1; write "approve", "reject: why", True or False'),
         (lambda: TEAM.resume_sync("x", None), 'answers is None; write "approve"'),
         (lambda: TEAM.resume_sync("x", ["approve"]), "answers is ['approve']; write"),
@@ -67,7 +68,9 @@ def test_a_value_of_the_wrong_kind_is_named(make: Callable[[], object], words: s
 
 def test_what_fits_a_declared_type_is_taken() -> None:
     assert LOOSE_WORKER("ann", output=list[int], timeout="5m", tags=("a",), seconds=3).tags == ("a",)
-    assert LOOSE_SUPERVISOR([ANN], combine=len, checks={"a": list[int], "b": {"type": "string"}}, timeout=5)
+    assert LOOSE_TEAM(
+        [ANN], supervisor=Supervisor(combine=len), checks={"a": list[int], "b": {"type": "string"}}, timeout=5
+    )
     assert LOOSE_BUDGET(usd=1, calls=2).usd == 1
 
 
@@ -80,5 +83,5 @@ def test_every_call_of_a_model_that_reports_no_usage_is_counted(workers: int) ->
         calls += 1
         return "hello"
 
-    team = Supervisor([Worker(f"w{number}", "says things") for number in range(workers)], model=model)
+    team = Team([Worker(f"w{number}", "says things") for number in range(workers)], supervisor=Supervisor(model=model))
     assert team.run_sync("Say hello").spent.calls == calls > 1

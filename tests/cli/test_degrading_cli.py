@@ -50,7 +50,7 @@ def provider() -> Iterator[Provider]:
 def ferry(folder: Path, *, model: str = "demo", analyst: str = "", archivist: str = "", more: str = "") -> Path:
     """The example of a plan, with other models for some."""
     for data in ("data", "notes"):
-        shutil.copytree(EXAMPLES / "ways" / "plan" / data, folder / data)
+        shutil.copytree(EXAMPLES / "strategies" / "plan" / data, folder / data)
     own = {"analyst": analyst, "archivist": archivist}
     does = {
         "analyst": "Answers questions about ferry lines and passengers from the database.",

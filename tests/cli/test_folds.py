@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from chargehand import Supervisor, Worker
+from chargehand import Supervisor, Team, Worker
 from chargehand.cli.main import main
 from chargehand.engine.fold import begin
 from chargehand.models.testing.scripted import ScriptedModel
@@ -61,7 +61,9 @@ def test_a_run_that_is_shown_is_folded_once(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_team_takes_its_result_from_the_loop(tmp_path: Path) -> None:
-    team = Supervisor([Worker("ann", "answers")], model=ScriptedModel(["hello"]), journal=tmp_path / "runs.db")
+    team = Team(
+        [Worker("ann", "answers")], supervisor=Supervisor(model=ScriptedModel(["hello"])), journal=tmp_path / "runs.db"
+    )
     with counting(begin) as calls:
         result = await team.run("Say hello.")
     assert calls["begin"] == 1

@@ -44,7 +44,7 @@ version: 1
 name: cellar
 description: Knows what is in stock.
 defaults: {retry: {attempts: 1}}
-supervisor: {way: broadcast, refine: false}
+supervisor: {strategy: broadcast, refine: false}
 workers:
   keeper: {description: Counts stock., tools: [stock]}
   buyer: {description: Counts orders., tools: [orders]}
@@ -56,7 +56,7 @@ tools:
 ABOVE = """\
 version: 1
 name: NAME
-supervisor: {way: broadcast}
+supervisor: {strategy: broadcast}
 workers: {BELOW: {team: ../BELOW}}
 """
 ASKED = "How many anvils are in stock?"

@@ -75,7 +75,7 @@ def told_until(entries: list[Entry], event: type[object]) -> Transcript:
 
 def test_a_task_says_why_it_is_not_worked_on(tmp_path: Path) -> None:
     moves = {"a": [{"fail": "resource", "message": "429 slow down", "retry_after": 0.2}, {"result": 1}]}
-    roster = {"agents": [{"name": "ann", "capacity": 1, "estimate": {"calls": 1}}]}
+    roster = {"agents": [{"name": "ann", "concurrency": 1, "estimate": {"calls": 1}}]}
     file = script(tmp_path, task("a"), task("b"), moves=moves, roster=roster, seed=1)
     assert chargehand(tmp_path, "play", file, "--run", "held").returncode == 0
     entries = read_run(tmp_path / JOURNAL, "held")

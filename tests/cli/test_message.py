@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, ToolCall, Worker
+from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, Team, ToolCall, Worker
 from chargehand.agents.messages import MATCHING
 from chargehand.engine.plan import TaskId
 from tests.cli.commands import COMMAND, Underway, chargehand, environment, run_of
@@ -164,7 +164,9 @@ async def test_what_one_worker_writes_to_others_is_told_in_words(here: Path) -> 
     )
     ann = Worker("ann", tags=["worker", "north"], model=ScriptedModel(["Nineteen boats."]))
     plan = Plan((Task(TaskId("t1"), "Ask how many boats there are.", "lead"),), "forward")
-    result = await Supervisor([lead, ann], plan=plan, journal=here / "runs.db").run("How many boats?", run="boats")
+    result = await Team([lead, ann], supervisor=Supervisor(plan=plan), journal=here / "runs.db").run(
+        "How many boats?", run="boats"
+    )
     assert result.answer == "Nineteen."
     shown = chargehand(here, "runs", "show", "boats", "--journal", "runs.db").stdout
     assert f"calls {MATCHING} " in shown

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
@@ -13,7 +14,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.cli.commands import JOURNAL, chargehand
 
@@ -36,7 +37,7 @@ async def _asked(journal: Path, arguments: object) -> None:
     opened = await SqliteJournal.open(journal)
     try:
         plan = Plan((Task(TaskId("bill"), "Pay Ott.", "clerk"),), "forward")
-        found = await Supervisor([clerk], plan=plan, journal=opened).run("Pay the bill.", run="may")
+        found = await Team([clerk], supervisor=Supervisor(plan=plan), journal=opened).run("Pay the bill.", run="may")
         assert found.ending == "needs_input"
     finally:
         await opened.close()
@@ -86,11 +87,13 @@ async def _asked_inside(journal: Path) -> str:
     wants = Reply(calls=(ToolCall("1", "pay", '{"euros": 120}'),), finish="tools")
     clerk = Worker("clerk", "pays", tools=[pay], model=ScriptedModel([wants, "Done."]))
     bill = Plan((Task(TaskId("bill"), "Pay 120 euros.", "clerk"),), "forward")
-    inner = Supervisor([clerk], name="inner", plan=bill)
+    inner = Team([clerk], supervisor=Supervisor(plan=bill), name="inner")
     opened = await SqliteJournal.open(journal)
     try:
         plan = Plan((Task(TaskId("o"), "Have the bill paid.", "in"),), "forward")
-        found = await Supervisor([inner.as_worker("in", "pays")], plan=plan, journal=opened).run("Pay.", run="may")
+        found = await Team([inner.as_worker("in", "pays")], supervisor=Supervisor(plan=plan), journal=opened).run(
+            "Pay.", run="may"
+        )
     finally:
         await opened.close()
     assert found.question is not None

@@ -4,7 +4,7 @@ import io
 import json
 from typing import get_args
 
-from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.agents.checks.spec import Reviewer
 from chargehand.cli.console import Console
 from chargehand.cli.format import describe_gaps
@@ -40,7 +40,7 @@ def test_any_run_can_be_told_at_any_moment() -> None:
 def test_the_first_line_stands_in_the_columns_of_tasks_with_long_names() -> None:
     plan = {"tasks": [{"id": "a-long-name", "instruction": "Count the apples.", "worker": "ann"}]}
     model = ScriptedModel([json.dumps(plan), "Twelve.", "There are twelve."])
-    team = Supervisor([Worker("ann", description="Counts things.")], model=model)
+    team = Team([Worker("ann", description="Counts things.")], supervisor=Supervisor(model=model))
     lines = [line for line in told(list(team.run_sync("Count them.").entries)) if "supervisor" in line]
     assert len(lines) >= 3
     assert {line.index("supervisor") for line in lines} == {len("    0.00 s  a-long-name  ")}
@@ -63,21 +63,23 @@ def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
 
 
 def test_a_verdict_is_told_in_words() -> None:
-    team = Supervisor(
+    team = Team(
         [
             Worker("ann", description="Counts things.", accept=["sound"]),
             Worker("bob", description="Reads with a sharp eye."),
         ],
-        model=ScriptedModel(
-            [
-                "Twelve.",
-                '{"accepted": false, "problems": ["no place"]}',
-                "12 in the cellar.",
-                '{"accepted": true, "problems": []}',
-            ]
+        supervisor=Supervisor(
+            model=ScriptedModel(
+                [
+                    "Twelve.",
+                    '{"accepted": false, "problems": ["no place"]}',
+                    "12 in the cellar.",
+                    '{"accepted": true, "problems": []}',
+                ]
+            ),
+            plan=Plan((Task(TaskId("count"), "Count the apples.", "ann"),), "forward"),
         ),
         checks={"sound": Reviewer("bob")},
-        plan=Plan((Task(TaskId("count"), "Count the apples.", "ann"),), "forward"),
     )
     result = team.run_sync("How many?")
     assert result.answer == "12 in the cellar."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.engine.failure import Refusal
 from chargehand.engine.plan import TaskId
 from chargehand.models.testing.fault_server import FaultServer
@@ -154,7 +154,7 @@ def test_a_program_that_listens_hears_of_mistakes_refusals_and_retries_once(capl
     ]
     tasks = tuple(Task(TaskId(f"{one.name}{n}"), f"Count {one.name}{n}.", one.name) for one in workers for n in (1, 2))
     with caplog.at_level(logging.INFO, "chargehand.runtime"):
-        Playhouse().run(Supervisor(workers, model=FINE, plan=Plan(tasks, "none")))
+        Playhouse().run(Team(workers, supervisor=Supervisor(model=FINE, plan=Plan(tasks, "none"))))
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     errors = [text for level, text in said if level == "ERROR"]
     assert len(errors) == 1
@@ -168,8 +168,9 @@ def test_a_program_that_listens_hears_of_mistakes_refusals_and_retries_once(capl
 
 def test_nothing_is_printed_by_a_program_that_does_not_listen(capfd: pytest.CaptureFixture[str]) -> None:
     Playhouse().run(
-        Supervisor(
-            [Worker("ann", model=ScriptedModel(broken))], model=FINE, plan=Plan((Task(TaskId("a"), "Go.", "ann"),))
+        Team(
+            [Worker("ann", model=ScriptedModel(broken))],
+            supervisor=Supervisor(model=FINE, plan=Plan((Task(TaskId("a"), "Go.", "ann"),))),
         )
     )
     assert capfd.readouterr().err == ""

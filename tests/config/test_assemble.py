@@ -36,7 +36,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
         model: scripted:ann
         fallback: {models: [demo], workers: [bob]}
         output_schema: {type: object, properties: {a: {type: string}}}
-        rules: [{run_first: twice}, {max_count_per_step: {tool: twice, most: 2}}]
+        rules: [{run_first: twice}, {max_count_per_step: {tool: twice, limit: 2}}]
         steps: 3
         concurrency: 2
         timeout: 5m
@@ -49,7 +49,7 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     ann, bob = found.workers
     assert (ann.name, ann.description, ann.prompt, ann.tags) == ("ann", "Reads.", "Be brief.", ("reading",))
     assert (ann.model, ann.fallback_models, ann.fallbacks) == ("scripted:ann", ("demo",), ("bob",))
-    assert (ann.steps, ann.capacity, ann.timeout, ann.seconds) == (3, 2, 300.0, 4.0)
+    assert (ann.steps, ann.concurrency, ann.timeout, ann.seconds) == (3, 2, 300.0, 4.0)
     assert ann.estimate == Amount(1000, 2000, 3)
     assert ann.output == {"type": "object", "properties": {"a": {"type": "string"}}}
     assert ann.rules == (rules.RunFirst("twice"), rules.MaxCountPerStep("twice", 2))

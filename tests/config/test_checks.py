@@ -21,7 +21,7 @@ checks:
   figures: {python: "checks.py:figures"}
   exact: {python: "checks:figures"}
   form: {schema: {type: object, required: [apples]}}
-  words: {contains: [apples, cellar], at_least_words: 3, at_most_words: 90}
+  words: {contains: [apples, cellar], min_words: 3, max_words: 90}
   source: {cites: true, has_number: true, matches: "[0-9]+ apples"}
   second: {reviewer: bob}
   sound: {verifier: {prompt: Mind the boxes.}}
@@ -32,7 +32,7 @@ checks:
 def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
     (tmp_path / "checks.py").write_text("def figures(value):\n    return '12' in value['text']\n", encoding="utf-8")
     team = load_team(write(tmp_path, CHECKS + CREW % "figures, words, second"))
-    checks = team.hiring.checks
+    checks = team.spec.checks
     assert checks.by_worker == {"ann": ("figures", "words", "second")}
     found = dict(checks.by_name)
     figures = found.pop("figures")
@@ -41,7 +41,7 @@ def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
     assert figures is exact
     assert found == {
         "form": {"type": "object", "required": ["apples"]},
-        "words": Rule(contains=("apples", "cellar"), at_least_words=3, at_most_words=90),
+        "words": Rule(contains=("apples", "cellar"), min_words=3, max_words=90),
         "source": Rule(cites=True, has_number=True, matches="[0-9]+ apples"),
         "second": Reviewer("bob"),
         "sound": Verifier("Mind the boxes."),
@@ -52,13 +52,13 @@ def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
 def test_a_check_of_a_file_holds_in_a_run(tmp_path: Path) -> None:
     text = """
     version: 1
-    supervisor: {way: {route: {router: rules, rules: {"250": reckoner}, samples: 2}}}
+    supervisor: {strategy: {route: {router: rules, rules: {"250": reckoner}, samples: 2}}}
     checks: {euros: {contains: euros}}
     workers:
       reckoner: {description: Works out figures., tools: [calculator], accept: [euros]}
     """
     team = load_team(write(tmp_path, text))
-    assert team.hiring.way == Route("rules", {"250": "reckoner"}, samples=2)
+    assert team.supervisor.strategy == Route("rules", {"250": "reckoner"}, samples=2)
     found = team.run_sync("What is 12% of 250?")
     assert {one.message for one in found.gaps} == {"not accepted by euros: 'euros' is not in it"}
 
@@ -80,7 +80,7 @@ def test_a_check_of_a_file_holds_in_a_run(tmp_path: Path) -> None:
         ("it: {python: 'nothing:here'}", "it", "checks.it", "there is no module 'nothing'"),
         ("it: {python: 'tools:RATE'}", "it", "checks.it", "'tools:RATE' is int, not a function of a result"),
         ("it: {schema: {}}", "it", "checks.it", "is no JSON Schema"),
-        ("it: {at_least_words: 9, at_most_words: 2}", "it", "checks.it", "at least 9 and at most 2 words cannot be"),
+        ("it: {min_words: 9, max_words: 2}", "it", "checks.it", "at least 9 and at most 2 words cannot be"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, checks: str, accept: str, place: str, said: str) -> None:
@@ -96,7 +96,7 @@ def test_a_verifiers_model_is_among_those_that_are_looked_at(tmp_path: Path) -> 
 
 
 def test_a_check_that_nobody_names_is_a_warning(tmp_path: Path) -> None:
-    text = "version: 1\nchecks:\n  figures: {has_number: true}\n  words: {at_least_words: 3}\n" + CREW % "words"
+    text = "version: 1\nchecks:\n  figures: {has_number: true}\n  words: {min_words: 3}\n" + CREW % "words"
     told = describe(write(tmp_path, text))
     (found,) = told.findings
     assert (found.line, found.path, found.grave) == (3, "checks.figures", False)

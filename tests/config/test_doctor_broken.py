@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand import Supervisor, Worker
+from chargehand import Supervisor, Team, Worker
 from chargehand.config import doctor
 from chargehand.config.doctor import home_folder, journal_file, memory_file, port, programs
 from chargehand.config.doctor_models import CheckResult
@@ -229,7 +229,7 @@ def test_nobody_outside_this_machine_is_called(here: Path, monkeypatch: pytest.M
 
 def some_journal(folder: Path) -> Path:
     worker = Worker("ann", description="Reads.")
-    Supervisor([worker], model="demo", journal=folder / "runs.db").run_sync("Say hello.")
+    Team([worker], supervisor=Supervisor(model="demo"), journal=folder / "runs.db").run_sync("Say hello.")
     return folder / "runs.db"
 
 

@@ -65,7 +65,7 @@ def findings(folder: Path, text: str) -> list[str]:
         ("tools: {x: 5}", "tools.x: must be text, not the number 5"),
         ("supervisor: {hedge: true}", "supervisor.hedge: there is no key 'hedge' here; it holds for the whole team"),
         ("supervisor: {cache: 10m}", "it holds for the whole team: write it at the top, beside  workers:"),
-        ("supervisor: {way: fixed}", "supervisor.way: is 'fixed', which is said with the plan itself"),
+        ("supervisor: {strategy: fixed}", "supervisor.strategy: is 'fixed', which is said with the plan itself"),
     ],
 )
 def test_a_wrong_value_is_said_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -111,7 +111,7 @@ def test_everything_wrong_is_said_at_once_in_the_order_of_the_file(tmp_path: Pat
     found = findings(tmp_path, text)
     assert [one.split(":")[1] for one in found] == ["2", "3", "5", "7", "7", "8"]
     assert "workers.bob.rules[0].run_frist: there is no key 'run_frist' here; did you mean 'run_first'?" in found[3]
-    assert "workers.bob.rules[1].max_count_per_step: has no 'most'" in found[4]
+    assert "workers.bob.rules[1].max_count_per_step: has no 'limit'" in found[4]
 
 
 def test_a_file_full_of_mistakes_is_answered_soon(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 from chargehand.agents.hedging import Hedge
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 
-def loaded(folder: Path, line: str) -> Supervisor:
+def loaded(folder: Path, line: str) -> Team:
     file = folder / "team.yaml"
     file.write_text(f"version: 1\n{line}\nworkers:\n  ann: Counts things.\n")
     return load_team(file)
@@ -23,11 +23,11 @@ def loaded(folder: Path, line: str) -> Supervisor:
         ("hedge: false", None),
         ("hedge: true", Hedge()),
         ("hedge: {}", Hedge()),
-        ("hedge: {after: 1m, most_usd: 0.005, share: 0.1}", Hedge(60.0, 5_000, 0.1)),
+        ("hedge: {after: 1m, max_usd: 0.005, share: 0.1}", Hedge(60.0, 0.005, 0.1)),
     ],
 )
 def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str, wanted: Hedge | None) -> None:
-    assert loaded(tmp_path, line).hedge == wanted
+    assert loaded(tmp_path, line).supervisor.hedge == wanted
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ workers:
   ann: {description: Doubles numbers., tools: [twice], fallback: {workers: [bob]}, concurrency: 2, tags: [sums]}
   bob: Writes.
 tools: {twice: {python: "tools:double"}}
-factory: {tools: [twice], most_tools: 1, capacity: 2}
+factory: {tools: [twice], max_tools: 1, concurrency: 2}
 """
 
 
@@ -43,17 +43,17 @@ def whole(folder: Path, text: str = WHOLE) -> Path:
 
 def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     team = load_team(whole(tmp_path))
-    assert (team.name, team.examples, team.timeout) == ("whole", ("One", "Two"), 120.0)
+    assert (team.name, team.supervisor.examples, team.timeout) == ("whole", ("One", "Two"), 120.0)
     assert team.budget == Budget(tokens=200_000, usd=0.5, calls=9, seconds=120.0)
     retry = Retry(attempts=5, fallback_attempts=2, base=1.0, ceiling=20.0, obey_retry_after=5.0)
-    limits = Limits(tasks=8, depth=4)
+    limits = Limits(max_tasks=8, max_depth=4)
     assert team.policy == Policy(
         retry=retry, limits=limits, refine=False, approve=True, uncertain="ask", supervision=240.0
     )
     ann, bob, factory = team.roster.agents
-    assert (ann.name, ann.tools, ann.fallbacks, ann.capacity) == ("ann", ("twice",), ("bob",), 2)
+    assert (ann.name, ann.tools, ann.fallbacks, ann.concurrency) == ("ann", ("twice",), ("bob",), 2)
     assert (bob.name, bob.description, bob.model) == ("bob", "Writes.", "demo")
-    assert (factory.tools, factory.capacity) == (("twice",), 2)
+    assert (factory.tools, factory.concurrency) == (("twice",), 2)
 
 
 def test_what_a_file_leaves_out_is_as_in_python(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from chargehand.errors import Invalid
 from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.cli.commands import chargehand
 from tests.config.files import write
 
@@ -24,7 +24,7 @@ name: cellar
 description: Knows what is in stock.
 timeout: 20s
 budget: {calls: 40}
-supervisor: {way: {broadcast: {}}}
+supervisor: {strategy: {broadcast: {}}}
 workers:
   keeper:
     description: Looks up how many of a product are in stock.
@@ -72,13 +72,13 @@ def placed(findings: Sequence[Finding], root: Path) -> list[str]:
 async def test_a_file_that_names_another_makes_a_worker_of_that_team(outer: Path) -> None:
     team = load_team(outer)
     (inner,) = team.teams
-    assert isinstance(inner, Supervisor)
+    assert isinstance(inner, Team)
     assert (inner.name, inner.timeout, inner.budget.calls) == ("cellar", 20.0, 40)
     agent = team.roster.agents[0]
     assert (agent.name, agent.tags, agent.timeout, agent.seconds) == ("cellar", ("stock",), 25.0, 3.0)
     assert agent.description == "Knows the stock of anvils and tongs."
     journal = MemoryJournal()
-    found = await Supervisor([inner.as_worker(estimate=Amount(calls=9))], journal=journal).run(
+    found = await Team([inner.as_worker(estimate=Amount(calls=9))], journal=journal).run(
         "How many anvils are in stock?"
     )
     assert "12" in str(found.answer)
@@ -274,7 +274,7 @@ def test_depth_is_limited_and_the_limit_can_be_set_by_the_outermost_file(tmp_pat
     deepest = wide
     depth = 0
     while deepest.teams:
-        assert deepest.policy.limits.nesting == 4, "it holds on every level"
+        assert deepest.policy.limits.max_nesting == 4, "it holds on every level"
         deepest = deepest.teams[0]
         depth += 1
     assert depth == 4

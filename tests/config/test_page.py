@@ -8,7 +8,7 @@ from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
 from chargehand.engine.policy import Limits
 from chargehand.models.known import BUILT_IN
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import CAP
 from tests.config.files import shaped, write
 
@@ -23,7 +23,7 @@ def test_every_key_has_a_meaning_and_names_the_real_defaults() -> None:
     assert [(part.path, key.name) for part in sections() for key in part.keys if not key.meaning] == []
     named = {
         "defaults.model": BUILT_IN,
-        "supervisor.plan.max_nesting": str(Limits().nesting),
+        "supervisor.plan.max_nesting": str(Limits().max_nesting),
         "tools.x.cap": f"{CAP // 1024}KiB",
     }
     for path, default in named.items():
@@ -38,7 +38,7 @@ def test_the_two_ways_make_the_same_team(tmp_path: Path) -> None:
     made = runpy.run_path(str(write(tmp_path, section.partition("```python\n")[2].partition("```")[0], "same.py")))
     team = made["team"]
     loaded = load_team(file)
-    assert isinstance(team, Supervisor)
+    assert isinstance(team, Team)
     assert (team.name, team.roster, team.policy) == (loaded.name, loaded.roster, loaded.policy)
 
 

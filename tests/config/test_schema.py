@@ -87,7 +87,7 @@ GOOD = [
     "timeout: 1h30m",
     "supervisor: {combine: merge, refine: false, plan: {approve: always}}",
     "workers: {ann: {rules: [{run_first: a}, {conditional: {tool: a, cases: {x: b}}}], output_schema: {type: object}}}",
-    "factory: {tools: [calculator], most_tools: 2}",
+    "factory: {tools: [calculator], max_tools: 2}",
     "memory: {}",
     "memory: {blocks: {a: x, b: {value: y, limit: 2k, trusted: true, share: all, write: [ann], tainted: [ann]}}}",
     "memory: {file: m.db, archives: {a: x, b: {embed: words, add: texts, share: write, read: [ann], none: [bob]}}}",

@@ -68,7 +68,7 @@ def test_a_plan_handed_over_in_any_order_runs_in_the_right_one() -> None:
 
 def test_a_very_long_chain_does_not_recurse() -> None:
     stage = Stage(ScriptedExecutor(Script()))
-    policy = Policy(limits=Limits(tasks=5000, depth=5000))
+    policy = Policy(limits=Limits(max_tasks=5000, max_depth=5000))
     found = stage.start(request(chain(3000), policy=policy))
     assert set(found.statuses.values()) == {Status.DONE}
 

@@ -22,7 +22,7 @@ ROSTER = Roster(
         Agent("writer", tags=("prose", "web")),
     )
 )
-ROOMY = Limits(tasks=200_000, depth=200_000, fan_out=200_000)
+ROOMY = Limits(max_tasks=200_000, max_depth=200_000, fan_out=200_000)
 
 
 def edge(task: str, need: Need = "required") -> Edge:
@@ -342,7 +342,7 @@ def test_only_a_task_already_in_the_run_can_be_replaced() -> None:
 
 
 def test_tasks_already_in_the_run_count_towards_the_most_there_may_be() -> None:
-    limits = Limits(tasks=3)
+    limits = Limits(max_tasks=3)
     assert linted(task("t1"), task("t2"), limits=limits, known=["k1"]).findings == ()
     found = the_only(linted(task("t1"), task("t2"), limits=limits, known=["k1", "k2"]).findings)
     assert (found.code, found.place) == ("too_many_tasks", "tasks")
@@ -353,8 +353,8 @@ def test_tasks_already_in_the_run_count_towards_the_most_there_may_be() -> None:
 def test_a_chain_longer_than_allowed_is_refused(backwards: bool) -> None:
     chain = [task("t0"), *(task(f"t{n}", f"t{n - 1}") for n in range(1, 4))]
     chain = chain[::-1] if backwards else chain
-    assert linted(*chain, limits=Limits(depth=4)).findings == ()
-    found = the_only(linted(*chain, limits=Limits(depth=3)).findings)
+    assert linted(*chain, limits=Limits(max_depth=4)).findings == ()
+    found = the_only(linted(*chain, limits=Limits(max_depth=3)).findings)
     assert (found.code, found.place) == ("too_deep", "tasks")
     assert found.message.startswith("The longest chain has 4 tasks, and 3 are allowed.")
 
@@ -772,7 +772,7 @@ PLACE = re.compile(
 def test_lint_never_raises_and_every_finding_has_a_place_and_a_sentence(
     tasks: list[Task], known: tuple[str, ...]
 ) -> None:
-    found = linted(*tasks, limits=Limits(tasks=6, depth=3, fan_out=2), known=known)
+    found = linted(*tasks, limits=Limits(max_tasks=6, max_depth=3, fan_out=2), known=known)
     assert len(found.tasks) == len(tasks)
     for one in found.findings:
         assert re.fullmatch(r"[a-z_]+", one.code)

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.strategies import Route
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Effect
 from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Dataset, read_dataset
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 
 
@@ -20,25 +21,25 @@ def stock(product: str) -> int:
     return {"anvils": 12, "bellows": 0, "tongs": 31}[product]
 
 
-def store() -> Supervisor:
+def store() -> Team:
     """A team that counts stock, with a check that catches results without a figure."""
     keeper = Worker("keeper", "knows how many of a product are in stock", tools=[stock], accept=["figures"])
-    return Supervisor(
+    return Team(
         [keeper, Worker("writer", "writes short notes from the results of others")],
         name="store",
         checks={"figures": Rule(has_number=True)},
     )
 
 
-def desk() -> Supervisor:
+def desk() -> Team:
     """A team that is led by a route, by words."""
-    return Supervisor(
+    return Team(
         [
             Worker("billing", "answers questions about invoices", skills=["invoices", "refunds", "payment methods"]),
             Worker("repairs", "helps when something is broken", skills=["error messages", "devices that do not start"]),
         ],
+        supervisor=Supervisor(strategy=Route(router="words")),
         name="desk",
-        way=Route(router="words"),
     )
 
 
@@ -66,8 +67,8 @@ class Till:
 
         self.refund: Tool = refund
 
-    def team(self) -> Supervisor:
+    def team(self) -> Team:
         call = Reply(calls=(ToolCall("1", "refund", '{"order": "A17"}'),), finish="tools")
         model = ScriptedModel([call, "A17 was refunded."])
         worker = Worker("cashier", "pays back", tools=[self.refund], model=model)
-        return Supervisor([worker], policy=Policy(approve=True))
+        return Team([worker], policy=Policy(approve=True))

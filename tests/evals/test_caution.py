@@ -2,6 +2,7 @@
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import Effect
@@ -11,7 +12,7 @@ from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score
 from chargehand.evals.run import evaluate
 from chargehand.models.find import Finder
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool
 from tests.evals.samples import Till, dataset
 
@@ -65,8 +66,8 @@ async def test_a_tool_that_asks_by_itself_asks_nobody_and_is_not_called() -> Non
 async def test_a_team_inside_a_team_does_not_act_and_says_what_it_would_do() -> None:
     till = Till()
 
-    def outer() -> Supervisor:
-        return Supervisor([till.team().bounded(policy=Policy()).as_worker("desk", "pays back orders: refunds")])
+    def outer() -> Team:
+        return Team([till.team().bounded(policy=Policy()).as_worker("desk", "pays back orders: refunds")])
 
     for case in (Case("Refund order A17."), Case("Refund order A17.", worker="desk", expect=Expect(contains="A17"))):
         report = await evaluate([dataset(case)], outer)
@@ -80,23 +81,23 @@ async def test_a_team_inside_a_team_does_not_act_and_says_what_it_would_do() -> 
 
 def test_teams_inside_a_team_and_those_made_on_the_fly_do_not_act_either() -> None:
     till = Till()
-    outer = Supervisor([till.team().as_worker("desk", "pays back")], factory=Factory([till.refund]))
-    hiring = require_approval(outer).hiring
-    assert hiring.factory is not None
-    inner = hiring.workers[0].team
-    assert isinstance(inner, Supervisor)
-    tools = [*hiring.factory.tools, *inner.hiring.workers[0].tools]
+    outer = Team([till.team().as_worker("desk", "pays back")], supervisor=Supervisor(factory=Factory([till.refund])))
+    spec = require_approval(outer).spec
+    assert spec.supervisor.factory is not None
+    inner = spec.workers[0].team
+    assert isinstance(inner, Team)
+    tools = [*spec.supervisor.factory.tools, *inner.spec.workers[0].tools]
     assert [one.approve for one in tools if isinstance(one, Tool)] == [True, True]
     assert not till.refund.approve
-    assert outer.hiring.factory is not None
-    assert outer.hiring.factory.tools == (till.refund,)
+    assert outer.spec.supervisor.factory is not None
+    assert outer.spec.supervisor.factory.tools == (till.refund,)
 
 
 async def test_whoever_is_made_on_the_fly_does_not_act() -> None:
     till = Till()
 
-    def made() -> Supervisor:
-        return Supervisor([], factory=Factory([till.refund]))
+    def made() -> Team:
+        return Team([], supervisor=Supervisor(factory=Factory([till.refund])))
 
     for act, paid in ((False, []), (True, ["A17"])):
         (part,) = (await evaluate([dataset(Case("Refund order A17."))], made, act=act)).sections
@@ -106,7 +107,7 @@ async def test_whoever_is_made_on_the_fly_does_not_act() -> None:
 class Foreign:
     """A team of somebody else's making: all of one of ours, and not one of ours."""
 
-    def __init__(self, team: Supervisor) -> None:
+    def __init__(self, team: Team) -> None:
         self.name = "foreign"
         self.policy = team.policy
         self.budget = team.budget
@@ -133,8 +134,8 @@ async def test_a_team_nobody_can_make_careful_is_not_tried() -> None:
     inner = Foreign(till.team().bounded(policy=Policy()))
     case = Case("Refund order A17.", worker="desk", expect=Expect(contains="A17"))
 
-    def outer() -> Supervisor:
-        return Supervisor([Worker("desk", "pays back orders: refunds", team=inner)])
+    def outer() -> Team:
+        return Team([Worker("desk", "pays back orders: refunds", team=inner)])
 
     (part,) = (await evaluate([dataset(case)], outer)).sections
     assert part.scores[0].error

@@ -14,13 +14,13 @@ from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.evals.samples import dataset, store
 
 TONGS = Case("How many tongs are in stock?", name="tongs", expect=Expect(numbers=31))
 
 
-def forbidden() -> Supervisor:
+def forbidden() -> Team:
     raise AssertionError("a case was tried")
 
 
@@ -56,10 +56,10 @@ async def test_where_no_case_could_be_tried_every_gate_is_closed_and_the_report_
     assert not report.held
 
 
-def paid(price: float | None) -> Callable[[], Supervisor]:
+def paid(price: float | None) -> Callable[[], Team]:
     card = ModelCard("scripted", micros_in=price, micros_out=price)
     model = ScriptedModel(lambda _: "31", usage=Usage(9, 1), micros=10, card=card)
-    return lambda: Supervisor([Worker("keeper", "counts stock", model=model)])
+    return lambda: Team([Worker("keeper", "counts stock", model=model)])
 
 
 async def test_a_cost_nobody_knows_closes_the_gate_on_costs() -> None:

@@ -7,14 +7,14 @@ from chargehand.config.discover import TEMPLATES
 from chargehand.config.load import load_team
 from chargehand.evals.cases import find_datasets, read_dataset
 from chargehand.evals.run import evaluate
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.evals.samples import written
 
 PAGE = Path(__file__).parents[2] / "docs" / "evals.md"
 SHOP = TEMPLATES / "shop" / "team.yaml"
 
 
-def shop() -> Supervisor:
+def shop() -> Team:
     return load_team(SHOP)
 
 

@@ -19,7 +19,7 @@ from chargehand.evals.run import evaluate, report_unfinished
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.cli.commands import COMMAND, environment
 from tests.evals.samples import dataset, store, written
 
@@ -39,10 +39,10 @@ workers: {keeper: {description: counts stock of products, tools: [stock]}}
 """
 
 
-def counting(micros: int | None = None) -> Supervisor:
+def counting(micros: int | None = None) -> Team:
     card = ModelCard("scripted", micros_in=1, micros_out=1)
     model = ScriptedModel(lambda _: "31 tongs", micros=micros, usage=Usage(9, 1), card=card)
-    return Supervisor([Worker("keeper", "counts stock", model=model)])
+    return Team([Worker("keeper", "counts stock", model=model)])
 
 
 def asked(number: int) -> list[Case]:
@@ -52,7 +52,7 @@ def asked(number: int) -> list[Case]:
 async def test_a_case_that_breaks_everything_is_an_error_of_its_own() -> None:
     made = iter(range(99))
 
-    def team() -> Supervisor:
+    def team() -> Team:
         if next(made) == 1:
             raise ZeroDivisionError("of our own making")
         return counting()
@@ -107,9 +107,7 @@ async def test_progress_shows_each_failed_case_and_a_count(monkeypatch: pytest.M
     progress = PrintedProgress(Console(stream))
     slow = ScriptedModel(lambda _: "31 tongs", latency=0.1)
     cases = [*asked(2), Case("How many tongs are in stock?", worker="nobody")]
-    await evaluate(
-        [dataset(*cases)], lambda: Supervisor([Worker("keeper", "counts stock", model=slow)]), progress=progress
-    )
+    await evaluate([dataset(*cases)], lambda: Team([Worker("keeper", "counts stock", model=slow)]), progress=progress)
     lines = stream.getvalue().splitlines()
     assert any(line.startswith("   1  of 3, 0 passed, ") for line in lines), lines
     assert lines[0].split() == ["1", "routing", "failed", "How", "many", "tongs", "are", "in", "stock?"]

@@ -1,6 +1,7 @@
 """Routes: the confusion matrix, requests out of scope, and what a route costs."""
 
 from chargehand.agents.strategies import Route
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.evals.cases import Case
@@ -9,7 +10,7 @@ from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.evals.samples import dataset, desk, store
 
 CASES = (
@@ -55,8 +56,8 @@ async def test_what_a_route_costs_is_reported() -> None:
     said = '{"reason": "money", "primary": "billing", "secondary": null, "confidence": 0.9}'
     model = ScriptedModel([said] * 2, micros=500, usage=Usage(9, 1))
 
-    def made() -> Supervisor:
-        return Supervisor(desk().hiring.workers, model=model, way=Route(router="model"))
+    def made() -> Team:
+        return Team(desk().spec.workers, supervisor=Supervisor(model=model, strategy=Route(router="model")))
 
     cases = (Case("A refund, please", worker="billing"), Case("It is broken", worker="repairs"))
     (part,) = (await evaluate([dataset(*cases)], made)).sections
@@ -66,9 +67,9 @@ async def test_what_a_route_costs_is_reported() -> None:
 
 
 async def test_a_router_that_cannot_be_reached_has_refused_nothing() -> None:
-    def made() -> Supervisor:
+    def made() -> Team:
         dead = ScriptedModel([Failure("network", "the line is dead")], repeat=True)
-        return Supervisor(desk().hiring.workers, model=dead, way=Route(router="model"))
+        return Team(desk().spec.workers, supervisor=Supervisor(model=dead, strategy=Route(router="model")))
 
     (part,) = (await evaluate([dataset(Case("Sing me a song", worker=None))], made)).sections
     assert (part.scores[0].passed, part.scores[0].error) == (False, True)
@@ -76,9 +77,9 @@ async def test_a_router_that_cannot_be_reached_has_refused_nothing() -> None:
 
 
 async def test_whatever_is_for_nobody_may_go_to_the_generalist() -> None:
-    def made() -> Supervisor:
+    def made() -> Team:
         workers = [Worker("billing", "answers questions about invoices"), Worker("desk", "answers everything else")]
-        return Supervisor(workers, way=Route(router="words", generalist="desk"))
+        return Team(workers, supervisor=Supervisor(strategy=Route(router="words", generalist="desk")))
 
     (part,) = (await evaluate([dataset(Case("Sing me a song", worker=None))], made)).sections
     assert part.scores[0].passed
@@ -87,8 +88,8 @@ async def test_whatever_is_for_nobody_may_go_to_the_generalist() -> None:
 
 
 async def test_of_two_workers_the_first_counts_unless_both_are_named() -> None:
-    def made() -> Supervisor:
-        return Supervisor(desk().hiring.workers, way=Route(router="words", secondary=True))
+    def made() -> Team:
+        return Team(desk().spec.workers, supervisor=Supervisor(strategy=Route(router="words", secondary=True)))
 
     request = "Invoices with error messages because devices do not start"
     cases = (

@@ -3,6 +3,7 @@
 import pytest
 
 from chargehand.agents.audit.failure_modes import audit_run
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
@@ -12,7 +13,7 @@ from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.evals.samples import dataset, store
 
 COUNT = "How many anvils are in stock? How many tongs are in stock?"
@@ -103,7 +104,7 @@ async def test_what_a_rubric_costs_counts() -> None:
 
 
 async def test_nobody_is_there_to_approve_a_plan_so_nobody_is_asked() -> None:
-    def made() -> Supervisor:
+    def made() -> Team:
         return store().bounded(policy=Policy(approve=True))
 
     (part,) = (await evaluate([dataset(Case(COUNT, ending="complete"))], made)).sections
@@ -111,10 +112,15 @@ async def test_nobody_is_there_to_approve_a_plan_so_nobody_is_asked() -> None:
 
 
 async def test_what_the_engine_prevented_is_not_held_against_a_run() -> None:
-    def made() -> Supervisor:
+    def made() -> Team:
         stranger = Reply(calls=(ToolCall("1", "no_such_tool"),), finish="tools")
         ann = Worker("ann", "counts apples", model=ScriptedModel([stranger, "There are 12 apples in the cellar."]))
-        return Supervisor([ann], plan=Plan((Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),), "forward"))
+        return Team(
+            [ann],
+            supervisor=Supervisor(
+                plan=Plan((Task(TaskId("t1"), "Count the apples in the cellar.", "ann"),), "forward")
+            ),
+        )
 
     run = await made().run("Count the apples in the cellar.")
     assert [one.prevented for one in audit_run(run.entries)] == [True]
@@ -125,9 +131,9 @@ async def test_what_the_engine_prevented_is_not_held_against_a_run() -> None:
 
 
 async def test_every_case_has_a_team_of_its_own() -> None:
-    made: list[Supervisor] = []
+    made: list[Team] = []
 
-    def fresh() -> Supervisor:
+    def fresh() -> Team:
         made.append(store())
         return made[-1]
 
@@ -158,8 +164,10 @@ async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
         '"t3": {"instruction": "Do the rest.", "worker": "writer"}}, "combine": "merge"}'
     )
 
-    def made() -> Supervisor:
-        return Supervisor(store().hiring.workers, checks=store().hiring.checks.by_name, model=ScriptedModel([plan]))
+    def made() -> Team:
+        return Team(
+            store().spec.workers, supervisor=Supervisor(model=ScriptedModel([plan])), checks=store().spec.checks.by_name
+        )
 
     case = Case("Tents and apples", plan=PlanShape(independent=(("writer", "keeper"),)))
     (part,) = (await evaluate([dataset(case)], made)).sections

@@ -1,6 +1,7 @@
 """Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
 
 from chargehand.agents.checks.spec import Reviewer
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.measures import seeded_random
@@ -8,7 +9,7 @@ from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate
 from chargehand.evals.verifying import MISTAKES, seed_mistakes
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.numbers import find_quantities
 from tests.evals.samples import dataset, store
 
@@ -70,10 +71,10 @@ async def test_a_check_that_is_not_there_is_an_error() -> None:
 
 
 async def test_a_reviewer_of_the_team_is_asked() -> None:
-    def made() -> Supervisor:
+    def made() -> Team:
         bob = ScriptedModel(['{"problems": ["bob says no"], "accepted": false}'], repeat=True)
         workers = [Worker("ann", "counts", accept=["second"]), Worker("bob", "reviews", model=bob)]
-        return Supervisor(workers, checks={"second": Reviewer("bob")})
+        return Team(workers, checks={"second": Reviewer("bob")})
 
     case = Case("Count the apples.", worker="ann", kind="verifier", right="Twelve.", wrong={"none": "Nothing at all."})
     (part,) = (await evaluate([dataset(case)], made)).sections
@@ -85,8 +86,8 @@ async def test_a_check_that_does_not_work_has_caught_nothing() -> None:
     def torn(_result: object) -> bool:
         raise KeyError("x")
 
-    def team() -> Supervisor:
-        return Supervisor([Worker("a", accept=["torn"])], checks={"torn": torn})
+    def team() -> Team:
+        return Team([Worker("a", accept=["torn"])], checks={"torn": torn})
 
     case = Case("Report it", worker="a", kind="verifier", right=RIGHT)
     report = await evaluate([dataset(case)], team, gate={"caught": 0.0})
@@ -97,7 +98,7 @@ async def test_a_check_that_does_not_work_has_caught_nothing() -> None:
 async def test_where_nobody_could_be_asked_nothing_is_said_of_the_checks() -> None:
     judge = ScriptedModel(lambda _: "neither yes nor no")
     report = await evaluate(
-        [dataset(HARVEST)], lambda: Supervisor([Worker("a")], judge=judge), gate={"false_alarms": 0.0}
+        [dataset(HARVEST)], lambda: Team([Worker("a")], supervisor=Supervisor(judge=judge)), gate={"false_alarms": 0.0}
     )
     assert {one.error for one in report.sections[0].scores} == {True}
     assert "no check judged it" in report.sections[0].scores[0].why[0]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.exercises.programs import EXERCISES, PAGE, printed, undisturbed
 
-OURS = ("parallel", "factory", "nested", "capacity", "experts", "recursive")
+OURS = ("parallel", "factory", "nested", "concurrency", "experts", "recursive")
 
 
 def numbers(pattern: str, text: str) -> tuple[float, ...]:
@@ -111,7 +111,7 @@ def test_every_level_has_its_bill_and_they_add_up() -> None:
 
 
 def test_without_a_look_at_the_load_one_gets_all_and_with_it_they_share() -> None:
-    undisturbed("capacity", _shared)
+    undisturbed("concurrency", _shared)
 
 
 def _shared(told: str) -> None:
@@ -133,7 +133,7 @@ def test_a_quick_replica_gets_more_than_a_slow_one() -> None:
         assert dealt >= 0.4
         assert took < dealt
 
-    undisturbed("capacity", check)
+    undisturbed("concurrency", check)
 
 
 def test_every_request_goes_to_its_expert_and_one_to_the_generalist() -> None:

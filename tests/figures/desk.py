@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -10,7 +11,7 @@ from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, as_tool
 from tests.figures.held_out import Case
 
@@ -45,5 +46,5 @@ async def run_case(case: Case) -> Result:
     tools = [returning(name, value) for name, value in case.tools.items()]
     plan = Plan((Task(TaskId("t1"), case.request, "clerk"),), "forward")
     model = ScriptedModel(persistent(case), repeat=True)
-    team = Supervisor([Worker("clerk", tools=tools)], model=model, plan=plan, policy=ONCE)
+    team = Team([Worker("clerk", tools=tools)], supervisor=Supervisor(model=model, plan=plan), policy=ONCE)
     return await team.run(case.request)

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.checks.spec import Verifier
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Noted
 from chargehand.engine.failure import Failure
@@ -20,7 +21,7 @@ from chargehand.models.subject import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.calculator import calculator
 from tests.agents.crowd import call, calls
 from tests.figures import held_out, tuned
@@ -64,7 +65,7 @@ def clerk(*said: Line, tools: Sequence[object] = (INVOICE,), steps: int = 10) ->
 async def run(worker: Worker, combine: Combine = "forward", answer: str = "") -> Result:
     plan = Plan((Task(TaskId("t1"), "What is R-501 over?", "clerk"),), combine)
     judge = ScriptedModel([answer], repeat=True)
-    return await Supervisor([worker], model=judge, plan=plan, policy=ONCE).run("What is R-501 over?")
+    return await Team([worker], supervisor=Supervisor(model=judge, plan=plan), policy=ONCE).run("What is R-501 over?")
 
 
 async def test_an_invention_goes_back_once_and_the_corrected_result_counts() -> None:
@@ -158,7 +159,9 @@ async def chain(first: Line, second: str, combine: Combine = "forward", answer: 
         return answer
 
     model = ScriptedModel(script, repeat=True)
-    return await Supervisor([one, other], model=model, plan=Plan(tasks, combine), policy=ONCE).run("Look it up.")
+    return await Team([one, other], supervisor=Supervisor(model=model, plan=Plan(tasks, combine)), policy=ONCE).run(
+        "Look it up."
+    )
 
 
 async def test_an_invention_is_not_supported_by_whoever_repeats_it() -> None:
@@ -190,10 +193,10 @@ async def test_a_result_with_an_untraced_figure_is_not_used_again() -> None:
     worker, _ = clerk(FALSE, FALSE)
     plan = Plan((Task(TaskId("t1"), "What is R-501 over?", "clerk"),), "forward")
     journal = MemoryJournal()
-    team = Supervisor([worker], plan=plan, policy=ONCE, cache=3600, journal=journal)
+    team = Team([worker], supervisor=Supervisor(plan=plan), policy=ONCE, cache=3600, journal=journal)
     await team.run("What is R-501 over?", run="first")
     again, model = clerk(TRUE)
-    other = Supervisor([again], plan=plan, policy=ONCE, cache=3600, journal=journal)
+    other = Team([again], supervisor=Supervisor(plan=plan), policy=ONCE, cache=3600, journal=journal)
     found = await other.run("What is R-501 over?", run="second")
     assert (found.ending, len(model.requests)) == ("complete", 2)
 
@@ -208,7 +211,9 @@ async def test_a_refused_result_that_is_repeated_without_a_call_does_not_pass() 
     worker = Worker("clerk", model=ScriptedModel(["It is paid."], repeat=True), accept=["sound"])
     plan = Plan((Task(TaskId("t1"), "Is it paid?", "clerk"),), "forward")
     policy = Policy(retry=Retry(attempts=3, base=0.001), refine=False)
-    team = Supervisor([worker], plan=plan, policy=policy, checks={"sound": Verifier("Mind it.", lenient)})
+    team = Team(
+        [worker], supervisor=Supervisor(plan=plan), policy=policy, checks={"sound": Verifier("Mind it.", lenient)}
+    )
     found = await team.run("Is it paid?")
     assert found.ending == "failed"
     assert found.gaps[0].message.count("this result was refused before") == 1
@@ -230,7 +235,9 @@ async def test_a_refused_result_that_was_looked_up_again_may_pass() -> None:
     worker = Worker("clerk", tools=[returning("invoice", INVOICE)], model=model, accept=["sound"])
     plan = Plan((Task(TaskId("t1"), "What is R-501 over?", "clerk"),), "forward")
     policy = Policy(retry=Retry(attempts=3, base=0.001), refine=False)
-    team = Supervisor([worker], plan=plan, policy=policy, checks={"sound": Verifier("Mind it.", lenient)})
+    team = Team(
+        [worker], supervisor=Supervisor(plan=plan), policy=policy, checks={"sound": Verifier("Mind it.", lenient)}
+    )
     assert (await team.run("What is R-501 over?")).ending == "complete"
 
 

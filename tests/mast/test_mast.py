@@ -162,7 +162,7 @@ async def test_each_item_of_a_list_is_looked_for_where_it_was_given() -> None:
 
 async def test_a_planner_that_never_comes_to_an_end_is_stopped() -> None:
     many = plan(*((f"Count the apples on shelf {n} of the cellar.", "ann", ()) for n in range(1, 8)))
-    policy = Policy(limits=Limits(tasks=5), retry=Retry(base=0.001))
+    policy = Policy(limits=Limits(max_tasks=5), retry=Retry(base=0.001))
     found = await team(model(plans=[many]), policy=policy).run(GOAL)
     assert len(found.plan.tasks) <= 5
     assert {(one.mode, one.prevented) for one in audited(found)} == {("1.5", True)}
@@ -275,9 +275,9 @@ async def test_whoever_leads_in_a_loop_cannot_end_before_there_is_anything_nor_a
     done = '{"done": true, "looping": false, "progress": true, "next": "", "instruction": "", "why": "enough"}'
     more = '{"done": false, "looping": false, "progress": true, "next": "ann", "instruction": "Count the apples in the'
     more += ' cellar.", "why": "they are to be counted"}'
-    found = await team(led(done, more, done), way=Loop()).run(GOAL)
+    found = await team(led(done, more, done), strategy=Loop()).run(GOAL)
     assert (found.ending, set(modes(found))) == ("complete", {"3.1"})
-    found = await team(led(more), way=Loop(stalls=1, fresh_starts=0)).run(GOAL)
+    found = await team(led(more), strategy=Loop(stalls=1, fresh_starts=0)).run(GOAL)
     assert found.ending != "complete"
 
 

@@ -146,13 +146,15 @@ def _compared(texts: list[str], told: list[str]) -> list[str]:
 async def _searched(catalog: SqliteCatalog, name: str, at: int) -> list[str]:
     wanted = f"passage {at} of {name}"
     asked = vector(name, at)
-    ways = {
+    strategies = {
         "by words": await catalog.search([ARCHIVE], f'"{wanted}"', limit=1),
         "by meaning": await catalog.search([ARCHIVE], "", asked, limit=1),
         "by a tag": await catalog.search([ARCHIVE], "", asked, within=Filter(tags=(name,)), limit=1),
     }
     return [
-        f"{wanted} is not found {way}" for way, hits in ways.items() if [hit.passage.text for hit in hits] != [wanted]
+        f"{wanted} is not found {strategy}"
+        for strategy, hits in strategies.items()
+        if [hit.passage.text for hit in hits] != [wanted]
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.hybrid import Figures, Half, Kind, Way, measured, passages, questions
+from bench.hybrid import Figures, Half, Kind, Strategy, measured, passages, questions
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.stores.catalog import SqliteCatalog
@@ -34,13 +34,13 @@ async def test_both_ways_together_are_no_worse_on_paraphrases_and_better_on_name
     embedding = LocalEmbedding(pull("minilm", MODELS).parent)
     catalog = await SqliteCatalog.open(None)
     try:
-        found = {(one.kind, one.half, one.way): one for one in await measured(catalog, embedding)}
+        found = {(one.kind, one.half, one.strategy): one for one in await measured(catalog, embedding)}
     finally:
         await catalog.close()
         await embedding.close()
 
-    def at(kind: Kind, way: Way, half: Half = "test") -> Figures:
-        return found[kind, half, way]
+    def at(kind: Kind, strategy: Strategy, half: Half = "test") -> Figures:
+        return found[kind, half, strategy]
 
     meaning = at("paraphrase", "meaning")
     both = at("paraphrase", "both")

@@ -78,7 +78,7 @@ async def served(answer: Answer, timeouts: Timeouts = PATIENT) -> AsyncGenerator
 
     async with loopback(play) as server:
         endpoint = EmbeddingEndpoint(
-            "openai:small", server.url, "small", KEY, timeouts=timeouts, most_bytes=200_000, variable="OPENAI_API_KEY"
+            "openai:small", server.url, "small", KEY, timeouts=timeouts, max_bytes=200_000, variable="OPENAI_API_KEY"
         )
         model = HttpEmbedding(Guarded(endpoint, retry=SOON, random=Random(7)))
         try:

@@ -25,7 +25,7 @@ PATIENT = Timeouts(connect=20.0, first=20.0, whole=20.0, idle=20.0, total=20.0) 
 CAP = 1024 * 1024
 KEY = "sk-a-key-that-nobody-may-see"
 ASKED = "Hello, Wörld! How is the weather where you are?"
-WAYS = [(protocol, streamed) for protocol in ("openai", "anthropic") for streamed in (False, True)]
+STRATEGIES = [(protocol, streamed) for protocol in ("openai", "anthropic") for streamed in (False, True)]
 
 
 class Want(Struct, frozen=True):
@@ -136,7 +136,7 @@ def client(protocol: str, url: str, transport: Transport) -> Model:
     made = OpenAIChat if protocol == "openai" else AnthropicMessages
     late = any(f"/{mode}/" in url for mode, want in WANTED.items() if want is LATE)
     times = TIMES if late else PATIENT
-    return made("test:model", url, "model", KEY, transport=transport, timeouts=times, most_bytes=CAP)
+    return made("test:model", url, "model", KEY, transport=transport, timeouts=times, max_bytes=CAP)
 
 
 async def call(model: Model, streamed: bool, text: str = ASKED) -> Outcome:
@@ -158,7 +158,7 @@ async def four_ways(server: FaultServer, transport: Transport, mode: str) -> dic
         outcomes[protocol, streamed] = await call(model, streamed)
 
     async with asyncio.TaskGroup() as group:
-        for protocol, streamed in WAYS:
+        for protocol, streamed in STRATEGIES:
             group.create_task(one(protocol, streamed))
     return outcomes
 
@@ -190,8 +190,8 @@ def test_every_mode_has_an_expectation_and_a_description() -> None:
 async def test_no_fault_is_taken_for_success(mode: str) -> None:
     async with world() as (server, transport):
         outcomes = await four_ways(server, transport, mode)
-        assert len(outcomes) == len(WAYS)
-        assert server.requests == {mode: len(WAYS)}  # nothing was sent twice, and nothing elsewhere
+        assert len(outcomes) == len(STRATEGIES)
+        assert server.requests == {mode: len(STRATEGIES)}  # nothing was sent twice, and nothing elsewhere
     for (_, streamed), outcome in outcomes.items():
         check(WANTED[mode], outcome, streamed)
 
@@ -219,7 +219,7 @@ async def test_memory_stays_small_whatever_a_provider_sends() -> None:
     assert most - before <= 32 * 1024 * 1024
 
 
-@pytest.mark.parametrize(("protocol", "streamed"), WAYS)
+@pytest.mark.parametrize(("protocol", "streamed"), STRATEGIES)
 async def test_a_negative_or_missing_count_never_reaches_the_books(protocol: str, streamed: bool) -> None:
     async with world() as (server, transport):
         for mode in ("usage-missing", "usage-negative"):
@@ -227,7 +227,7 @@ async def test_a_negative_or_missing_count_never_reaches_the_books(protocol: str
             assert not (isinstance(came, Reply) and came.usage is not None)
 
 
-@pytest.mark.parametrize(("protocol", "streamed"), WAYS)
+@pytest.mark.parametrize(("protocol", "streamed"), STRATEGIES)
 async def test_arguments_that_are_no_json_are_handed_on_as_they_are(protocol: str, streamed: bool) -> None:
     async with world() as (server, transport):
         came = (await call(client(protocol, server.url("bad-arguments"), transport), streamed)).came
@@ -236,7 +236,7 @@ async def test_arguments_that_are_no_json_are_handed_on_as_they_are(protocol: st
         msgspec.json.decode(came.calls[0].arguments, type=dict[str, object])
 
 
-@pytest.mark.parametrize(("protocol", "streamed"), WAYS)
+@pytest.mark.parametrize(("protocol", "streamed"), STRATEGIES)
 async def test_a_connection_that_was_cut_harms_no_later_call(protocol: str, streamed: bool) -> None:
     async with world() as (server, transport):
         for mode in ("short-body", "chunked-abort", "huge-body", "hang-mid-stream", "stream-error", "reset-before"):
@@ -247,7 +247,7 @@ async def test_a_connection_that_was_cut_harms_no_later_call(protocol: str, stre
             assert good.came.text == ASKED
 
 
-@pytest.mark.parametrize(("protocol", "streamed"), WAYS)
+@pytest.mark.parametrize(("protocol", "streamed"), STRATEGIES)
 async def test_the_server_makes_the_tool_calls_it_is_asked_for(protocol: str, streamed: bool) -> None:
     wish = 'Do [[tool:look_up {"word": "ostrich"}]] and [[tool:rest]], please'
     async with world() as (server, transport):

@@ -188,7 +188,7 @@ async def test_a_found_model_answers_within_its_limits_and_names_its_price() -> 
         paid = await finder.find(f"openai+{server.url}#m", price=flat(1.0, 2.0)).reply(HELLO)
         assert (free.text, free.micros, paid.micros) == ("hi", 0, 3000)
         assert server.connections == 1
-        tiny = finder.find(f"openai+{server.url}#m", most_bytes=10, retry=Retry(attempts=1))
+        tiny = finder.find(f"openai+{server.url}#m", max_bytes=10, retry=Retry(attempts=1))
         with pytest.raises(ModelFailed, match="larger than 10 bytes"):
             await tiny.reply(HELLO)
         await finder.close()

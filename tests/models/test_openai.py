@@ -69,7 +69,7 @@ def call(
 
 class Given(TypedDict, total=False):
     timeouts: Timeouts
-    most_bytes: int
+    max_bytes: int
     reports_cost: bool
 
 
@@ -582,14 +582,14 @@ async def test_nobody_there_is_a_network_failure() -> None:
 async def test_a_reply_above_the_cap_is_given_up(stream: bool) -> None:
     big = "x" * 50_000
     play = streamed(delta(content=big), delta(content=big), delta("stop"), DONE) if stream else whole(said(big * 2))
-    error = await failure(play, stream=stream, most_bytes=90_000)
+    error = await failure(play, stream=stream, max_bytes=90_000)
     assert error.failure.kind == "resource"
     assert "90,000 bytes" in str(error)
 
 
 async def test_the_cap_holds_for_what_comes_out_of_a_compressed_body() -> None:
     packed = gzip.compress(json.dumps(said("x" * 1_000_000)).encode())
-    error = await failure(whole(packed, content_encoding="gzip"), most_bytes=90_000)
+    error = await failure(whole(packed, content_encoding="gzip"), max_bytes=90_000)
     assert error.failure.kind == "resource"
     assert (await reply(whole(packed, content_encoding="gzip"))).text == "x" * 1_000_000
     assert "cut off" in str(await failure(whole(packed[:-9], content_encoding="gzip")))
@@ -685,7 +685,7 @@ def test_a_message_is_encoded_once_however_often_it_is_sent() -> None:
         made.append(message.text)
         return message.text.encode()
 
-    once = Once(encode, most_bytes=100)
+    once = Once(encode, max_bytes=100)
     messages = [Message("user", "a" * 30), Message("user", "a" * 30)]
     for _ in range(3):
         assert [once.of(message) for message in messages] == [b"a" * 30] * 2

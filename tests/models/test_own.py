@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand import Message, Plan, Request, Supervisor, Task, Worker
+from chargehand import Message, Plan, Request, Supervisor, Task, Team, Worker
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 
@@ -13,7 +13,9 @@ PLAN = Plan((Task(TaskId("t1"), "What is 6 * 7?", "ann"),), "forward")
 
 
 def answer(model: Any, **worker: Any) -> Any:
-    return Supervisor([Worker("ann", "Knows.", model=model, **worker)], plan=PLAN).run_sync("What is 6 * 7?")
+    return Team([Worker("ann", "Knows.", model=model, **worker)], supervisor=Supervisor(plan=PLAN)).run_sync(
+        "What is 6 * 7?"
+    )
 
 
 async def speaks(messages: Sequence[Message]) -> str:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.decide import decide
@@ -24,7 +24,7 @@ from tests.sim.loop import VirtualLoop
 PARTY = Party("openai:gpt-5-mini", "api.openai.com", ("sk-secret-secret-secret",), "OPENAI_API_KEY")
 TASKS = 60
 FINE = ScriptedModel(["fine"], repeat=True)
-WIDE = Policy(limits=Limits(tasks=TASKS, fan_out=TASKS))
+WIDE = Policy(limits=Limits(max_tasks=TASKS, fan_out=TASKS))
 PLAN = Plan(tuple(Task(TaskId(f"t{n}"), f"Count the boats of harbour {n}.", "ann") for n in range(TASKS)), "none")
 HELLO = Request((Message("user", "hello"),))
 
@@ -151,7 +151,9 @@ def test_requests_that_are_too_long_never_stop_a_model() -> None:
 async def test_sixty_tasks_do_not_pay_for_sixty_refused_calls(mode: str, protocol: str) -> None:
     async with FaultServer() as server:
         ann = Worker("ann", model=f"{protocol}+{server.url(mode)}#any")
-        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
+        team = Team(
+            [ann], supervisor=Supervisor(model=FINE, plan=PLAN), policy=WIDE, timeout=3600, lookup=lambda _: None
+        )
         found = await asyncio.wait_for(team.run("count"), 30)
     assert (found.ending, len(found.gaps)) == ("failed", TASKS)
     assert server.requests[mode] <= 16  # those that were under way when the first was refused
@@ -167,7 +169,9 @@ async def test_sixty_tasks_do_not_pay_for_sixty_refused_calls(mode: str, protoco
 async def test_a_fallback_model_does_everything_and_the_refused_one_is_hardly_asked(mode: str) -> None:
     async with FaultServer() as server:
         ann = Worker("ann", model=f"openai+{server.url(mode)}#any", fallback_models=(FINE,))
-        team = Supervisor([ann], model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
+        team = Team(
+            [ann], supervisor=Supervisor(model=FINE, plan=PLAN), policy=WIDE, timeout=3600, lookup=lambda _: None
+        )
         found = await asyncio.wait_for(team.run("count"), 30)
     assert found.ending == "complete"
     assert server.requests[mode] <= 16
@@ -183,7 +187,12 @@ async def test_tasks_of_other_models_go_on_and_a_fallback_worker_takes_what_is_r
         ]
         names = ("ann", "bob", "cyd")
         tasks = [Task(TaskId(f"{name}{n}"), "Count the boats.", name) for name in names for n in range(20)]
-        team = Supervisor(workers, model=FINE, plan=Plan(tuple(tasks), "none"), policy=WIDE, lookup=lambda _: None)
+        team = Team(
+            workers,
+            supervisor=Supervisor(model=FINE, plan=Plan(tuple(tasks), "none")),
+            policy=WIDE,
+            lookup=lambda _: None,
+        )
         found = await asyncio.wait_for(team.run("count"), 30)
     assert found.ending == "partial"
     assert {gap.task for gap in found.gaps} == {f"ann{n}" for n in range(20)}
@@ -218,7 +227,9 @@ def test_a_resumed_run_asks_a_model_again_that_refused_before() -> None:
 async def test_a_request_that_is_too_long_fails_its_own_task_only() -> None:
     async with FaultServer() as server:
         workers = [Worker("ann", model=f"openai+{server.url('400-long')}#any"), Worker("bob", model=FINE)]
-        team = Supervisor(workers, model=FINE, plan=PLAN, policy=WIDE, timeout=3600, lookup=lambda _: None)
+        team = Team(
+            workers, supervisor=Supervisor(model=FINE, plan=PLAN), policy=WIDE, timeout=3600, lookup=lambda _: None
+        )
         found = await asyncio.wait_for(team.run("count"), 30)
     assert server.requests["400-long"] == TASKS
     assert len(found.gaps) == TASKS
@@ -228,7 +239,9 @@ async def test_a_request_that_is_too_long_fails_its_own_task_only() -> None:
 async def test_a_run_whose_only_model_is_refused_ends_at_once_with_the_cause(mode: str) -> None:
     async with FaultServer() as server:
         model = f"openai+{server.url(mode)}#any"
-        team = Supervisor([Worker("ann", "counts boats")], model=model, timeout=3600, lookup=lambda _: None)
+        team = Team(
+            [Worker("ann", "counts boats")], supervisor=Supervisor(model=model), timeout=3600, lookup=lambda _: None
+        )
         found = await asyncio.wait_for(team.run("Count the boats."), 30)
     assert found.ending == "failed"
     assert server.requests[mode] <= 2

@@ -47,10 +47,10 @@ _OTHER_CODES = {
     "not_an_answer": "What the supervisor's model wrote is no JSON object.",
     "cut_off": "The reply of the supervisor's model was longer than it may be, and cut off there.",
     "no_route": "A model that was asked who should do it named nobody on the team.",
-    "no_next": "A model that was asked what comes next did not say who does what (`way: loop`).",
-    "repeated": "It asked for the same task again (`way: loop`).",
-    "stalled": "It makes no progress; it is to start afresh (`way: loop`).",
-    "nothing_done": "It called the request done, without a result (`way: loop`).",
+    "no_next": "A model that was asked what comes next did not say who does what (`strategy: loop`).",
+    "repeated": "It asked for the same task again (`strategy: loop`).",
+    "stalled": "It makes no progress; it is to start afresh (`strategy: loop`).",
+    "nothing_done": "It called the request done, without a result (`strategy: loop`).",
 }
 """Codes of findings that are made elsewhere than in the check of a plan."""
 

@@ -11,11 +11,11 @@ that are told to models (`instructions`, `prompt`, `prompts`, the `value` of a b
 
 _SEE = {
     "hedge": "outages.md",
-    "supervisor.way": "ways.md",
+    "supervisor.strategy": "strategies.md",
     "supervisor.prompts": "team-file.md#supervisorprompts",
     "supervisor.plan.max_nesting": "levels.md",
-    "supervisor.way.route.samples": "checks.md#several-samples",
-    "supervisor.way.route.learn": "routing.md#what-it-learns",
+    "supervisor.strategy.route.samples": "checks.md#several-samples",
+    "supervisor.strategy.route.learn": "routing.md#what-it-learns",
     "workers.*.team": "levels.md",
     "workers.*.tools": "team-file.md#memory-tools",
     "workers.*.every": "background.md",

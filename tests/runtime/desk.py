@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -23,7 +24,7 @@ from chargehand.models.model import Model
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 
 PLAN = Plan((Task(TaskId("t1"), "What is the price of a room in Ghent?", "ann"),), "forward")
@@ -46,20 +47,20 @@ def desk(
     memory: Path | None = None,
     name: str = "desk",
     policy: Policy | None = None,
-) -> Supervisor:
+) -> Team:
     ann = Worker("ann", "knows the prices of rooms", tools=[price])
     notes = Memory(memory, [NOTES])
-    return Supervisor(
+    return Team(
         [ann, *(background or (librarian(),))],
+        supervisor=Supervisor(plan=PLAN),
         name=name,
-        plan=PLAN,
         journal=journal,
         memory=notes,
         policy=policy or Policy(),
     )
 
 
-async def noted(team: Supervisor) -> list[str]:
+async def noted(team: Team) -> list[str]:
     """The lines of the notes."""
     async with team.remembering() as memory:
         [block] = await memory.catalog.find(Block)
@@ -115,7 +116,7 @@ async def main(folder: Path, turns: int, dies: int, *, hangs: bool) -> None:
         await journal.close()
 
 
-async def _turn(team: Supervisor, journal: Journal, run: str) -> None:
+async def _turn(team: Team, journal: Journal, run: str) -> None:
     try:
         entries = await journal.read(run)
     except RunUnknown:

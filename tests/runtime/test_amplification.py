@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from chargehand.agents.hedging import Hedge
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -21,13 +22,13 @@ from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.sim.loop import VirtualLoop
 
 ANN = Worker("ann", "carries things out")
 GOAL = "Carry out all of it."
 TASKS = 200
-WIDE = Policy(limits=Limits(tasks=TASKS))
+WIDE = Policy(limits=Limits(max_tasks=TASKS))
 
 
 def slow_down(wait: float = 0.0) -> CallFailed:
@@ -78,7 +79,7 @@ class Line200:
     def share(self) -> float:
         return len(self.line.requests) / TASKS
 
-    def play(self, team: Supervisor, runs: int, *, together: bool = True) -> None:
+    def play(self, team: Team, runs: int, *, together: bool = True) -> None:
         async def one(driver: Runner, n: int) -> None:
             found = await driver.start(f"r{n}", team.request(GOAL, self.loop.time(), seed=n))
             self.gaps += len(found.gaps)
@@ -110,7 +111,11 @@ def test_in_an_outage_two_hundred_tasks_make_no_more_calls_than_they_would_on_a_
     kind: str, runs: int, together: bool
 ) -> None:
     stage = Line200(OUTAGES[kind])
-    stage.play(Supervisor([ANN], model=stage.model, plan=tasks(TASKS // runs), policy=WIDE), runs, together=together)
+    stage.play(
+        Team([ANN], supervisor=Supervisor(model=stage.model, plan=tasks(TASKS // runs)), policy=WIDE),
+        runs,
+        together=together,
+    )
     assert stage.gaps == TASKS
     assert stage.share <= MOST[kind]
     if kind in ANSWERED:
@@ -121,7 +126,7 @@ def test_in_an_outage_two_hundred_tasks_make_no_more_calls_than_they_would_on_a_
 def test_hedging_adds_nothing_to_an_outage(kind: str) -> None:
     for hedge in (None, Hedge(after=0.01)):
         stage = Line200(OUTAGES[kind])
-        stage.play(Supervisor([ANN], model=stage.model, plan=tasks(50), policy=WIDE, hedge=hedge), 4)
+        stage.play(Team([ANN], supervisor=Supervisor(model=stage.model, plan=tasks(50), hedge=hedge), policy=WIDE), 4)
         twice = 0.0 if hedge is None else 0.05 * max(1.0, MOST[kind])  # of what is no outage calls are hedged as ever
         assert stage.share <= MOST[kind] + twice
 
@@ -130,8 +135,12 @@ def test_hedging_adds_nothing_to_an_outage(kind: str) -> None:
 def test_nor_do_teams_within_teams_add_to_it(kind: str) -> None:
     """Ten tasks, each of them done by a team with twenty tasks of its own."""
     stage = Line200(OUTAGES[kind])
-    inner = Supervisor([ANN], model=stage.model, name="inner", plan=tasks(20), policy=WIDE)
-    outer = Supervisor([inner.as_worker("crowd", "does it")], model=stage.model, plan=tasks(10, "crowd"), policy=WIDE)
+    inner = Team([ANN], supervisor=Supervisor(model=stage.model, plan=tasks(20)), name="inner", policy=WIDE)
+    outer = Team(
+        [inner.as_worker("crowd", "does it")],
+        supervisor=Supervisor(model=stage.model, plan=tasks(10, "crowd")),
+        policy=WIDE,
+    )
     stage.play(outer, 1)
     assert stage.gaps == 10  # every task of the outer team
     assert stage.share <= 1.10
@@ -146,7 +155,7 @@ def test_with_another_model_everything_is_done_and_the_dead_one_hardly_asked(
     stage = Line200(OUTAGES[kind])
     spare = ScriptedModel(["done"], handle="spare", latency=0.05, repeat=True)
     ann = Worker("ann", "carries things out", model=stage.model, fallback_models=[stage.guarded(spare)])
-    stage.play(Supervisor([ann], plan=tasks(TASKS // runs), policy=WIDE), runs, together=together)
+    stage.play(Team([ann], supervisor=Supervisor(plan=tasks(TASKS // runs)), policy=WIDE), runs, together=together)
     assert (stage.gaps, len(spare.requests)) == (0, TASKS)
     assert stage.share <= MOST[kind]
 
@@ -206,7 +215,7 @@ LIMITED = {
 def test_a_provider_with_a_rate_limit_is_not_shut_and_every_task_is_done(limit: str, runs: int) -> None:
     script, seconds = LIMITED[limit]
     stage = Line200(script)
-    stage.play(Supervisor([ANN], model=stage.model, plan=tasks(TASKS // runs), policy=WIDE), runs)
+    stage.play(Team([ANN], supervisor=Supervisor(model=stage.model, plan=tasks(TASKS // runs)), policy=WIDE), runs)
     assert stage.gaps == 0
     assert stage.loop.time() - 1_000_000.0 <= seconds
 
@@ -220,7 +229,7 @@ def test_replies_of_no_use_to_half_of_all_tasks_cost_the_other_half_nothing(kind
     """Ten tasks in a row, and then ten others."""
     numbers = iter(range(10**6))
     stage = Line200(lambda _: lambda _: OUTAGES[kind] if next(numbers) // 10 % 2 else "done")
-    stage.play(Supervisor([ANN], model=stage.model, plan=tasks(TASKS // runs), policy=WIDE), runs)
+    stage.play(Team([ANN], supervisor=Supervisor(model=stage.model, plan=tasks(TASKS // runs)), policy=WIDE), runs)
     assert 80 <= stage.gaps <= 100
     assert stage.share <= 1.10
     assert stage.model.breaker.opened == 0
@@ -234,10 +243,10 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
     nonsense = "Well, as for that, I would not know."
     fussy = Worker("ann", "carries things out", output=int)
     alone = Line200(Reply(nonsense))
-    alone.play(Supervisor([fussy], model=alone.model, plan=tasks(1), policy=WIDE), TASKS)
+    alone.play(Team([fussy], supervisor=Supervisor(model=alone.model, plan=tasks(1)), policy=WIDE), TASKS)
     assert alone.share == 11.0
     crowd = Line200(Reply(nonsense))
-    crowd.play(Supervisor([fussy], model=crowd.model, plan=tasks(TASKS), policy=WIDE), 1)
+    crowd.play(Team([fussy], supervisor=Supervisor(model=crowd.model, plan=tasks(TASKS)), policy=WIDE), 1)
     assert crowd.share == 11.0
 
 
@@ -247,17 +256,16 @@ def test_work_that_does_not_fit_its_shape_costs_what_the_policy_says_and_no_more
 async def load_client(server: FaultServer) -> None:
     """Make one call that is answered: what is loaded for the first call must not count against a short deadline."""
     model = f"openai+{server.url('ok')}#any"
-    await Supervisor([ANN], model=model, plan=tasks(1), timeout=60.0, lookup=lambda _: None).run(GOAL)
+    await Team([ANN], supervisor=Supervisor(model=model, plan=tasks(1)), timeout=60.0, lookup=lambda _: None).run(GOAL)
 
 
 @pytest.mark.parametrize("mode", ["500", "garbage", "html", "null-content", "refused", "429", "429-day"])
 async def test_the_same_over_real_sockets(mode: str) -> None:
     async with FaultServer() as server:
         await load_client(server)
-        team = Supervisor(
+        team = Team(
             [ANN],
-            model=f"openai+{server.url(mode)}#any",
-            plan=tasks(TASKS),
+            supervisor=Supervisor(model=f"openai+{server.url(mode)}#any", plan=tasks(TASKS)),
             timeout=1.6,
             policy=WIDE,
             lookup=lambda _: None,
@@ -271,10 +279,9 @@ async def test_the_same_over_real_sockets(mode: str) -> None:
 async def test_the_same_over_real_sockets_for_two_hundred_runs_at_once(mode: str) -> None:
     async with FaultServer() as server:
         await load_client(server)
-        team = Supervisor(
+        team = Team(
             [ANN],
-            model=f"openai+{server.url(mode)}#any",
-            plan=tasks(1),
+            supervisor=Supervisor(model=f"openai+{server.url(mode)}#any", plan=tasks(1)),
             timeout=1.6,
             policy=WIDE,
             lookup=lambda _: None,
@@ -293,7 +300,9 @@ async def test_a_dead_provider_beside_a_living_one_over_real_sockets() -> None:
             model=f"openai+{server.url('garbage')}#any",
             fallback_models=[f"openai+{server.url('ok')}#any"],
         )
-        found = await Supervisor([ann], plan=tasks(TASKS), timeout=30.0, policy=WIDE, lookup=lambda _: None).run(GOAL)
+        found = await Team(
+            [ann], supervisor=Supervisor(plan=tasks(TASKS)), timeout=30.0, policy=WIDE, lookup=lambda _: None
+        ).run(GOAL)
         assert (found.ending, found.gaps) == ("complete", ())
         assert server.requests["ok"] == TASKS
         assert server.requests["garbage"] <= 0.20 * TASKS

@@ -16,6 +16,7 @@ from chargehand import (
     ScriptedModel,
     Supervisor,
     Task,
+    Team,
     ToolCall,
     Worker,
     tool,
@@ -35,7 +36,7 @@ def office(
     policy: Policy | None = None,
     one_by_one: bool = False,
     journal: MemoryJournal | None = None,
-) -> tuple[Supervisor, list[str]]:
+) -> tuple[Team, list[str]]:
     """A clerk that pays these suppliers, in one reply or in one each, and says what became of the last call."""
     paid: list[str] = []
 
@@ -55,9 +56,9 @@ def office(
         return Reply(calls=(calls[done],) if one_by_one else tuple(calls), finish="tools")
 
     worker = Worker("clerk", "Pays bills.", tools=[pay], steps=20, model=ScriptedModel(clerk))
-    team = Supervisor(
+    team = Team(
         [worker],
-        plan=PLAN,
+        supervisor=Supervisor(plan=PLAN),
         name="office",
         on_approval=on_approval,
         policy=policy or Policy(),
@@ -126,12 +127,12 @@ def test_a_run_is_resumed_only_by_a_team_with_its_workers_and_tools() -> None:
     team, paid = office("Ott", journal=journal)
     team.run_sync("Pay.", run="may")
     before = asyncio.run(journal.read("may"))
-    other = Supervisor([Worker("other", "Somebody else.")], name="shop", journal=journal)
+    other = Team([Worker("other", "Somebody else.")], name="shop", journal=journal)
     with pytest.raises(Refused) as refusal:
         other.resume_sync("may", "approve")
     problem = "run 'may' counts on clerk, and team shop has nobody of that name"
     assert str(refusal.value) == f"{problem}; resume it with the team 'office' it began with"
-    bare = Supervisor([Worker("clerk", "Pays bills.")], name="shop", journal=journal)
+    bare = Team([Worker("clerk", "Pays bills.")], name="shop", journal=journal)
     with pytest.raises(Refused, match="counts on pay, a tool that clerk of team shop does not have; give it back to"):
         bare.resume_sync("may", "approve")
     assert asyncio.run(journal.read("may")) == before
@@ -142,7 +143,7 @@ def test_a_run_is_resumed_only_by_a_team_with_its_workers_and_tools() -> None:
 def test_any_team_may_cancel_a_run() -> None:
     journal = MemoryJournal()
     office("Ott", journal=journal)[0].run_sync("Pay.", run="may")
-    other = Supervisor([Worker("other", "Somebody else.")], journal=journal)
+    other = Team([Worker("other", "Somebody else.")], journal=journal)
     assert other.resume_sync("may", ev.CancelRequested("it is over")).ending == "cancelled"
 
 
@@ -210,7 +211,7 @@ def test_a_function_approves_plans_and_calls_of_a_team_inside_a_team() -> None:
 
     inner, paid = office("Ott", policy=Policy(approve=True))
     plan = Plan((Task(TaskId("t1"), "Pay the bills.", "office"),), "forward")
-    outer = Supervisor([inner.as_worker()], plan=plan, name="firm", on_approval=decide)
+    outer = Team([inner.as_worker()], supervisor=Supervisor(plan=plan), name="firm", on_approval=decide)
     assert outer.run_sync("Pay.").ending == "complete"
     assert paid == ["0 to Ott"]
     assert [(one.what, one.worker, one.tool) for one in asked] == [

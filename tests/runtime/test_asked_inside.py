@@ -5,6 +5,7 @@ from typing import Literal
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -15,7 +16,7 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model
 
@@ -48,20 +49,24 @@ class Bank:
         self.cut_off = False
         bill = Plan((Task(TaskId("bill"), "Pay Ott 120 euros now.", "clerk"),), "forward")
         clerk = Worker("clerk", "pays", tools=[pay])
-        team = Supervisor(
+        team = Team(
             [clerk],
+            supervisor=Supervisor(model=model(work=work or _pays), plan=bill),
             name="inner",
-            model=model(work=work or _pays),
-            plan=bill,
             policy=policy or Policy(),
             journal=self.journal,
         )
         for level in range(levels - 1):
             plan = Plan((Task(TaskId("m"), "Have the bill paid now.", f"in{level}"),), "forward")
             inner = team.as_worker(f"in{level}", "pays")
-            team = Supervisor([inner], name=f"middle{level}", model=model(), plan=plan, journal=self.journal)
-        self.outer = Supervisor(
-            [team.as_worker("in", "pays")], model=model(), plan=PLAN, journal=self.journal, budget=budget or Budget()
+            team = Team(
+                [inner], supervisor=Supervisor(model=model(), plan=plan), name=f"middle{level}", journal=self.journal
+            )
+        self.outer = Team(
+            [team.as_worker("in", "pays")],
+            supervisor=Supervisor(model=model(), plan=PLAN),
+            journal=self.journal,
+            budget=budget or Budget(),
         )
 
     async def answered(self, found: Result, verdict: Verdict, feedback: str = "") -> Result:
@@ -187,8 +192,8 @@ async def test_two_questions_inside_are_asked_one_after_the_other() -> None:
         return "done" if made == 2 else calls(call("pay", supplier=("Ott", "Lehm")[made]))
 
     bill = Plan((Task(TaskId("bill"), "Pay both.", "clerk"),), "forward")
-    inner = Supervisor([Worker("clerk", tools=[pay])], name="inner", model=model(work=both), plan=bill)
-    outer = Supervisor([inner.as_worker("in", "pays")], model=model(), plan=PLAN, journal=journal)
+    inner = Team([Worker("clerk", tools=[pay])], supervisor=Supervisor(model=model(work=both), plan=bill), name="inner")
+    outer = Team([inner.as_worker("in", "pays")], supervisor=Supervisor(model=model(), plan=PLAN), journal=journal)
     found = await outer.run("Pay.", run="r")
     for verdict in ("reject", "approve"):
         assert found.question is not None

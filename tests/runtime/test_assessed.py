@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.audit.report import Traced
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Entry
 from chargehand.engine.fold import replay
@@ -19,7 +20,7 @@ from chargehand.models.subject import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.assessed import assess
 from chargehand.runtime.result import Result
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import call, calls
 from tests.cli.commands import chargehand
 
@@ -45,7 +46,9 @@ async def ran(
     workers = [Worker(f"w{at}") for at in range(1, len(said) + 1)]
     tasks = tuple(Task(TaskId(f"t{at}"), "Count the apples.", one.name) for at, one in enumerate(workers, 1))
     model = Crowd(said, answer, ruling)
-    team = Supervisor(workers, model=model, plan=Plan(tasks, combine), policy=ONCE, instructions=instructions)
+    team = Team(
+        workers, supervisor=Supervisor(model=model, plan=Plan(tasks, combine), instructions=instructions), policy=ONCE
+    )
     found = await team.run("How many apples are there?")
     asked = len(model.requests)
     assert found.assessment is found.assessment
@@ -91,7 +94,7 @@ async def ran_with_tools(said: Sequence[Line], answer: str, combine: Combine = "
     """One worker that has a tool and one task; `said` are its replies, one after the other."""
     worker = Worker("w1", tools=[price], model=ScriptedModel(said, repeat=True))
     plan = Plan((Task(TaskId("t1"), "What do they cost?", "w1"),), combine)
-    team = Supervisor([worker], model=ScriptedModel([answer], repeat=True), plan=plan, policy=ONCE)
+    team = Team([worker], supervisor=Supervisor(model=ScriptedModel([answer], repeat=True), plan=plan), policy=ONCE)
     return await team.run("What do 40 tomato seedlings cost in 3 boxes, by 3 May 2026?")
 
 
@@ -146,7 +149,7 @@ async def test_a_result_that_is_used_again_keeps_what_its_figures_rest_on() -> N
     worker = Worker("w1", tools=[price], model=ScriptedModel(["You asked about 40 seedlings."], repeat=True))
     plan = Plan((Task(TaskId("t1"), "What do they cost?", "w1"),), "merge")
     writer = ScriptedModel(["You asked about 40 seedlings [t1]."], repeat=True)
-    team = Supervisor([worker], model=writer, plan=plan, policy=ONCE, cache="1h")
+    team = Team([worker], supervisor=Supervisor(model=writer, plan=plan), policy=ONCE, cache="1h")
     first = await team.run("What do 40 seedlings cost?")
     again = await team.run("What do 40 seedlings cost?")
     assert [type(entry.event).__name__ for entry in again.entries].count("ResultReused") == 1
@@ -217,7 +220,7 @@ def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) ->
         'def two() -> str:\n    """The level of the river."""\n    return \'The level of the river is 150 cm.\'\n'
     )
     (tmp_path / "team.yaml").write_text(
-        "version: 1\nname: gauges\nsupervisor: {way: broadcast}\nworkers:\n"
+        "version: 1\nname: gauges\nsupervisor: {strategy: broadcast}\nworkers:\n"
         "  left: {description: Reads the left gauge., tools: [one]}\n"
         "  right: {description: Reads the right gauge., tools: [two]}\n"
         'tools:\n  one: {python: "gauges:one"}\n  two: {python: "gauges:two"}\n'

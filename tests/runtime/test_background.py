@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
@@ -25,7 +26,7 @@ from chargehand.stores.journal import DamagedRun, Ends, RunRow
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.reader import read_rows, read_run
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.cli.commands import python
 from tests.runtime.desk import NOTES, PLAN, covered, desk, everything, librarian, noted, price
@@ -85,8 +86,11 @@ async def test_messages_other_teams_and_failures_are_no_turns() -> None:
     journal = MemoryJournal()
     team = desk(librarian(1), journal=journal)
     other = desk(librarian(1), journal=journal, name="other")
-    broken = Supervisor(
-        [Worker("ann")], name="desk", model=model(Failure("logic", "no", permanent=True)), journal=journal
+    broken = Team(
+        [Worker("ann")],
+        supervisor=Supervisor(model=model(Failure("logic", "no", permanent=True))),
+        name="desk",
+        journal=journal,
     )
     await team.message(ASK, workers=["ann"])
     await other.run(ASK)
@@ -97,7 +101,7 @@ async def test_messages_other_teams_and_failures_are_no_turns() -> None:
 
 async def test_runs_inside_runs_are_no_turns() -> None:
     inner = desk(librarian(1), name="inner")
-    outer = Supervisor([inner.as_worker("ann")], plan=PLAN, journal=(journal := MemoryJournal()))
+    outer = Team([inner.as_worker("ann")], supervisor=Supervisor(plan=PLAN), journal=(journal := MemoryJournal()))
     assert (await outer.run(ASK)).ending == "complete"
     assert any(asked_of(entries).parent for entries in (await everything(journal)).values())
     assert await desk(librarian(1), name="inner", journal=journal).rest() == ()
@@ -116,7 +120,7 @@ async def test_a_run_that_ends_late_is_not_forgotten() -> None:
         await held.wait()
         return "90"
 
-    slow = Supervisor([Worker("ann", tools=[wait])], name="desk", plan=PLAN, journal=journal)
+    slow = Team([Worker("ann", tools=[wait])], supervisor=Supervisor(plan=PLAN), name="desk", journal=journal)
     async with asyncio.TaskGroup() as jobs:
         late = jobs.create_task(slow.run(ASK, run="late"))
         await asyncio.wait_for(begun.wait(), 20)
@@ -189,7 +193,7 @@ async def test_odd_requests_are_noted_as_well_and_the_newest_answer_to_one_count
         return f"{city}: {next(answers)} euros. More is not known."
 
     ann = Worker("ann", "knows the prices of rooms", tools=[rate])
-    team = Supervisor([ann, librarian(1)], plan=PLAN, memory=Memory(blocks=[NOTES]))
+    team = Team([ann, librarian(1)], supervisor=Supervisor(plan=PLAN), memory=Memory(blocks=[NOTES]))
     for ask in ("5→6 -> 7", "*** Begin Patch\nnow", "5→6 -> 7"):
         await team.run(ask)
         assert [one.ending for one in await team.rest()] == ["complete"]
@@ -200,7 +204,7 @@ async def test_odd_requests_are_noted_as_well_and_the_newest_answer_to_one_count
 
 async def test_a_block_that_is_full_keeps_the_newest_lines() -> None:
     notes = Memory(blocks=[Block("notes", limit=400)])
-    team = Supervisor([Worker("ann", tools=[price]), librarian(1)], plan=PLAN, memory=notes)
+    team = Team([Worker("ann", tools=[price]), librarian(1)], supervisor=Supervisor(plan=PLAN), memory=notes)
     for number in range(1, 13):
         await team.run(f"{ASK} ({number})")
         [found] = await team.rest()
@@ -228,26 +232,26 @@ async def test_a_block_that_is_full_keeps_the_newest_lines() -> None:
 def test_one_that_could_not_work_is_refused(worker: Worker, words: str) -> None:
     memory = Memory(blocks=[NOTES, Block("guide", trusted=True), Block("fixed", read_only=True)])
     with pytest.raises(Invalid, match=words):
-        Supervisor([Worker("ann"), worker], memory=memory)
+        Team([Worker("ann"), worker], memory=memory)
 
 
 def test_who_needs_leave_a_memory_or_a_team_is_refused() -> None:
     ask = tool(approve=True, name="send")(price.function)
     own = {"notes": Grant("write")}
     with pytest.raises(Invalid, match="'send', which a person must allow"):
-        Supervisor([Worker("ann"), Worker("lib", tools=[ask], every=1, blocks=own)], memory=Memory(blocks=[NOTES]))
+        Team([Worker("ann"), Worker("lib", tools=[ask], every=1, blocks=own)], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="there is none; give the team one"):
-        Supervisor([Worker("ann"), Worker("lib", every=1)])
+        Team([Worker("ann"), Worker("lib", every=1)])
     with pytest.raises(Invalid, match="is a team, and teams do not work in the background"):
-        Supervisor([Worker("ann"), Worker("lib", every=1, team=desk())], memory=Memory(blocks=[NOTES]))
+        Team([Worker("ann"), Worker("lib", every=1, team=desk())], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="who has `every` works only after turns"):
-        Supervisor([librarian()], memory=Memory(blocks=[NOTES]))
+        Team([librarian()], memory=Memory(blocks=[NOTES]))
 
 
 def test_a_block_that_instructs_is_enough_with_a_grant_for_it() -> None:
     guide = Memory(blocks=[Block("guide", trusted=True)])
     allowed = Worker("lib", every=1, blocks={"guide": Grant("write", tainted=True)})
-    assert Supervisor([Worker("ann"), allowed], memory=guide).aside[0][1] == 1
+    assert Team([Worker("ann"), allowed], memory=guide).aside[0][1] == 1
 
 
 # --- beside the turns

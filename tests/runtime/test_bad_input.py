@@ -18,7 +18,7 @@ from tests.virtual import NOW, Stage
 
 HALF = "\ud800"
 DEEP = 10_000
-ROOMY = Limits(tasks=2 * DEEP, depth=2 * DEEP)
+ROOMY = Limits(max_tasks=2 * DEEP, max_depth=2 * DEEP)
 
 
 def task(name: str, *after: str, worker: str = "worker") -> Task:
@@ -51,7 +51,7 @@ def seen(stage: Stage) -> list[SEEN]:
         (Plan((structs.replace(task("a"), worker="", match=Match(("gold",))),)), Limits(), "no_match"),
         (Plan(()), Limits(), "empty_plan"),
         (chain(DEEP), Limits(), "too_many_tasks"),
-        (chain(DEEP), Limits(tasks=2 * DEEP), "too_deep"),
+        (chain(DEEP), Limits(max_tasks=2 * DEEP), "too_deep"),
         (Plan((task("a[0]"),)), Limits(), "bad_id"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -109,7 +109,7 @@ def test_what_is_no_plan_is_said_to_be_none(source: bytes | str | dict[str, obje
         ({"policy": Policy(retry=Retry(attempts=-3))}, Invalid, "policy.attempts is -3"),
         ({"policy": Policy(retry=Retry(base=-0.5))}, Invalid, "policy.base is -0.5"),
         ({"policy": Policy(limits=Limits(width=0))}, Invalid, "policy.width is 0"),
-        ({"policy": Policy(limits=Limits(depth=-1))}, Invalid, "policy.depth is -1"),
+        ({"policy": Policy(limits=Limits(max_depth=-1))}, Invalid, "policy.depth is -1"),
         ({"policy": Policy(breaking=Breaking(open=nan))}, Invalid, "policy.open is nan"),
         ({"policy": Policy(grace=-1.0)}, Invalid, "policy.grace is -1.0"),
         ({"policy": Policy(supervision=inf)}, NotJson, "run.requested"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
@@ -26,7 +27,7 @@ from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls
 from tests.config.files import write
@@ -72,9 +73,9 @@ def team(
     plan: Plan = COUNT,
     prompt: str = "You count.",
     description: str = "counts",
-) -> Supervisor:
+) -> Team:
     ann = Worker("ann", description, prompt, tools=tools)
-    return Supervisor([ann], model=model, plan=plan, journal=journal, cache=cache, name="orchard")
+    return Team([ann], supervisor=Supervisor(model=model, plan=plan), journal=journal, cache=cache, name="orchard")
 
 
 async def test_the_same_task_is_not_paid_for_twice_and_the_trace_says_where_it_was_done() -> None:
@@ -135,8 +136,12 @@ async def test_what_was_done_with_memory_at_hand_is_not_offered() -> None:
     model = Clerk()
     for run in ("one", "two"):
         memory = Memory(blocks=[Block("notes", f"as of run {run}", share="read")])
-        await Supervisor(
-            [Worker("ann", "counts")], model=model, plan=COUNT, journal=journal, cache=600.0, memory=memory
+        await Team(
+            [Worker("ann", "counts")],
+            supervisor=Supervisor(model=model, plan=COUNT),
+            journal=journal,
+            cache=600.0,
+            memory=memory,
         ).run("apples?", run=run)
     assert model.worked == 2
 
@@ -273,4 +278,4 @@ def test_a_team_file_says_for_how_long(tmp_path: Path) -> None:
     write(tmp_path, "version: 1\ncache: 10m\nworkers:\n  ann: counts\n")
     assert load_team(tmp_path).cache == 600.0
     with pytest.raises(Invalid, match="cache is -1"):
-        Supervisor([Worker("ann")], cache=-1)
+        Team([Worker("ann")], cache=-1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Worker, tool
+from chargehand import Failure, Plan, ScriptedModel, Supervisor, Task, Team, Worker, tool
 from chargehand.agents.strategies import Route
 from chargehand.engine import events as ev
 from chargehand.engine.plan import TaskId
@@ -34,36 +34,34 @@ class Pausing:
         raise ModelFailed(Failure("resource", "429: too many requests", self._wait))
 
 
-def teams(wait: float) -> dict[str, Supervisor]:
+def teams(wait: float) -> dict[str, Team]:
     """A team for each thing a supervisor asks a model for; that call is the one that is put off."""
     ann = Worker("ann", "counts boats and cats", model=FINE)
     short = Policy(retry=Retry(attempts=2))
-    nested = Supervisor(
+    nested = Team(
         [Worker("eve", "counts", model=Pausing(wait))],
-        model=FINE,
+        supervisor=Supervisor(model=FINE, plan=Plan((Task(TaskId("x"), "Count all of it.", "eve"),))),
         name="inner",
-        plan=Plan((Task(TaskId("x"), "Count all of it.", "eve"),)),
         timeout=SECONDS,
     )
     return {
-        "planner": Supervisor([ann], model=FINE, planner=Pausing(wait), timeout=SECONDS),
-        "router": Supervisor(
+        "planner": Team([ann], supervisor=Supervisor(model=FINE, planner=Pausing(wait)), timeout=SECONDS),
+        "router": Team(
             [ann, Worker("bob", "counts boats and cats", model=FINE)],
-            model=Pausing(wait),
-            way=Route(router="model"),
+            supervisor=Supervisor(model=Pausing(wait), strategy=Route(router="model")),
             timeout=SECONDS,
         ),
-        "judge": Supervisor([ann], model=FINE, judge=Pausing(wait), plan=TWO, timeout=SECONDS),
-        "refiner": Supervisor(
+        "judge": Team([ann], supervisor=Supervisor(model=FINE, judge=Pausing(wait), plan=TWO), timeout=SECONDS),
+        "refiner": Team(
             [Worker("ann", model=ScriptedModel([""], repeat=True))],
-            model=FINE,
-            planner=Pausing(wait),
-            plan=TWO,
+            supervisor=Supervisor(model=FINE, planner=Pausing(wait), plan=TWO),
             timeout=SECONDS,
             policy=short,
         ),
-        "worker": Supervisor([Worker("ann", model=Pausing(wait))], model=FINE, plan=TWO, timeout=SECONDS),
-        "nested team": Supervisor([nested.as_worker("ann")], model=FINE, plan=TWO, timeout=SECONDS),
+        "worker": Team(
+            [Worker("ann", model=Pausing(wait))], supervisor=Supervisor(model=FINE, plan=TWO), timeout=SECONDS
+        ),
+        "nested team": Team([nested.as_worker("ann")], supervisor=Supervisor(model=FINE, plan=TWO), timeout=SECONDS),
     }
 
 
@@ -86,7 +84,9 @@ def test_what_comes_back_only_after_the_deadline_is_not_waited_for_at_all(who: s
 def test_a_short_pause_is_waited_for_and_the_run_is_complete() -> None:
     house = Playhouse()
     planner = ScriptedModel([Failure("resource", "429", 40.0), "fine"], repeat=True)
-    entries = house.run(Supervisor([Worker("ann", model=FINE)], model=FINE, judge=planner, plan=TWO, timeout=SECONDS))
+    entries = house.run(
+        Team([Worker("ann", model=FINE)], supervisor=Supervisor(model=FINE, judge=planner, plan=TWO), timeout=SECONDS)
+    )
     assert isinstance(entries[-1].event, ev.RunEnded)
     assert entries[-1].event.ending == "complete"
     assert 40.0 <= house.now < 60.0
@@ -94,7 +94,7 @@ def test_a_short_pause_is_waited_for_and_the_run_is_complete() -> None:
 
 def test_a_retry_that_would_begin_after_the_time_for_work_goes_to_the_fallback_at_once() -> None:
     busy = Worker("ann", model=Pausing(50.0), fallbacks=("bob",))
-    team = Supervisor([busy, Worker("bob", model=FINE)], model=FINE, plan=TWO, timeout=45.0)
+    team = Team([busy, Worker("bob", model=FINE)], supervisor=Supervisor(model=FINE, plan=TWO), timeout=45.0)
     house = Playhouse()
     entries = house.run(team)
     assert isinstance(entries[-1].event, ev.RunEnded)
@@ -115,5 +115,7 @@ def test_a_tool_that_hangs_ends_with_the_deadline() -> None:
 
     caller = ScriptedModel([Reply("", (ToolCall("c1", "hang", "{}"),), "tools")], repeat=True)
     house = Playhouse()
-    house.run(Supervisor([Worker("ann", model=caller, tools=[hang])], model=FINE, plan=TWO, timeout=SECONDS))
+    house.run(
+        Team([Worker("ann", model=caller, tools=[hang])], supervisor=Supervisor(model=FINE, plan=TWO), timeout=SECONDS)
+    )
     assert house.now <= SECONDS + GRACE

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec import structs
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.exit_codes import exit_code
 from chargehand.engine import events as ev
@@ -19,7 +20,7 @@ from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, plan
 from tests.agents.playhouse import Playhouse
 
@@ -52,7 +53,7 @@ def _work(request: Request) -> Line:
     return "There are 7 apples." if "apples" in request.subject.instruction else "Dear customers, yours."
 
 
-def timed(team: Supervisor) -> Result:
+def timed(team: Team) -> Result:
     """A run on virtual time: how busy the machine is makes no difference to who is late."""
     house = Playhouse()
     found = list[Result]()
@@ -86,7 +87,7 @@ def ended(found: Result) -> tuple[str, str, int]:
 )
 async def test_without_a_planner_the_request_goes_to_who_fits_and_that_is_said(planner: ScriptedModel) -> None:
     for workers in ((ANN, BOB), (BOB, ANN)):
-        found = await Supervisor(workers, model=good(), planner=planner, policy=FAST).run(GOAL)
+        found = await Team(workers, supervisor=Supervisor(model=good(), planner=planner), policy=FAST).run(GOAL)
         assert ended(found) == ("partial", "gaps", 3)
         assert [(task.worker, task.instruction) for task in found.plan.tasks] == [("ann", GOAL)]
         assert str(found.answer).startswith("There are 7 apples.")
@@ -98,7 +99,7 @@ async def test_without_a_planner_the_request_goes_to_who_fits_and_that_is_said(p
 
 async def test_a_single_worker_is_given_all_of_it() -> None:
     muddled = ScriptedModel(["no plan at all"], repeat=True)
-    found = await Supervisor([BOB], model=good(), planner=muddled, policy=FAST).run(GOAL)
+    found = await Team([BOB], supervisor=Supervisor(model=good(), planner=muddled), policy=FAST).run(GOAL)
     assert ended(found) == ("complete", "done", 0)
     assert found.answer == "There are 7 apples."
     assert len(muddled.requests) == 3  # it had all its tries
@@ -106,7 +107,9 @@ async def test_a_single_worker_is_given_all_of_it() -> None:
 
 async def test_where_nobody_fits_the_run_fails_with_words() -> None:
     muddled = ScriptedModel(["no plan at all"], repeat=True)
-    found = await Supervisor([ANN, BOB], model=good(), planner=muddled, policy=FAST).run("Book a flight to Lisbon.")
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=good(), planner=muddled), policy=FAST).run(
+        "Book a flight to Lisbon."
+    )
     assert ended(found) == ("failed", "no_plan", 1)
     assert [gap.status for gap in found.gaps] == ["unplanned"]
     assert "There is no answer: the reply of scripted is not JSON" in str(found.answer)
@@ -117,18 +120,20 @@ async def test_where_nobody_fits_the_run_fails_with_words() -> None:
 async def test_that_somebody_can_write_is_no_reason_to_give_them_all_of_it() -> None:
     workers = (Worker("ann", "finds prices"), Worker("bob", "writes things up"))
     muddled = ScriptedModel(["no plan at all"], repeat=True)
-    found = await Supervisor(workers, model=good(), planner=muddled, policy=FAST).run("Report")
+    found = await Team(workers, supervisor=Supervisor(model=good(), planner=muddled), policy=FAST).run("Report")
     assert ended(found) == ("failed", "no_plan", 1)
 
 
 async def test_nobody_is_asked_who_needs_the_very_model_that_is_dead() -> None:
     line = dead()
-    found = await Supervisor([ANN, BOB], model=line, policy=FAST).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=line), policy=FAST).run(GOAL)
     assert ended(found) == ("failed", "no_plan", 1)
     assert "the line is dead. Run it again when the model can be reached" in str(found.answer)
     assert len(line.requests) == 3
     spare = structs.replace(ANN, fallback_models=[good()])
-    assert "7 apples" in str((await Supervisor([spare, BOB], model=dead(), policy=FAST).run(GOAL)).answer)
+    assert "7 apples" in str(
+        (await Team([spare, BOB], supervisor=Supervisor(model=dead()), policy=FAST).run(GOAL)).answer
+    )
 
 
 class Halfway(ScriptedModel):
@@ -144,7 +149,9 @@ class Halfway(ScriptedModel):
 
 async def test_tasks_that_came_before_a_planner_died_are_what_there_is() -> None:
     planner = Halfway([GONE], handle="half", repeat=True)
-    found = await Supervisor([ANN, BOB], model=good(), planner=planner, stream_plan=True, policy=FAST).run(GOAL)
+    found = await Team(
+        [ANN, BOB], supervisor=Supervisor(model=good(), planner=planner, stream_plan=True), policy=FAST
+    ).run(GOAL)
     assert [task.id for task in found.plan.tasks] == ["t1"]
     assert ended(found) == ("partial", "gaps", 3)
     assert "the plan was never finished" in str(found.answer)
@@ -152,14 +159,18 @@ async def test_tasks_that_came_before_a_planner_died_are_what_there_is() -> None
 
 async def test_a_planner_that_dies_while_its_only_plan_grows_is_not_stood_in_for() -> None:
     planner = Halfway([Failure("resource", "the key was taken back", permanent=True)], handle="half", repeat=True)
-    found = await Supervisor([ANN, BOB], model=good(), planner=planner, stream_plan=True, policy=FAST).run(GOAL)
+    found = await Team(
+        [ANN, BOB], supervisor=Supervisor(model=good(), planner=planner, stream_plan=True), policy=FAST
+    ).run(GOAL)
     assert [task.instruction for task in found.plan.tasks] == ["Count the apples in the cellar."]
     added = [entry.event for entry in found.entries if isinstance(entry.event, ev.TasksAdded)]
     assert [event.fallback for event in added] == [None] * len(added)
 
 
 async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
-    found = await Supervisor([ANN, BOB], model=good(), planner=hangs(), timeout=4.0, policy=FAST).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=good(), planner=hangs()), timeout=4.0, policy=FAST).run(
+        GOAL
+    )
     assert ended(found) == ("partial", "gaps", 3)
     assert "There are 7 apples." in str(found.answer)
     assert "no plan could be made (the time allowed to plan was over)" in str(found.answer)
@@ -167,7 +178,7 @@ async def test_a_planner_that_hangs_leaves_time_for_who_steps_in() -> None:
 
 def test_a_planner_that_hangs_where_nobody_else_can_help_is_a_matter_of_time() -> None:
     quick = Policy(grace=0.2)
-    found = timed(Supervisor([ANN], model=hangs(), timeout=1.0, policy=quick))
+    found = timed(Team([ANN], supervisor=Supervisor(model=hangs()), timeout=1.0, policy=quick))
     assert ended(found) == ("failed", "deadline", 5)
     assert found.answer == (
         "There is no answer: the time ran out. Give it more time and run it again: what is finished can be taken over."
@@ -180,7 +191,7 @@ def test_a_planner_that_hangs_where_nobody_else_can_help_is_a_matter_of_time() -
 @pytest.mark.parametrize("failure", [GONE, Failure("timeout", "it took too long"), Failure("logic", "it is dark")])
 async def test_who_cannot_be_reached_is_a_gap_and_the_rest_is_answered(failure: Failure) -> None:
     away = structs.replace(BOB, model=dead(failure=failure))
-    found = await Supervisor([ANN, away], model=good(plans=[BOTH]), policy=FAST).run(GOAL)
+    found = await Team([ANN, away], supervisor=Supervisor(model=good(plans=[BOTH])), policy=FAST).run(GOAL)
     assert ended(found) == ("partial", "gaps", 3)
     assert [(gap.task, gap.message) for gap in found.gaps] == [("t2", failure.message)]
     assert failure.message in str(found.answer)
@@ -189,7 +200,9 @@ async def test_who_cannot_be_reached_is_a_gap_and_the_rest_is_answered(failure: 
 
 async def test_where_nobody_can_be_reached_the_run_fails_and_says_what_to_do() -> None:
     twice = Policy(retry=Retry(attempts=2, base=0.01))
-    found = await Supervisor([ANN, BOB], model=dead(), planner=good(plans=[BOTH]), policy=twice).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=dead(), planner=good(plans=[BOTH])), policy=twice).run(
+        GOAL
+    )
     assert ended(found) == ("failed", "no_results", 1)
     assert "- t1, t2: the line is dead" in str(found.answer)
     assert "Run it again when the model can be reached, or name another model" in str(found.answer)
@@ -210,7 +223,9 @@ async def pick(tree: str) -> int:
 )
 def test_a_worker_that_is_late_says_what_was_still_running(line: ScriptedModel, running: str, advice: str) -> None:
     slow = Worker("ann", tools=[pick], model=line, timeout=2.0)
-    found = timed(Supervisor([slow], model=good(plans=[plan(("Pick the apples.", "ann", []))]), policy=FAST))
+    found = timed(
+        Team([slow], supervisor=Supervisor(model=good(plans=[plan(("Pick the apples.", "ann", []))])), policy=FAST)
+    )
     assert ended(found) == ("failed", "no_results", 1)
     assert [gap.message for gap in found.gaps] == [f"the time allowed to work was over; still running: {running}"]
     failed = [entry.event for entry in found.entries if isinstance(entry.event, ev.AttemptFailed)]
@@ -226,7 +241,7 @@ def test_a_tool_that_hangs_does_not_shut_the_model_that_others_use() -> None:
     workers = [Worker("ann", tools=[pick], model=shared, timeout=2.0), Worker("bob", model=shared)]
     hung = [Task(TaskId(f"a{number}"), "Pick.", "ann") for number in range(30)]
     last = Task(TaskId("b"), "Count.", "bob", after=(Edge(TaskId("a29"), "optional"),))
-    found = timed(Supervisor(workers, plan=Plan((*hung, last), "none"), policy=FAST, timeout=600.0))
+    found = timed(Team(workers, supervisor=Supervisor(plan=Plan((*hung, last), "none")), policy=FAST, timeout=600.0))
     assert found.results == {"b": {"text": "There are 7."}}
     assert not replay(found.entries).breakers
 
@@ -234,7 +249,9 @@ def test_a_tool_that_hangs_does_not_shut_the_model_that_others_use() -> None:
 def test_what_waits_for_a_model_that_is_shut_waits_no_longer_than_there_is_time() -> None:
     bounds = Policy(retry=Retry(attempts=1), breaking=Breaking(consecutive=1), limits=Limits(width=1))
     line = dead()
-    found = timed(Supervisor([ANN, BOB], model=line, planner=good(plans=[BOTH]), timeout=1.0, policy=bounds))
+    found = timed(
+        Team([ANN, BOB], supervisor=Supervisor(model=line, planner=good(plans=[BOTH])), timeout=1.0, policy=bounds)
+    )
     assert ended(found) == ("failed", "deadline", 5)
     assert len(line.requests) == 1
     assert "- t1: the line is dead\n- t2: the time ran out before it could start" in str(found.answer)
@@ -251,7 +268,7 @@ async def test_a_provider_that_dies_in_the_middle_costs_only_what_came_after() -
 
     line = ScriptedModel(dying)  # pyright: ignore[reportArgumentType] - it may be awaited
     once = Policy(retry=Retry(base=0.01), limits=Limits(width=1))
-    found = await Supervisor([ANN, BOB], model=line, policy=once).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=line), policy=once).run(GOAL)
     assert ended(found) == ("partial", "gaps", 3)
     assert "There are 7 apples." in str(found.answer)
     assert "- t2: the line is dead" in str(found.answer)
@@ -262,7 +279,7 @@ async def test_a_provider_that_dies_in_the_middle_costs_only_what_came_after() -
 
 
 async def test_without_a_model_for_the_answer_the_results_are_shown_as_they_are() -> None:
-    found = await Supervisor([ANN, BOB], model=good(plans=[BOTH]), judge=dead(), policy=FAST).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=good(plans=[BOTH]), judge=dead()), policy=FAST).run(GOAL)
     assert ended(found) == ("partial", "gaps", 3)
     assert found.answer == (
         "There are 7 apples.\n\nDear customers, yours.\n\n"
@@ -273,13 +290,20 @@ async def test_without_a_model_for_the_answer_the_results_are_shown_as_they_are(
 
 async def test_of_results_that_others_worked_from_only_the_last_is_shown() -> None:
     chain = plan(("Count the apples in the cellar.", "ann", []), ("Write a letter about that.", "bob", ["t1"]))
-    found = await Supervisor([ANN, BOB], model=good(plans=[chain]), judge=dead(), policy=FAST).run(GOAL)
+    found = await Team([ANN, BOB], supervisor=Supervisor(model=good(plans=[chain]), judge=dead()), policy=FAST).run(
+        GOAL
+    )
     assert str(found.answer).startswith("Dear customers, yours.\n\nThese are the results")
 
 
 def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> None:
     quick = Policy(grace=0.3)
-    team = Supervisor([ANN], model=good(plans=[plan((GOAL, "ann", []))]), judge=hangs(), timeout=1.0, policy=quick)
+    team = Team(
+        [ANN],
+        supervisor=Supervisor(model=good(plans=[plan((GOAL, "ann", []))]), judge=hangs()),
+        timeout=1.0,
+        policy=quick,
+    )
     found = timed(team)
     assert ended(found) == ("partial", "deadline", 5)
     assert found.entries[-1].at <= found.entries[0].at + 1.0 + 0.3
@@ -292,7 +316,7 @@ def test_an_answer_that_never_comes_is_not_waited_for_beyond_the_deadline() -> N
 
 def test_near_the_deadline_the_time_for_the_answer_is_kept() -> None:
     slow = structs.replace(BOB, model=hangs())
-    found = timed(Supervisor([ANN, slow], model=good(plans=[BOTH]), timeout=2.0, policy=FAST))
+    found = timed(Team([ANN, slow], supervisor=Supervisor(model=good(plans=[BOTH])), timeout=2.0, policy=FAST))
     assert ended(found) == ("partial", "deadline", 5)
     assert "- t2: the time ran out before it was finished" in str(found.answer)
     assert len(of_kind(found.entries, ev.AnswerWritten)) == 1  # by the model: a fifth of the time was left for it
@@ -301,7 +325,9 @@ def test_near_the_deadline_the_time_for_the_answer_is_kept() -> None:
 
 @pytest.mark.parametrize("most", range(5))
 async def test_when_the_money_is_nearly_gone_what_it_bought_is_told(most: int) -> None:
-    found = await Supervisor([ANN, BOB], model=good(plans=[BOTH]), budget=Budget(calls=most), policy=FAST).run(GOAL)
+    found = await Team(
+        [ANN, BOB], supervisor=Supervisor(model=good(plans=[BOTH])), budget=Budget(calls=most), policy=FAST
+    ).run(GOAL)
     assert found.spent.calls <= most
     assert len(found.results) == max(0, min(2, most - 1))
     said = str(found.answer)
@@ -317,5 +343,5 @@ async def test_when_the_money_is_nearly_gone_what_it_bought_is_told(most: int) -
 
 async def test_a_run_that_was_called_off_or_waits_is_left_as_it_is() -> None:
     asking = Policy(approve=True)
-    found = await Supervisor([ANN], model=good(), policy=asking).run(GOAL)
+    found = await Team([ANN], supervisor=Supervisor(model=good()), policy=asking).run(GOAL)
     assert (found.ending, found.answer) == ("needs_input", "Not answered:\n- t1: it is not finished yet")

@@ -177,7 +177,9 @@ def test_the_longest_remaining_path_goes_first() -> None:
 
 
 def test_the_idlest_of_those_with_the_tags_takes_it() -> None:
-    roster = Roster((Agent("ann", tags=("x", "y")), Agent("ben", tags=("x",), capacity=1), Agent("cat", tags=("z",))))
+    roster = Roster(
+        (Agent("ann", tags=("x", "y")), Agent("ben", tags=("x",), concurrency=1), Agent("cat", tags=("z",)))
+    )
     tasks = [task(f"t{n}", worker="", match=Match(all=("x",))) for n in range(4)]
     stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=1.0))))
     stage.start(request(plan(*tasks), roster))

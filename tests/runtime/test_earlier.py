@@ -1,6 +1,6 @@
 """When a fallback fails too, the gap tells both reasons: that of the worker it was meant for is the one to mend."""
 
-from chargehand import Supervisor, Worker, tool
+from chargehand import Supervisor, Team, Worker, tool
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
@@ -49,7 +49,7 @@ def test_the_gap_of_a_run_names_both() -> None:
 
     keeper = Worker("keeper", "knows how many of a product are in stock", tools=[stock], fallbacks=["counter"])
     counter = Worker("counter", "counts by hand what lies in the yard", tools=[count])
-    found = Supervisor([keeper, counter], model="demo").run_sync('How many "anvils" are in stock?')
+    found = Team([keeper, counter], supervisor=Supervisor(model="demo")).run_sync('How many "anvils" are in stock?')
     (gap,) = found.gaps
     assert "nobody is there to count" in gap.message
     assert "before that, keeper: " in gap.message

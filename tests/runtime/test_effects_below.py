@@ -15,9 +15,10 @@ from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model
+from tests.agents.options import make_team
 
 QUICK = Policy(retry=Retry(attempts=2, base=0.001), tainted_effects="allow")
 MAILS = calls(call("mail", to="bob"))
@@ -47,13 +48,13 @@ def in_turn(*lines: Line) -> Callable[[Request], Line]:
     return script
 
 
-def team(workers: Sequence[Worker], *asked: tuple[str, str], name: str = "office", **more: object) -> Supervisor:
+def team(workers: Sequence[Worker], *asked: tuple[str, str], name: str = "office", **more: object) -> Team:
     tasks = tuple(Task(TaskId(f"t{at}"), words, who) for at, (words, who) in enumerate(asked, 1))
     options = {"model": model(), "policy": QUICK, "journal": MemoryJournal(), "plan": Plan(tasks, "forward")} | more
-    return Supervisor(workers, name=name, **options)  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team(workers, name=name, **options)
 
 
-def posting(sent: list[str], *lines: Line) -> Supervisor:
+def posting(sent: list[str], *lines: Line) -> Team:
     poster = Worker("poster", "mails", tools=[post(sent)])
     return team([poster], ("Mail bob.", "poster"), name="post", model=model(work=in_turn(*lines)))
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
@@ -18,7 +19,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.runtime.health import WorkerHealth, health
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan
 from tests.requests import request
@@ -110,8 +111,10 @@ async def test_tools_and_models_have_their_own_lines() -> None:
 
     said: list[Line] = [calls(call("lookup", n, word=f"w{n}")) for n in range(5)]
     script = model(plans=[plan(("Look five words up.", "ann", []))], work=[*said, Reply("Nothing was found.")])
-    team = Supervisor(
-        [Worker("ann", "looks words up", tools=[lookup])], model=script, journal=(kept := MemoryJournal())
+    team = Team(
+        [Worker("ann", "looks words up", tools=[lookup])],
+        supervisor=Supervisor(model=script),
+        journal=(kept := MemoryJournal()),
     )
     assert (await team.run("Look five words up.")).ending == "complete"
     found = await health_of(kept, time.time())
@@ -128,7 +131,7 @@ async def test_a_model_that_another_stands_in_for_has_failed_and_the_other_has_n
     kept = MemoryJournal()
     worker = Worker("ann", "works", model=dead, fallback_models=[spare])
     once = Plan((Task(TaskId("t1"), "Do the one thing there is.", "ann"),), "forward")
-    await Supervisor([worker], plan=once, journal=kept).run("it")
+    await Team([worker], supervisor=Supervisor(plan=once), journal=kept).run("it")
     found = await health_of(kept, time.time())
     assert of(found, "model", "dead").failures == {"passed on": 1}
     assert (of(found, "model", "spare").attempts, of(found, "model", "spare").failures) == (1, {})
@@ -142,7 +145,7 @@ async def test_a_call_that_waits_for_a_person_has_not_failed() -> None:
 
     kept = MemoryJournal()
     script = model(work=[calls(call("send", word="hello"))], plans=[plan(("Send a word to them.", "ann", []))])
-    team = Supervisor([Worker("ann", "sends words", tools=[send])], model=script, journal=kept)
+    team = Team([Worker("ann", "sends words", tools=[send])], supervisor=Supervisor(model=script), journal=kept)
     assert (await team.run("Send a word to them.")).ending == "needs_input"
     ann = of(await health_of(kept, time.time()), "worker", "ann")
     assert (ann.attempts, ann.failures, ann.in_flight) == (1, {}, 0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.report import report
 from chargehand.engine import events as ev
@@ -23,7 +24,7 @@ from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, whole_trace
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, plan
 from tests.runtime.streams import rows
@@ -74,8 +75,10 @@ async def test_gaps_inside_stand_beside_those_outside() -> None:
         return Failure("logic", "the shed is locked", permanent=True) if name == "eve" else without_figs(name, request)
 
     script = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []), ("Open the shed.", "eve", []))})
-    below = Supervisor([Worker("ann")], model=script, name="below")
-    found = await Supervisor([below.as_worker(), Worker("eve")], model=script, policy=ONCE).run("Count")
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below")
+    found = await Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script), policy=ONCE).run(
+        "Count"
+    )
     assert [(one.task, bool(one.run)) for one in found.gaps] == [(TaskId("t2"), False), (TaskId("t1"), True)]
 
 
@@ -100,8 +103,10 @@ async def test_a_task_that_was_done_in_the_place_of_one_with_gaps_makes_the_run_
                 return "All of it [n2]."
 
     script = ScriptedModel(line, card=FREE)
-    below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
-    found = await Supervisor([below.as_worker(), Worker("eve")], model=script, review=True).run("Count")
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", policy=ONCE)
+    found = await Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script, review=True)).run(
+        "Count"
+    )
     assert set(found.results) == {TaskId("t1"), TaskId("n2")}
     assert (found.ending, found.gaps) == ("complete", ())
 
@@ -114,9 +119,9 @@ async def test_a_first_try_that_left_something_out_of_nothing_does_not_count_aft
         return Failure("network", "dead") if len(tried) <= 2 else "3"
 
     script = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []))})
-    below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", policy=ONCE)
     quick = Policy(retry=Retry(base=0.001))
-    found = await Supervisor([below.as_worker()], model=script, policy=quick).run("Count")
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script), policy=quick).run("Count")
     assert (found.ending, found.gaps) == ("complete", ())
 
 
@@ -134,8 +139,8 @@ async def test_gaps_come_along_when_a_result_is_taken_over_by_another_run() -> N
 async def test_many_gaps_are_cut_and_counted() -> None:
     many = plan(("Count the pears.", "ann", []), unserved=[f"shelf {n} is dark" for n in range(30)])
     script = model(plainly, {"ann": many, "below": plan(("Count.", "below", []))})
-    below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
-    found = await Supervisor([below.as_worker()], model=script).run("Count")
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", policy=ONCE)
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script)).run("Count")
     assert len(found.gaps) == 21
     assert found.gaps[-1].message == "and 10 more"
 
@@ -155,7 +160,7 @@ async def test_a_worker_whose_result_looks_like_that_of_a_team_is_not_taken_for_
 
     tasks = Plan((Task(TaskId("t1"), "Count.", "ann"),), "none")
     worker = Worker("ann", output={"type": "object"})
-    found = await Supervisor([worker], model=ScriptedModel(line, card=FREE), plan=tasks).run("Count")
+    found = await Team([worker], supervisor=Supervisor(model=ScriptedModel(line, card=FREE), plan=tasks)).run("Count")
     assert found.results[TaskId("t1")] == looks
     assert (found.ending, found.gaps) == ("complete", ())
 
@@ -166,11 +171,15 @@ async def test_a_worker_whose_result_looks_like_that_of_a_team_is_not_taken_for_
 async def test_money_that_ran_out_inside_is_the_reason_outside() -> None:
     """The inner team's own cap pays for a plan, one task and an answer; the outer team has no cap at all."""
     script = model(plainly, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []))})
-    below = Supervisor(
-        [Worker("ann", estimate=Amount(calls=1))], model=script, name="below", budget=Budget(calls=3), policy=ONCE
+    below = Team(
+        [Worker("ann", estimate=Amount(calls=1))],
+        supervisor=Supervisor(model=script),
+        name="below",
+        budget=Budget(calls=3),
+        policy=ONCE,
     )
     journal = MemoryJournal()
-    found = await Supervisor([below.as_worker()], model=script, journal=journal).run("Count", run="r")
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script), journal=journal).run("Count", run="r")
     assert (found.ending, found.reason) == ("partial", "budget")
     assert [one.reason for one in found.gaps] == ["budget"]
     inside = next(entries for run, entries in (await rows(journal)).items() if run != "r")
@@ -202,7 +211,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def slow(journal: SqliteJournal | MemoryJournal, seconds: float = 30.0, wide: float = 60.0) -> Supervisor:
+def slow(journal: SqliteJournal | MemoryJournal, seconds: float = 30.0, wide: float = 60.0) -> Team:
     """Three levels, at the lowest of which two tasks wait in a tool."""
 
     def line(request: Request) -> Line:
@@ -219,9 +228,9 @@ def slow(journal: SqliteJournal | MemoryJournal, seconds: float = 30.0, wide: fl
                 return "?"
 
     script = ScriptedModel(line, card=FREE)
-    bottom = Supervisor([Worker("ann", "counts", tools=[linger])], model=script, name="bottom")
-    middle = Supervisor([bottom.as_worker(), Worker("bob")], model=script, name="middle")
-    return Supervisor([middle.as_worker()], model=script, name="top", journal=journal, timeout=wide)
+    bottom = Team([Worker("ann", "counts", tools=[linger])], supervisor=Supervisor(model=script), name="bottom")
+    middle = Team([bottom.as_worker(), Worker("bob")], supervisor=Supervisor(model=script), name="middle")
+    return Team([middle.as_worker()], supervisor=Supervisor(model=script), name="top", journal=journal, timeout=wide)
 
 
 async def until(seen: int) -> None:
@@ -302,12 +311,12 @@ async def test_a_team_that_works_for_another_has_its_own_cache() -> None:
 
     script = model(says, {"ann": PLANS["ann"], "below": plan(("Count.", "below", []))})
     journal = MemoryJournal()
-    below = Supervisor([Worker("ann")], model=script, name="below", cache=600.0)
-    top = Supervisor([below.as_worker()], model=script, journal=journal)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", cache=600.0)
+    top = Team([below.as_worker()], supervisor=Supervisor(model=script), journal=journal)
     assert [(await top.run("Count", run=name)).ending for name in ("one", "two")] == ["complete", "complete"]
     assert seen == ["ann", "ann"], "the second time both were known"
-    plain = Supervisor([Worker("ann")], model=script, name="below")
-    await Supervisor([plain.as_worker()], model=script, journal=journal).run("Count", run="three")
+    plain = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below")
+    await Team([plain.as_worker()], supervisor=Supervisor(model=script), journal=journal).run("Count", run="three")
     assert len(seen) == 4, "without a cache of its own everything is done again"
 
 
@@ -321,15 +330,20 @@ async def test_what_a_team_was_handed_keeps_its_results_from_being_used_again() 
     plans = {"ann": PLANS["ann"], "below": plan(("Look.", "eve", []), ("Count.", "below", ["t1"]))}
     script = model(says, plans)
     journal = MemoryJournal()
-    below = Supervisor([Worker("ann")], model=script, name="below", cache=600.0)
-    top = Supervisor([below.as_worker(), Worker("eve")], model=script, journal=journal)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", cache=600.0)
+    top = Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script), journal=journal)
     for name in ("one", "two"):
         await top.run("Count", run=name)
     assert seen.count("ann") == 4
 
 
 async def test_a_supervisor_inside_a_capped_team_reserves_what_its_model_costs() -> None:
-    inner = Supervisor([Worker("ann")], model="openai:gpt-5-mini", name="inner", lookup={"OPENAI_API_KEY": "sk-x"}.get)
+    inner = Team(
+        [Worker("ann")],
+        supervisor=Supervisor(model="openai:gpt-5-mini"),
+        name="inner",
+        lookup={"OPENAI_API_KEY": "sk-x"}.get,
+    )
     capped = inner.bounded(budget=Budget(usd=1.0))
     assert capped.roster.supervision.micros == 1, "by its name alone nobody knows the price"
     async with capped.executor() as executor:

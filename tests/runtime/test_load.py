@@ -11,6 +11,7 @@ from msgspec import Raw, structs
 
 from chargehand.agents.routing.decision import Decision, Load, shifted
 from chargehand.agents.strategies import Route
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure, FailureKind
@@ -24,13 +25,13 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.test_routing import says
 from tests.requests import request
 
 ONCE = Policy(retry=Retry(attempts=1), refine=False)
 QUICK = Policy(retry=Retry(attempts=1), refine=False, breaking=Breaking(consecutive=2))
-WAY = Route("words", threshold=0.0, learn=False)
+STRATEGY = Route("words", threshold=0.0, learn=False)
 GOAL = "sell ripe apples"
 
 
@@ -70,7 +71,7 @@ class Stall:
 class Market:
     """Runs of one driver, by number."""
 
-    def __init__(self, team: Supervisor, driver: Runner) -> None:
+    def __init__(self, team: Team, driver: Runner) -> None:
         self._team = team
         self._driver = driver
         self._count = 0
@@ -103,13 +104,21 @@ class Market:
 
 @asynccontextmanager
 async def market(
-    *stalls: Stall, way: Route = WAY, policy: Policy = ONCE, capacity: int = 0, clock: Hands | None = None, **does: str
+    *stalls: Stall,
+    strategy: Route = STRATEGY,
+    policy: Policy = ONCE,
+    concurrency: int = 0,
+    clock: Hands | None = None,
+    **does: str,
 ) -> AsyncGenerator[Market]:
     """Everybody does the same, unless it is said what else."""
     workers = [
-        Worker(one.name, does.get(one.name, "sells ripe apples"), model=one.model, capacity=capacity) for one in stalls
+        Worker(one.name, does.get(one.name, "sells ripe apples"), model=one.model, concurrency=concurrency)
+        for one in stalls
     ]
-    team = Supervisor(workers, way=way, policy=policy, journal=MemoryJournal(), combine="forward")
+    team = Team(
+        workers, supervisor=Supervisor(strategy=strategy, combine="forward"), policy=policy, journal=MemoryJournal()
+    )
     if clock is not None:
         async with team.executor() as executor:
             yield Market(team, Runner(MemoryJournal(), executor, wall=clock, ticks=clock))
@@ -125,7 +134,7 @@ async def test_who_is_at_capacity_gives_way_to_one_that_fits_as_well_and_the_jou
     north = Stall("north")
     south = Stall("south")
     north.open.clear()
-    async with market(north, south, capacity=1) as runs, asyncio.TaskGroup() as jobs:
+    async with market(north, south, concurrency=1) as runs, asyncio.TaskGroup() as jobs:
         first = jobs.create_task(runs.sell())
         await runs.busy("north")
         who, why = await runs.sell()
@@ -141,7 +150,7 @@ async def test_a_task_that_waits_counts_as_well_as_one_at_work() -> None:
     north = Stall("north")
     south = Stall("south")
     north.open.clear()
-    async with market(north, south, capacity=4) as runs, asyncio.TaskGroup() as jobs:
+    async with market(north, south, concurrency=4) as runs, asyncio.TaskGroup() as jobs:
         jobs.create_task(runs.flood("north", 8))
         await runs.busy("north")
         who, why = await runs.sell()
@@ -196,7 +205,7 @@ async def test_a_clearly_better_fit_is_not_passed_over_for_load() -> None:
     north = Stall("north")
     south = Stall("south")
     north.open.clear()
-    async with market(north, south, capacity=1, south="mends ripe shoes") as runs, asyncio.TaskGroup() as jobs:
+    async with market(north, south, concurrency=1, south="mends ripe shoes") as runs, asyncio.TaskGroup() as jobs:
         first = jobs.create_task(runs.sell())
         await runs.busy("north")
         second = jobs.create_task(runs.sell())
@@ -230,8 +239,8 @@ async def test_a_breaker_that_opened_in_another_run_sends_it_to_who_fits_about_a
 async def test_the_generalist_gets_it_when_the_only_fit_is_out_of_order() -> None:
     north = Stall("north", Failure("network", "the line is dead"))
     clerk = Stall("clerk")
-    way = Route("words", threshold=0.0, generalist="clerk", learn=False)
-    async with market(north, clerk, way=way, policy=QUICK, clerk="does whatever is left") as runs:
+    strategy = Route("words", threshold=0.0, generalist="clerk", learn=False)
+    async with market(north, clerk, strategy=strategy, policy=QUICK, clerk="does whatever is left") as runs:
         await runs.flood("north", 2)
         who, why = await runs.sell()
     assert who == "clerk"
@@ -261,7 +270,7 @@ async def test_runs_that_begin_together_spread() -> None:
 
 async def test_when_all_are_full_the_shorter_line_is_taken() -> None:
     stalls = [Stall(name, latency=0.03) for name in ("north", "south")]
-    async with market(*stalls, capacity=2) as runs, asyncio.TaskGroup() as jobs:
+    async with market(*stalls, concurrency=2) as runs, asyncio.TaskGroup() as jobs:
         found = [jobs.create_task(runs.sell()) for _ in range(10)]
     who = [one.result()[0] for one in found]
     assert {one.name: who.count(one.name) for one in stalls} == {"north": 5, "south": 5}
@@ -278,8 +287,10 @@ async def test_a_model_that_chooses_hears_nothing_of_the_load_which_shifts_its_c
     north = Stall("north")
     south = Stall("south")
     planner = ScriptedModel([says("north", "south", 0.4)], usage=Usage(1, 1), repeat=True)
-    workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
-    team = Supervisor(workers, planner=planner, way=Route("model"), policy=ONCE, journal=MemoryJournal())
+    workers = [Worker(one.name, "sells ripe apples", model=one.model, concurrency=1) for one in (north, south)]
+    team = Team(
+        workers, supervisor=Supervisor(planner=planner, strategy=Route("model")), policy=ONCE, journal=MemoryJournal()
+    )
     north.open.clear()
     async with team.driven() as driver, asyncio.TaskGroup() as jobs:
         runs = Market(team, driver)
@@ -300,8 +311,10 @@ async def test_a_model_that_chooses_hears_nothing_of_the_load_which_shifts_its_c
 async def test_runs_begun_apart_at_the_same_time_see_each_other() -> None:
     north = Stall("north")
     south = Stall("south")
-    workers = [Worker(one.name, "sells ripe apples", model=one.model, capacity=1) for one in (north, south)]
-    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    workers = [Worker(one.name, "sells ripe apples", model=one.model, concurrency=1) for one in (north, south)]
+    team = Team(
+        workers, supervisor=Supervisor(strategy=STRATEGY, combine="forward"), policy=ONCE, journal=MemoryJournal()
+    )
     north.open.clear()
     async with asyncio.TaskGroup() as jobs:
         jobs.create_task(team.run(GOAL))
@@ -319,7 +332,9 @@ def test_a_run_knows_what_earlier_ones_came_to_each_in_a_loop_of_its_own() -> No
         for name, line in (("north", Failure("logic", "no apples left", permanent=True)), ("south", "sold"))
     )
     workers = [Worker(one.card.handle, "sells ripe apples", model=one) for one in (north, south)]
-    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    team = Team(
+        workers, supervisor=Supervisor(strategy=STRATEGY, combine="forward"), policy=ONCE, journal=MemoryJournal()
+    )
     found = [team.run_sync(GOAL) for _ in range(6)]
     assert found[0].ending == "failed"
     assert [one.worker for one in found[-1].trace().tasks] == ["south"]
@@ -328,7 +343,7 @@ def test_a_run_knows_what_earlier_ones_came_to_each_in_a_loop_of_its_own() -> No
 def test_threads_stand_apart() -> None:
     stalls = [ScriptedModel(["sold"], handle=name, repeat=True, latency=0.002) for name in ("north", "south")]
     workers = [Worker(one.card.handle, "sells ripe apples", model=one) for one in stalls]
-    team = Supervisor(workers, way=WAY, policy=ONCE, combine="forward")
+    team = Team(workers, supervisor=Supervisor(strategy=STRATEGY, combine="forward"), policy=ONCE)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(team.run_sync, [f"{GOAL} of tree {number}" for number in range(40)]))
     assert {one.ending for one in found} == {"complete"}
@@ -414,13 +429,15 @@ def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
 
 async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside() -> None:
     dead = ScriptedModel([Failure("network", "the line is dead")], handle="north", repeat=True)
-    inner = Supervisor(
+    inner = Team(
         [Worker("cyd", "packs", model=dead)], name="packers", policy=structs.replace(QUICK, limits=Limits(width=1))
     )
     north = Stall("north")
     south = Stall("south")
     workers = [Worker(one.name, "sells ripe apples", model=one.model) for one in (north, south)]
-    team = Supervisor(workers, way=WAY, policy=ONCE, journal=MemoryJournal(), combine="forward")
+    team = Team(
+        workers, supervisor=Supervisor(strategy=STRATEGY, combine="forward"), policy=ONCE, journal=MemoryJournal()
+    )
     async with team.driven() as driver, inner.executor() as executor, asyncio.TaskGroup() as jobs:
         below = driver.beneath(executor)
         tasks = tuple(Task(TaskId(f"t{n}"), f"pack box number {n} well", "cyd") for n in range(3))

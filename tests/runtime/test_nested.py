@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import MATCHING, ONE
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -26,9 +27,10 @@ from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.documents import documents
 from chargehand.tools.tool import Costs, tool
+from tests.agents.options import make_team
 from tests.runtime.streams import rows, written
 
 Says = Callable[[str, int, Request], Line | Awaitable[Line]]
@@ -50,11 +52,11 @@ def model(says: Says, **more: object) -> ScriptedModel:
     return ScriptedModel(line, **options)  # pyright: ignore[reportArgumentType] - options of one test
 
 
-def team(script: ScriptedModel, *workers: Worker, who: Sequence[str] = ("ann",), **more: object) -> Supervisor:
+def team(script: ScriptedModel, *workers: Worker, who: Sequence[str] = ("ann",), **more: object) -> Team:
     """A team whose only plan is that each of `who` asks the others."""
     tasks = tuple(Task(TaskId(f"t{n}"), f"Ask the others about shelf {n}.", name) for n, name in enumerate(who, 1))
     options: dict[str, object] = {"journal": MemoryJournal(), "policy": QUICK, **more}
-    return Supervisor(workers, model=script, plan=Plan(tasks, "none"), **options)  # pyright: ignore[reportArgumentType] - options of one test
+    return make_team(workers, model=script, plan=Plan(tasks, "none"), **options)
 
 
 def ask(worker: str, message: str = "How many apples?", call: str = "c1") -> ToolCall:
@@ -181,7 +183,7 @@ async def test_one_who_fails_and_one_who_is_late_are_entries_among_the_replies()
 async def test_who_is_asked_works_beside_the_sender_even_where_one_works_at_a_time() -> None:
     tight = Policy(limits=Limits(width=1), retry=Retry(attempts=1))
     workers = [
-        Worker(one.name, tags=one.tags, tools=one.tools, contacts=one.contacts, capacity=1) for one in (LEAD, *HANDS)
+        Worker(one.name, tags=one.tags, tools=one.tools, contacts=one.contacts, concurrency=1) for one in (LEAD, *HANDS)
     ]
     found = await team(model(plainly), *workers, policy=tight).run("Count")
     assert found.ending == "complete"
@@ -256,7 +258,7 @@ async def test_messages_are_nested_as_deep_as_the_policy_allows_and_no_deeper(mo
     journal = MemoryJournal()
     script = model(says)
     workers = [Worker(f"w{n}", tools=[ONE], contacts=["*"]) for n in range(8)]
-    policy = Policy(limits=Limits(nesting=most), retry=Retry(attempts=1))
+    policy = Policy(limits=Limits(max_nesting=most), retry=Retry(attempts=1))
     found = await team(script, *workers, who=["w0"], policy=policy, journal=journal).run("Count")
     assert found.ending == "complete"
     assert sorted(seen) == [f"w{n}" for n in range(most + 1)]
@@ -532,10 +534,10 @@ async def test_a_tool_that_is_paid_for_says_what_it_cost() -> None:
 async def test_sources_of_a_team_inside_are_named_once(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Storm\nThe storm felled 40 trees.\n", encoding="utf-8")
     archive = Worker("archivist", "Finds what our notes say.", tools=[documents(tmp_path, name="notes")])
-    inside = Supervisor([archive], name="research").as_worker(description="Finds out what our notes say.")
+    inside = Team([archive], name="research").as_worker(description="Finds out what our notes say.")
     asked = "What do our notes say about the storm?"
     for combine in ("forward", "merge"):
-        office = Supervisor([inside], name="office", combine=combine)
+        office = Team([inside], supervisor=Supervisor(combine=combine), name="office")
         answer = str((await office.run(asked)).answer)
         assert "The storm felled 40 trees" in answer
         assert answer.count("Sources") == 1, answer

@@ -12,7 +12,8 @@ import pytest
 
 from chargehand import config
 from chargehand.agents.messages import ONE
-from chargehand.agents.nested import Team
+from chargehand.agents.nested import RunnableTeam
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
@@ -30,10 +31,11 @@ from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import tool
 from tests.agents.crowd import of_kind, plan
+from tests.agents.options import make_team
 from tests.runtime.streams import rows, written
 
 FREE = ModelCard("scripted", micros_in=0.0, micros_out=0.0)
@@ -66,12 +68,12 @@ def model(says: Says, plans: Mapping[str, str], card: ModelCard = FREE, **more: 
     return ScriptedModel(line, card=card, **options)  # pyright: ignore[reportArgumentType] - options of one test
 
 
-def three(script: ScriptedModel, journal: Journal | None = None, **more: object) -> Supervisor:
+def three(script: ScriptedModel, journal: Journal | None = None, **more: object) -> Team:
     """Ann works in `bottom`, which works in `middle` beside Bob, which works in `top`."""
     inner = {name: value for name, value in more.items() if name == "policy"}
-    bottom = Supervisor([Worker("ann", "counts")], model=script, name="bottom", **inner)  # pyright: ignore[reportArgumentType] - options of one test
-    middle = Supervisor([bottom.as_worker(), Worker("bob")], model=script, name="middle", **inner)  # pyright: ignore[reportArgumentType] - options of one test
-    return Supervisor([middle.as_worker()], model=script, name="top", journal=journal or MemoryJournal(), **more)  # pyright: ignore[reportArgumentType] - options of one test
+    bottom = make_team([Worker("ann", "counts")], model=script, name="bottom", **inner)
+    middle = make_team([bottom.as_worker(), Worker("bob")], model=script, name="middle", **inner)
+    return make_team([middle.as_worker()], model=script, name="top", journal=journal or MemoryJournal(), **more)
 
 
 PLANS = {
@@ -130,9 +132,9 @@ async def test_what_a_team_is_given_reaches_those_who_work_in_it_as_data() -> No
     script = model(
         says, {"ann": plan(("Add one.", "ann", [])), "below": plan(("Count.", "eve", []), ("Go on.", "below", ["t1"]))}
     )
-    below = Supervisor([Worker("ann")], model=script, name="below")
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below")
     journal = MemoryJournal()
-    top = Supervisor([below.as_worker(), Worker("eve")], model=script, journal=journal)
+    top = Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script), journal=journal)
     found = await top.run("Count and add one", run="r")
     assert found.ending == "complete"
     goal = next(requested(entries).goal for run, entries in (await rows(journal)).items() if run != "r")
@@ -150,8 +152,8 @@ async def test_tasks_a_team_cites_are_not_taken_for_those_of_whom_it_works_for()
         says,
         {"ann": PLANS["ann"], "below": plan(("Count.", "below", []), ("Open the shed.", "eve", []), combine="forward")},
     )
-    below = Supervisor([Worker("ann")], model=script, name="below")
-    top = Supervisor([below.as_worker(), Worker("eve")], model=script, policy=ONCE)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below")
+    top = Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script), policy=ONCE)
     found = await top.run("Count")
     assert "[below_t2]" in str(found.answer)
     assert "- t2: the shed is locked" in str(found.answer), "its own t2 is named although the team cites one too"
@@ -171,8 +173,8 @@ async def test_one_team_does_two_tasks_at_once() -> None:
     plans = {"ann": plan(("Count.", "ann", [])), "below": plan(("Left.", "below", []), ("Right.", "below", []))}
     script = model(says, plans)
     journal = MemoryJournal()
-    below = Supervisor([Worker("ann")], model=script, name="below")
-    found = await Supervisor([below.as_worker()], model=script, journal=journal).run("Count", run="r")
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below")
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script), journal=journal).run("Count", run="r")
     assert found.ending == "complete"
     assert len(await journal.runs()) == 3
 
@@ -182,11 +184,12 @@ async def test_a_team_steps_in_for_a_worker_and_is_found_by_its_tags() -> None:
         return Failure("logic", "it is dark", permanent=True) if name == "eve" else "3"
 
     script = model(says, {"ann": plan(("Count.", "ann", []))})
-    below = Supervisor([Worker("ann")], model=script, name="below").as_worker(name="garden", tags=["fruit"])
-    top = Supervisor(
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below").as_worker(
+        name="garden", tags=["fruit"]
+    )
+    top = Team(
         [Worker("eve", fallbacks=["garden"]), below],
-        model=script,
-        plan=Plan((Task(TaskId("t1"), "Count.", "eve"),), "forward"),
+        supervisor=Supervisor(model=script, plan=Plan((Task(TaskId("t1"), "Count.", "eve"),), "forward")),
     )
     found = await top.run("Count")
     assert found.ending == "complete"
@@ -207,34 +210,41 @@ async def test_workers_of_a_team_may_be_called_like_those_who_wait_outside() -> 
         return told(request) if asks else f"{name} says 3"
 
     script = model(says, {"bob": plan(("Ask.", "bob", [])), "ann": plan(("Ask.", "ann", []))})
-    below = Supervisor([Worker("bob", tools=[ONE], contacts=["ann"]), Worker("ann")], model=script, name="garden")
-    top = Supervisor([Worker("ann", "is outside", tools=[ONE], contacts=["garden"]), below.as_worker()], model=script)
+    below = Team(
+        [Worker("bob", tools=[ONE], contacts=["ann"]), Worker("ann")],
+        supervisor=Supervisor(model=script),
+        name="garden",
+    )
+    top = Team(
+        [Worker("ann", "is outside", tools=[ONE], contacts=["garden"]), below.as_worker()],
+        supervisor=Supervisor(model=script),
+    )
     found = await top.run("Count")
     assert "ann says 3" in str(found.answer)
     assert "waiting" not in str(found.answer)
 
 
 def test_a_team_inside_itself_is_refused() -> None:
-    team = Supervisor([Worker("ann")], name="team")
-    outer = Supervisor([team.as_worker()], name="outer")
+    team = Team([Worker("ann")], name="team")
+    outer = Team([team.as_worker()], name="outer")
     with pytest.raises(Invalid, match="'team' is inside itself"):
         team.__init__([outer.as_worker()], name="team")  # nobody gets one otherwise
-    one = Supervisor([Worker("ann")], name="one")
+    one = Team([Worker("ann")], name="one")
     with pytest.raises(Invalid, match="leave it out"):
         one.__init__([one.as_worker()], name="one")
 
 
 def test_a_team_may_be_there_twice_and_below_each_other_by_two_ways() -> None:
-    one = Supervisor([Worker("ann")], name="one")
-    two = Supervisor([one.as_worker()], name="two")
-    three = Supervisor([one.as_worker("a"), one.as_worker("b"), two.as_worker()])
+    one = Team([Worker("ann")], name="one")
+    two = Team([one.as_worker()], name="two")
+    three = Team([one.as_worker("a"), one.as_worker("b"), two.as_worker()])
     assert [each.name for each in three.teams] == ["one", "one", "two"]
 
 
 def test_a_worker_that_is_a_team_has_nothing_of_its_own_to_work_with() -> None:
-    inner: Team = Supervisor([Worker("ann")])
+    inner: RunnableTeam = Team([Worker("ann")])
     with pytest.raises(Invalid, match="is a team and has a prompt of its own"):
-        Supervisor([Worker("x", prompt="You are kind.", team=inner)])
+        Team([Worker("x", prompt="You are kind.", team=inner)])
 
 
 # --- what goes wrong
@@ -295,10 +305,12 @@ async def test_the_class_of_a_failure_passes_through_so_that_the_usual_rules_app
         return Failure(kind, "no luck")  # pyright: ignore[reportArgumentType] - one of the kinds
 
     script = model(says, {"ann": plan(("Count.", "ann", [])), "below": plan(("Count.", "below", []))})
-    below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", policy=ONCE)
     quick = Policy(retry=Retry(base=0.001))
     journal = MemoryJournal()
-    found = await Supervisor([below.as_worker()], model=script, journal=journal, policy=quick).run("Count", run="r")
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script), journal=journal, policy=quick).run(
+        "Count", run="r"
+    )
     assert found.gaps[0].reason == kind
     assert len(await journal.runs()) == 1 + tries
 
@@ -313,9 +325,11 @@ async def test_a_second_attempt_is_a_new_run_and_what_the_first_spent_counts() -
     plans = {"ann": plan(("Count.", "ann", [])), "below": plan(("Count.", "below", []))}
     script = model(says, plans)
     journal = MemoryJournal()
-    below = Supervisor([Worker("ann")], model=script, name="below", policy=ONCE)
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="below", policy=ONCE)
     quick = Policy(retry=Retry(base=0.001))
-    found = await Supervisor([below.as_worker()], model=script, journal=journal, policy=quick).run("Count", run="r")
+    found = await Team([below.as_worker()], supervisor=Supervisor(model=script), journal=journal, policy=quick).run(
+        "Count", run="r"
+    )
     assert found.ending == "complete"
     runs = await rows(journal)
     assert [run.split("/")[1:3] for run in sorted(runs)[1:]] == [["t1", "1"], ["t1", "2"]]
@@ -340,8 +354,10 @@ async def test_a_team_that_has_had_an_effect_and_failed_is_not_tried_again() -> 
 
     plans = {"ann": plan(("Write.", "ann", [])), "below": plan(("Write.", "below", []))}
     script = model(says, plans)
-    below = Supervisor([Worker("ann", tools=[send])], model=script, name="below", policy=ONCE)
-    found = await Supervisor([below.as_worker()], model=script, policy=Policy(retry=Retry(base=0.001))).run("Write")
+    below = Team([Worker("ann", tools=[send])], supervisor=Supervisor(model=script), name="below", policy=ONCE)
+    found = await Team(
+        [below.as_worker()], supervisor=Supervisor(model=script), policy=Policy(retry=Retry(base=0.001))
+    ).run("Write")
     assert sent == ["eve"]
     assert "not tried again" in found.gaps[0].message
 
@@ -350,10 +366,10 @@ async def test_a_team_that_has_had_an_effect_and_failed_is_not_tried_again() -> 
 async def test_teams_are_nested_as_deep_as_the_outermost_allows_and_no_deeper(most: int) -> None:
     script = model(plainly, PLANS)
     journal = MemoryJournal()
-    policy = Policy(limits=Limits(nesting=most), retry=Retry(attempts=1))
-    bottom = Supervisor([Worker("ann", "counts")], model=script, name="bottom")
-    middle = Supervisor([bottom.as_worker(), Worker("bob")], model=script, name="middle")
-    top = Supervisor([middle.as_worker()], model=script, name="top", journal=journal, policy=policy)
+    policy = Policy(limits=Limits(max_nesting=most), retry=Retry(attempts=1))
+    bottom = Team([Worker("ann", "counts")], supervisor=Supervisor(model=script), name="bottom")
+    middle = Team([bottom.as_worker(), Worker("bob")], supervisor=Supervisor(model=script), name="middle")
+    top = Team([middle.as_worker()], supervisor=Supervisor(model=script), name="top", journal=journal, policy=policy)
     found = await top.run("What about the garden?")
     assert len(await journal.runs()) == 1 + most
     assert ("is a team inside" in str(found.answer)) == (most < 2)
@@ -508,9 +524,11 @@ async def test_what_a_team_was_given_before_a_crash_is_its_to_spend_after_it() -
     journal = MemoryJournal()
     budget = Budget(calls=22, floor=Amount(calls=1))
 
-    def top(script: ScriptedModel, kept: Journal) -> Supervisor:
-        one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=20))
-        return Supervisor([one], model=script, journal=kept, budget=budget)
+    def top(script: ScriptedModel, kept: Journal) -> Team:
+        one = Team([Worker("ann")], supervisor=Supervisor(model=script), name="one").as_worker(
+            estimate=Amount(calls=20)
+        )
+        return Team([one], supervisor=Supervisor(model=script), journal=kept, budget=budget)
 
     await top(model(plainly, plans), journal).run("Count", run="r")
     entries = (await rows(journal))["r"]
@@ -539,7 +557,7 @@ def kept_within(entries: Sequence[ev.Entry]) -> Amount:
     return state.ledger.spent
 
 
-def tree(chance: random.Random, script: ScriptedModel, depth: int, name: str) -> Supervisor:
+def tree(chance: random.Random, script: ScriptedModel, depth: int, name: str) -> Team:
     """A team of workers and teams, whose plan has something for each of them."""
     count = chance.randrange(1, 4)
     settings = Settings(max_tokens=1000)
@@ -556,7 +574,9 @@ def tree(chance: random.Random, script: ScriptedModel, depth: int, name: str) ->
         made[1] = Task(made[1].id, made[1].instruction, made[1].worker, after=(made[0].id,))
     cap = Budget(usd=chance.choice([None, None, 0.012, 0.04]))
     quick = Policy(retry=Retry(base=0.001, attempts=2), refine=chance.random() < 0.5)
-    return Supervisor(workers, model=script, name=name, plan=Plan(tuple(made)), policy=quick, budget=cap)
+    return Team(
+        workers, supervisor=Supervisor(model=script, plan=Plan(tuple(made))), name=name, policy=quick, budget=cap
+    )
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -601,10 +621,10 @@ async def test_teams_beside_each_other_get_equal_shares_and_leave_what_the_answe
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(*((f"Part {n}.", "one", ()) for n in range(3)))}
     script = model(plainly, plans)
     journal = MemoryJournal()
-    below = Supervisor([Worker("ann")], model=script, name="one")
-    found = await Supervisor([below.as_worker()], model=script, journal=journal, budget=Budget(calls=32)).run(
-        "Count", run="r"
-    )
+    below = Team([Worker("ann")], supervisor=Supervisor(model=script), name="one")
+    found = await Team(
+        [below.as_worker()], supervisor=Supervisor(model=script), journal=journal, budget=Budget(calls=32)
+    ).run("Count", run="r")
     assert found.ending == "complete"
     runs = await rows(journal)
     shares = [requested(entries).budget.calls for run, entries in runs.items() if run != "r"]
@@ -616,9 +636,11 @@ async def test_what_a_team_may_use_is_its_estimate_and_never_more_than_its_own_c
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(("Left.", "one", []), ("Right.", "two", []))}
     script = model(plainly, plans)
     journal = MemoryJournal()
-    one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=7))
-    two = Supervisor([Worker("ann")], model=script, name="two", budget=Budget(calls=4)).as_worker()
-    found = await Supervisor([one, two], model=script, journal=journal, budget=Budget(calls=50)).run("Count", run="r")
+    one = Team([Worker("ann")], supervisor=Supervisor(model=script), name="one").as_worker(estimate=Amount(calls=7))
+    two = Team([Worker("ann")], supervisor=Supervisor(model=script), name="two", budget=Budget(calls=4)).as_worker()
+    found = await Team([one, two], supervisor=Supervisor(model=script), journal=journal, budget=Budget(calls=50)).run(
+        "Count", run="r"
+    )
     assert found.ending == "complete"
     caps = {run: requested(entries).budget.calls for run, entries in (await rows(journal)).items()}
     assert sorted(cap for run, cap in caps.items() if run != "r" and cap is not None) == [4, 7]
@@ -628,8 +650,10 @@ async def test_a_team_with_too_little_money_fails_for_that_reason_and_is_not_tri
     plans = {"ann": plan(("Count.", "ann", [])), "one": plan(("Left.", "one", []))}
     script = model(plainly, plans)
     journal = MemoryJournal()
-    one = Supervisor([Worker("ann")], model=script, name="one").as_worker(estimate=Amount(calls=1))
-    found = await Supervisor([one], model=script, journal=journal, budget=Budget(calls=50)).run("Count", run="r")
+    one = Team([Worker("ann")], supervisor=Supervisor(model=script), name="one").as_worker(estimate=Amount(calls=1))
+    found = await Team([one], supervisor=Supervisor(model=script), journal=journal, budget=Budget(calls=50)).run(
+        "Count", run="r"
+    )
     assert found.ending == "failed"
     assert found.reason == "budget"
     assert len(await journal.runs()) == 2
@@ -648,7 +672,7 @@ async def test_without_caps_what_a_team_used_is_still_counted() -> None:
 async def test_the_shop_works_for_an_office_without_a_language_model(tmp_path: Path) -> None:
     shutil.copytree(Path(config.__file__).parent / "templates" / "shop", tmp_path / "shop")
     shop = load_team(tmp_path / "shop").as_worker(description="knows the shop's orders, revenue, documents and rates")
-    office = Supervisor([shop, Worker("clerk", "adds up and multiplies numbers", tools=[calculator()])], name="office")
+    office = Team([shop, Worker("clerk", "adds up and multiplies numbers", tools=[calculator()])], name="office")
     found = await office.run("What was the revenue in Germany in May 2026, and what is 17 * 23?")
     assert found.ending == "complete"
     assert "2,427.50" in str(found.answer)

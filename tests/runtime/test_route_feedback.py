@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.strategies import Loop, Route, Way
+from chargehand.agents.strategies import Loop, Route, Strategy
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import Policy, Retry
@@ -18,7 +19,7 @@ from chargehand.stores import route_examples as store
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.route_examples import RouteExample, open_journal_file
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.crowd import FREE
 
 QUICK = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
@@ -45,10 +46,18 @@ def reply(request: Request) -> Line:
 
 
 def shop(
-    journal: MemoryJournal | Path | SqliteJournal | None = None, way: Way = BY_WORDS, combine: Combine | None = None
-) -> Supervisor:
+    journal: MemoryJournal | Path | SqliteJournal | None = None,
+    strategy: Strategy = BY_WORDS,
+    combine: Combine | None = None,
+) -> Team:
     model = ScriptedModel(reply, card=FREE)
-    return Supervisor(SHOP, model=model, way=way, journal=journal, policy=QUICK, name="shop", combine=combine)
+    return Team(
+        SHOP,
+        supervisor=Supervisor(model=model, strategy=strategy, combine=combine),
+        journal=journal,
+        policy=QUICK,
+        name="shop",
+    )
 
 
 def workers(result: Result) -> list[str]:
@@ -99,9 +108,9 @@ async def test_a_judge_confirms_the_worker_whose_result_it_chose() -> None:
     assert [(example.worker, example.source) for example in examples] == [(workers(result)[1], "judge")]
 
 
-@pytest.mark.parametrize("way", [Route("words", generalist="desk", learn=False), BY_WORDS])
-async def test_nothing_is_kept_of_a_run_that_only_ended(way: Way) -> None:
-    team = shop(MemoryJournal(), way)
+@pytest.mark.parametrize("strategy", [Route("words", generalist="desk", learn=False), BY_WORDS])
+async def test_nothing_is_kept_of_a_run_that_only_ended(strategy: Strategy) -> None:
+    team = shop(MemoryJournal(), strategy)
     await team.run(REQUEST)
     assert await team.route_examples() == ()
 
@@ -127,7 +136,9 @@ async def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(Invalid, match=r"did run .* already"):
         await team.feedback(run, good=False, worker="repairs")
     journal = MemoryJournal()
-    planned = Supervisor(SHOP, model="demo", way=Loop(), journal=journal, policy=QUICK, name="shop")
+    planned = Team(
+        SHOP, supervisor=Supervisor(model="demo", strategy=Loop()), journal=journal, policy=QUICK, name="shop"
+    )
     other = await planned.run("where are my invoices")
     with pytest.raises(Refused, match="was not led by a route"):
         await planned.feedback(other.run, good=True)

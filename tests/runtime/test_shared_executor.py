@@ -2,13 +2,13 @@
 
 import asyncio
 
-from chargehand import Plan, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 
 PLAN = Plan((Task("t1", "Count.", "ann"),), "forward")
 
 
-def make_team() -> Supervisor:
-    return Supervisor([Worker("ann", model=ScriptedModel(["12"], repeat=True))], plan=PLAN)
+def make_team() -> Team:
+    return Team([Worker("ann", model=ScriptedModel(["12"], repeat=True))], supervisor=Supervisor(plan=PLAN))
 
 
 async def test_runs_at_the_same_time_have_one_executor_and_a_later_one_another() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand import Plan, Reply, Request, ScriptedModel, Supervisor, Task, Worker
+from chargehand import Plan, Reply, Request, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.errors import RunBusy
 from chargehand.models.model import Hear, ModelCard
 from chargehand.stores.reader import read_rows
@@ -25,9 +25,9 @@ class Slow:
         return Reply("seven")
 
 
-def team(journal: Path | None = None, name: str = "harbour") -> Supervisor:
+def team(journal: Path | None = None, name: str = "harbour") -> Team:
     model = Slow()
-    return Supervisor([Worker("ann", model=model)], model=model, plan=PLAN, journal=journal, name=name)
+    return Team([Worker("ann", model=model)], supervisor=Supervisor(model=model, plan=PLAN), journal=journal, name=name)
 
 
 def test_forty_runs_of_one_team_in_eight_threads_all_complete(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_run_whose_stream_is_being_read_cannot_be_resumed(tmp_path: Path
 async def test_a_team_without_a_journal_forgets_the_oldest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chargehand.team._MAX_ENDED_RUNS", 5)
     model = ScriptedModel(["fine"], repeat=True)
-    executor = Supervisor([Worker("ann", model=model)], model=model, plan=PLAN)
+    executor = Team([Worker("ann", model=model)], supervisor=Supervisor(model=model, plan=PLAN))
     for number in range(20):
         assert (await executor.run("count", run=f"r{number}")).ending == "complete"
     gc.collect()

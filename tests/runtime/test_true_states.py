@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import read_status
 from chargehand.engine import events as ev
@@ -17,7 +18,7 @@ from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import fallback_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import read_rows, read_run
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 
 _PLANLESS = ScriptedModel(["never asked"], repeat=True)
@@ -38,11 +39,19 @@ def _one_task(name: str, worker: str) -> Plan:
     return Plan((Task(TaskId(name), "Have the bill paid now.", worker),), "forward")
 
 
-def _nested(journal: Path) -> Supervisor:
+def _nested(journal: Path) -> Team:
     """A clerk in a team in a team in a team; the clerk needs leave to pay."""
-    inner = Supervisor([_clerk()], name="inner", model=_PLANLESS, plan=_one_task("bill", "clerk"))
-    middle = Supervisor([inner.as_worker("in", "pays")], name="middle", model=_PLANLESS, plan=_one_task("m", "in"))
-    return Supervisor([middle.as_worker("mid", "pays")], model=_PLANLESS, plan=_one_task("o", "mid"), journal=journal)
+    inner = Team([_clerk()], supervisor=Supervisor(model=_PLANLESS, plan=_one_task("bill", "clerk")), name="inner")
+    middle = Team(
+        [inner.as_worker("in", "pays")],
+        supervisor=Supervisor(model=_PLANLESS, plan=_one_task("m", "in")),
+        name="middle",
+    )
+    return Team(
+        [middle.as_worker("mid", "pays")],
+        supervisor=Supervisor(model=_PLANLESS, plan=_one_task("o", "mid")),
+        journal=journal,
+    )
 
 
 def _statuses(journal: Path) -> list[str]:
@@ -58,7 +67,11 @@ def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_pa
 
     slow = ScriptedModel(write, handle="slow")
     plan = Plan((*_one_task("bill", "clerk").tasks, Task(TaskId("letter"), "Write a letter.", "bob")), "merge")
-    team = Supervisor([_clerk(), Worker("bob", "writes", model=slow)], model=_PLANLESS, plan=plan, journal=journal)
+    team = Team(
+        [_clerk(), Worker("bob", "writes", model=slow)],
+        supervisor=Supervisor(model=_PLANLESS, plan=plan),
+        journal=journal,
+    )
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
     kinds = [type(entry.event) for entry in read_run(journal, "r")]
     assert kinds[-1] is not ev.InputRequested, "other work went on, or the process let go of it"
@@ -82,7 +95,9 @@ async def test_tasks_of_a_cancelled_run_are_not_running() -> None:
         await asyncio.sleep(60)
         return "too late"
 
-    team = Supervisor([Worker("bob", model=ScriptedModel(hang))], model=_PLANLESS, plan=_one_task("t", "bob"))
+    team = Team(
+        [Worker("bob", model=ScriptedModel(hang))], supervisor=Supervisor(model=_PLANLESS, plan=_one_task("t", "bob"))
+    )
     async with team.driven() as driver, asyncio.TaskGroup() as jobs:
         carried = jobs.create_task(driver.start("r", team.request("Do it.", time.time())))
         await begun.wait()
@@ -102,7 +117,7 @@ def test_an_answer_that_could_not_be_written_is_a_gap_with_its_cause() -> None:
     model = ScriptedModel(says)
     tasks = tuple(Task(TaskId(name), "Count the apples.", "bob") for name in ("t1", "t2"))
     policy = Policy(retry=Retry(base=0.01))
-    team = Supervisor([Worker("bob", "counts")], model=model, plan=Plan(tasks, "merge"), policy=policy)
+    team = Team([Worker("bob", "counts")], supervisor=Supervisor(model=model, plan=Plan(tasks, "merge")), policy=policy)
     found = team.run_sync("How many apples?", run="r")
     assert found.ending == "partial"
     unwritten = [gap for gap in found.gaps if gap.status == "unwritten"]

@@ -440,9 +440,9 @@ def test_langchain_2026_34070_no_path_leads_out(site: Site) -> None:
         "~root",
         "..\\x",
     ):
-        for way in ("agents", "blocks", "archives", "runs", "tools"):
-            found = site.client.get(f"/v1/{way}/{path}")
-            assert found.status_code in (400, 404), (way, path)
+        for strategy in ("agents", "blocks", "archives", "runs", "tools"):
+            found = site.client.get(f"/v1/{strategy}/{path}")
+            assert found.status_code in (400, 404), (strategy, path)
             assert "root:" not in found.text
     for tenant in ("../x", "/etc", "a/b", "a.b", "", "\x00", "x" * 64, "Main"):
         with pytest.raises(Invalid):

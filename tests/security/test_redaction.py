@@ -13,6 +13,7 @@ import httpx
 import msgspec
 import pytest
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.environment import secret_values
 from chargehand.engine import events as ev
@@ -28,7 +29,7 @@ from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.server.running import running, settings_in
 
@@ -93,10 +94,9 @@ class World:
                 return Reply(f"I know {CANARIES[36]}.", calls=(calls[done],), finish="tools")
             return Reply(f"Found {CANARIES[37]} and sk-{'a1B2' * 8}.")
 
-        self.team = Supervisor(
+        self.team = Team(
             [Worker("ann", "finds things", f"You are Ann. Your key is {CANARIES[38]}.", tools=[find, fail, send])],
-            model=ScriptedModel(speak),
-            plan=PLAN,
+            supervisor=Supervisor(model=ScriptedModel(speak), plan=PLAN),
             policy=Policy(tainted_effects="ask" if asked else "allow"),
         )
 
@@ -179,7 +179,7 @@ async def test_a_run_inside_another_is_handed_no_secrets(tmp_path: Path) -> None
         world = World()
         inner = world.team.as_worker("crew", "finds things")
         plan = Plan((Task(TaskId("t1"), "Find the keys and send them.", "crew"),), "none")
-        team = Supervisor([inner], model=ScriptedModel(lambda _: Reply("Done.")), plan=plan)
+        team = Team([inner], supervisor=Supervisor(model=ScriptedModel(lambda _: Reply("Done.")), plan=plan))
         async with team.executor(tenant.finder) as executor:
             runner = tenant.open_runner(executor, tenant.on_entries)
             await runner.start("outer", tenant.redact(team.request(GOAL, time.time(), seed=7)))

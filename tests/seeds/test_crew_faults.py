@@ -166,7 +166,7 @@ async def test_a_limit_stays_a_limit_however_long_nobody_asks() -> None:
         await asyncio.sleep(0.3)
     assert counts.most == 2
     alone = Counts()
-    await team(alone, Worker("ann", capacity=3)).run("Count")  # pyright: ignore[reportArgumentType] - a model
+    await team(alone, Worker("ann", concurrency=3)).run("Count")  # pyright: ignore[reportArgumentType] - a model
     assert alone.most == 3
 
 

@@ -324,7 +324,7 @@ def test_a_run_that_was_not_routed_cannot_be_judged(home: Garden) -> None:
 def test_how_a_routed_run_went_is_kept_for_later_routes(tmp_path: Path) -> None:
     team_in(tmp_path / "team")
     file = tmp_path / "team" / "team.yaml"
-    file.write_text(file.read_text() + "supervisor: {way: route}\n")
+    file.write_text(file.read_text() + "supervisor: {strategy: route}\n")
     with garden(tmp_path) as home:
         run = home.begin("What do 40 tomato seedlings cost?")
         shown: Any = home.wait(run)
@@ -333,7 +333,7 @@ def test_how_a_routed_run_went_is_kept_for_later_routes(tmp_path: Path) -> None:
         assert told.status_code == 200, told.text
         assert (told.json()["confirmed"], told.json()["refuted"]) == ([did], [])
         assert tell(home, run, "feedback", good=2).status_code == 422
-        assert home.client.get("/api/teams/garden").json()["way"] == "route"
+        assert home.client.get("/api/teams/garden").json()["strategy"] == "route"
 
 
 def test_workers_tools_and_models_are_told_with_how_they_did(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_team_is_listed_and_shown_with_workers_examples_and_limits(home: Garde
     assert [one["name"] for one in home.client.get("/api/teams").json()["teams"]] == ["garden"]
     shown = home.client.get("/api/teams/garden").json()
     assert [one["name"] for one in shown["workers"]] == ["reader", "buyer", "clerk"]
-    assert (shown["way"], shown["examples"], shown["memory"]) == ("plan", [GOAL], True)
+    assert (shown["strategy"], shown["examples"], shown["memory"]) == ("plan", [GOAL], True)
     assert shown["limits"]["seconds"] == 300.0
     assert shown["notice"].startswith("No language model is used")
     assert home.client.get("/api/teams/strangers").status_code == 404

@@ -20,9 +20,9 @@ LONGEST_WAIT = 0.5
 _ECHO = 4_000
 _LED = {
     "garden": "",
-    "routed": "supervisor: {way: {route: {router: words}}}",
-    "stepwise": "supervisor: {way: {loop: {}}}",
-    "split": "supervisor: {way: {recursive: {}}}",
+    "routed": "supervisor: {strategy: {route: {router: words}}}",
+    "stepwise": "supervisor: {strategy: {loop: {}}}",
+    "split": "supervisor: {strategy: {recursive: {}}}",
 }
 
 

@@ -164,7 +164,7 @@ class Street:
 def outage(seed: int) -> Scenario:
     """A scenario with a provider that is out for a while, and numbers small enough for a breaker to matter."""
     chance = random.Random(f"outage/{seed}")
-    plot = scenario(seed, most_tasks=30)
+    plot = scenario(seed, max_tasks=30)
     faults = plot.faults - {"short", "tight", "silence", "cancel"} | {"outage"}
     wait, lease = chance.choice(((30.0, 60.0), (30.0, 5.0), (5.0, 10.0)))  # who fails twice waits out any lease
     breaking = Breaking(consecutive=chance.choice((2, 3, 5)), sample=chance.choice((4, 8, 20)), open=wait, lease=lease)

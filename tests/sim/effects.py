@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
@@ -25,7 +26,7 @@ from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.subject import Working
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
@@ -161,7 +162,7 @@ class Seed:
         self.top = self._team(self.levels, "a")
         self.crashes = self.chance.choice((0, 0, 0, 1, 2, 3))
 
-    def _team(self, levels: int, name: str) -> Supervisor:
+    def _team(self, levels: int, name: str) -> Team:
         workers: list[Worker] = []
         tasks: list[Task] = []
         for number in range(self.chance.randint(1, 2)):
@@ -172,8 +173,12 @@ class Seed:
                 pay = self.bank.pay_tool(approval=self.approval)
                 workers.append(Worker(each, "pays", tools=[read_page, count_bills, pay], steps=8))
             tasks.append(Task(TaskId(f"t{number}"), f"Task {each} is to see to all bills.", workers[-1].name))
-        return Supervisor(
-            workers, model=self.model, name=name, plan=Plan(tuple(tasks), "none"), policy=self.policy, timeout=5_000.0
+        return Team(
+            workers,
+            supervisor=Supervisor(model=self.model, plan=Plan(tuple(tasks), "none")),
+            name=name,
+            policy=self.policy,
+            timeout=5_000.0,
         )
 
     def play(self) -> int:

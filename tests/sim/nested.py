@@ -21,7 +21,7 @@ from chargehand.models.find import Finder
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop
 from tests.sim.nested_world import World
@@ -142,7 +142,7 @@ class Seed:
         journal.instant = self.chance.random() < 0.5
         return journal
 
-    async def _live(self, journal: Mortal, top: Supervisor) -> Outcome:
+    async def _live(self, journal: Mortal, top: Team) -> Outcome:
         self.lives += 1
         finder = Finder(lambda _: None)
         try:
@@ -151,7 +151,7 @@ class Seed:
             for model in self.world.models:
                 self.require(not finder.observations.of(model).under_way, f"a call of {model.card.handle} never ends")
 
-    async def _drive(self, journal: Mortal, top: Supervisor, finder: Finder) -> Outcome:
+    async def _drive(self, journal: Mortal, top: Team, finder: Finder) -> Outcome:
         async with top.executor(finder) as executor:
             driver = Runner(journal, executor, wall=self.loop.time, ticks=self.loop.time)
             async with asyncio.TaskGroup() as jobs:

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.hedging import Hedge
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.engine.failure import Failure
@@ -31,7 +32,7 @@ from chargehand.models.subject import (
     WorkerCard,
     Working,
 )
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.tools.tool import tool
 
 _PRICES = (0.0, 0.15, 1.0, 3.3, 10.0)
@@ -83,7 +84,7 @@ class World:
 
     # --- teams
 
-    def team(self, depth: int, name: str) -> Supervisor:
+    def team(self, depth: int, name: str) -> Team:
         """A team of workers and teams, led in any of the ways."""
         chance = self.chance
         workers: list[Worker] = []
@@ -96,23 +97,25 @@ class World:
                 workers.append(self.worker(f"{name}{number}w", number))
         planner = chance.choice(self.models)
         judge = chance.choice(self.models)
-        return Supervisor(
+        return Team(
             workers,
-            model=self.models[0],
-            planner=planner,
-            judge=judge,
+            supervisor=Supervisor(
+                model=self.models[0],
+                planner=planner,
+                judge=judge,
+                strategy=self.strategy(workers),
+                settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))),
+                combine=chance.choice(_COMBINE),
+                plan=self.plan(workers) if chance.random() < 0.3 else None,
+                review=chance.random() < 0.1,
+                stream_plan=chance.random() < 0.1,
+                factory=self.factory(name),
+                hedge=Hedge(after=2.0, max_usd=1000.0, share=0.5) if chance.random() < 0.2 else None,
+            ),
             name=name,
-            way=self.way(workers),
-            settings=Settings(max_tokens=chance.choice((None, 200, 1000, 2000))),
             timeout=chance.choice((30.0, 300.0)),
             budget=self.budget() if chance.random() < 0.3 else Budget(),
             policy=self.policy(),
-            combine=chance.choice(_COMBINE),
-            plan=self.plan(workers) if chance.random() < 0.3 else None,
-            review=chance.random() < 0.1,
-            stream_plan=chance.random() < 0.1,
-            factory=self.factory(name),
-            hedge=Hedge(after=2.0, most_micros=10**9, share=0.5) if chance.random() < 0.2 else None,
             checks={"sound": Verifier(model=chance.choice(self.models))} if self.checked else {},
         )
 
@@ -136,17 +139,17 @@ class World:
             accept=["sound"] if self.checked else [],
         )
 
-    def way(self, workers: list[Worker]) -> Way:
+    def strategy(self, workers: list[Worker]) -> Strategy:
         chance = self.chance
         return chance.choice(
             (
                 Whole(),
                 Whole(),
                 Route(router=chance.choice(("model", "words")), generalist=workers[0].name),
-                Loop(most_turns=chance.randint(1, 4), stalls=chance.randint(1, 2), fresh_starts=chance.randint(0, 1)),
+                Loop(max_turns=chance.randint(1, 4), stalls=chance.randint(1, 2), fresh_starts=chance.randint(0, 1)),
                 Broadcast(),
-                RoundRobin(most_turns=chance.randint(0, 4)),
-                Dynamic(most_turns=chance.randint(0, 4)),
+                RoundRobin(max_turns=chance.randint(0, 4)),
+                Dynamic(max_turns=chance.randint(0, 4)),
                 Recursive(depth=chance.randint(0, 3), breadth=chance.randint(1, 3)),
             )
         )
@@ -162,7 +165,7 @@ class World:
         return Policy(
             retry=Retry(attempts=chance.randint(1, 3)),
             refine=chance.random() < 0.5,
-            limits=Limits(tasks=chance.choice((3, 50)), replans=chance.choice((0, 0, 1))),
+            limits=Limits(max_tasks=chance.choice((3, 50)), replans=chance.choice((0, 0, 1))),
         )
 
     def budget(self) -> Budget:

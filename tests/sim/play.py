@@ -396,9 +396,9 @@ class Play:
             for name in named:
                 if shadow.barred(name, self._now()):
                     continue
-                capacity = shadow.agents[name].capacity
+                concurrency = shadow.agents[name].concurrency
                 self._require(
-                    bool(capacity) and running.count(name) >= capacity, f"6: {task} is ready and {name} is idle"
+                    bool(concurrency) and running.count(name) >= concurrency, f"6: {task} is ready and {name} is idle"
                 )
 
     def _judge(self, found: Outcome, left: set[asyncio.Task[object]]) -> None:

@@ -51,7 +51,7 @@ class Scenario(Struct, frozen=True):
         return not self.faults & HARSH
 
 
-def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 12) -> Scenario:
+def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 12) -> Scenario:
     rng = random.Random(f"scenario/{seed}")
     drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART and rng.random() < 0.25}
     apart = random.Random(f"apart/{seed}")
@@ -61,7 +61,7 @@ def scenario(seed: int, faults: frozenset[str] | None = None, most_tasks: int = 
     if apart.random() < 0.4:  # who gets everything when no plan can be made
         generalist = apart.choice(roster.agents).name
         roster = structs.replace(roster, generalist=generalist, planner=apart.choice(("", "m1")))
-    plan = _plan(rng, roster, most_tasks)
+    plan = _plan(rng, roster, max_tasks)
     policy = _policy(rng)
     tight = rng.randint(2, 3 * len(plan.tasks) + 4)
     floor = rng.choice((NOTHING, Amount(calls=1, micros=5)))
@@ -91,7 +91,7 @@ def _roster(rng: random.Random) -> Roster:
             tags=tuple(sorted(rng.sample(("red", "green", "blue"), rng.randint(0, 3)))),
             model=rng.choice(("", "m1", "m2")),
             fallbacks=tuple(other for other in names if other != name and rng.random() < 0.3),
-            capacity=rng.choice((0, 0, 1, 2)),
+            concurrency=rng.choice((0, 0, 1, 2)),
             estimate=Amount(calls=1, micros=rng.randint(1, 9)) if paid else NOTHING,
             seconds=rng.uniform(1, 20),
             timeout=rng.choice((40.0, 300.0)),

@@ -216,8 +216,8 @@ class Shadow:
         busy = Counter(node.worker for node in self.nodes.values() if node.status == "running")
         width = self.plot.policy.limits.width
         self.require(busy.total() <= width, f"5: {busy.total()} attempts at once, {width} allowed")
-        capacity = self.agents[event.worker].capacity
-        self.require(not capacity or busy[event.worker] <= capacity, f"5: {event.worker} is over capacity")
+        concurrency = self.agents[event.worker].concurrency
+        self.require(not concurrency or busy[event.worker] <= concurrency, f"5: {event.worker} is over capacity")
 
     def inputs_met(self, task: Task) -> bool:
         needs = [(task.for_each, "required")] if task.for_each else []

@@ -177,10 +177,10 @@ async def test_the_bundled_teams_find_more_and_no_more_of_what_is_not_there(mode
     both = {place: documents(TEAMS / place, models=models) for _, place, _ in NEAR}
     words = {place: documents(TEAMS / place) for place in both}
     answered = {"both": 0, "words": 0}
-    for way, tools in (("both", both), ("words", words)):
+    for strategy, tools in (("both", both), ("words", words)):
         for half, place, question, start in ANSWERED:
             if half == "test":
-                answered[way] += any(one.startswith(start) for one in await sources(tools[place], question))
+                answered[strategy] += any(one.startswith(start) for one in await sources(tools[place], question))
     assert answered["words"] <= 6  # else the questions are no paraphrases
     assert answered["both"] >= 13
     foreign = [(place, question) for half, question in FOREIGN if half == "test" for place in list(both)[::4]]

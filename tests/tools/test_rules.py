@@ -190,8 +190,8 @@ def test_rules_that_passed_the_check_never_leave_an_attempt_without_a_way_on(
         return
     made: list[Called] = []
     for step in range(8):
-        ways = r.allowed(rules, made, TOOLS)
-        if not ways:
+        strategies = r.allowed(rules, made, TOOLS)
+        if not strategies:
             break
-        made.append(Called(step, data.draw(st.sampled_from(ways)), data.draw(st.sampled_from(["", "a", "b"]))))
+        made.append(Called(step, data.draw(st.sampled_from(strategies)), data.draw(st.sampled_from(["", "a", "b"]))))
     assert r.allowed(rules, made, TOOLS) or not r.may_exit(rules, made)

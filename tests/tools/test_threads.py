@@ -72,7 +72,7 @@ async def _outcome(threads: Threads, function: Callable[[], object], seconds: fl
 
 
 async def test_too_many_that_never_return_are_said_and_forgiven_once_they_do() -> None:
-    threads = Threads(most=2, most_lost=2)
+    threads = Threads(most=2, max_lost=2)
     go = threading.Event()
     for _ in range(2):
         with pytest.raises(GivenUp):

@@ -6,7 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from chargehand import Plan, Reply, ScriptedModel, Supervisor, Task, ToolCall, ToolFailed, Worker, tool_from_schema
+from chargehand import (
+    Plan,
+    Reply,
+    ScriptedModel,
+    Supervisor,
+    Task,
+    Team,
+    ToolCall,
+    ToolFailed,
+    Worker,
+    tool_from_schema,
+)
 from chargehand.errors import Invalid
 
 SCHEMA: dict[str, Any] = {
@@ -95,5 +106,7 @@ def test_a_worker_calls_it_and_its_mistake_fails_the_task_at_once() -> None:
         made = tool_from_schema("find", "Find a user.", SCHEMA, function)
         wish = Reply(calls=(ToolCall("1", "find", '{"user-id": 7}'),), finish="tools")
         ann = Worker("ann", tools=[made], model=ScriptedModel([wish, "found"]))
-        result = Supervisor([ann], plan=Plan((Task("t1", "Find 7.", "ann"),), "forward")).run_sync("Find 7.")
+        result = Team([ann], supervisor=Supervisor(plan=Plan((Task("t1", "Find 7.", "ann"),), "forward"))).run_sync(
+            "Find 7."
+        )
         assert result.ending == ending

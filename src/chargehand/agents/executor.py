@@ -17,7 +17,7 @@ from chargehand.agents.planner import Lead
 from chargehand.agents.routing.decision import Board, Watch
 from chargehand.agents.setup import Equipped, equip, skills, toolset
 from chargehand.agents.shape import find_json
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole, chat
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole, chat
 from chargehand.agents.strategies.loop import next_task
 from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
@@ -53,7 +53,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     kit: Kit
     workshop: "Workshop | None" = None
     post: Post | None = None
-    way: Way = _WHOLE
+    strategy: Strategy = _WHOLE
     teams: Mapping[str, Subteam] = _NO_TEAMS
     checks: Checks = NO_CHECKS
     verifiers: Mapping[str, Model] = _NO_MODELS
@@ -78,36 +78,36 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     @property
     def routes(self) -> bool:
         """Whether it chooses workers by how busy they are."""
-        return isinstance(self.way, Route)
+        return isinstance(self.strategy, Route)
 
     @property
     def learns(self) -> bool:
         """Whether earlier routes shift later ones."""
-        return isinstance(self.way, Route) and self.way.learn
+        return isinstance(self.strategy, Route) and self.strategy.learn
 
     def watched(self, watch: Watch) -> None:
         """From now on this one tells how busy everybody is, for its own runs."""
         self.lead.watches.add(watch)
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
-        way = self.way
+        strategy = self.strategy
         lead = self.lead
         brief = self._read(lead.model, brief)
-        match way:
+        match strategy:
             case Whole():
                 return planner.plan(lead, brief, context)
             case Route():
-                return route(way, lead, brief, context)
+                return route(strategy, lead, brief, context)
             case Loop():
-                return next_task(way, lead, brief, context)
+                return next_task(strategy, lead, brief, context)
             case Recursive():
-                return split(way, lead, brief, context)
+                return split(strategy, lead, brief, context)
             case Broadcast():
-                return chat.broadcast(way, lead, brief, context)
+                return chat.broadcast(strategy, lead, brief, context)
             case RoundRobin():
-                return chat.round_robin(way, lead, brief, context)
+                return chat.round_robin(strategy, lead, brief, context)
             case Dynamic():
-                return chat.dynamic(way, lead, brief, context)
+                return chat.dynamic(strategy, lead, brief, context)
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         return bare(brief) if model.card.reads_facts else brief
@@ -228,7 +228,7 @@ class Workshop:
 
     def _request(self, brief: Brief, kit: Kit) -> Request:
         listing = "\n".join(f"- {tool.name}: {tool.spec.description}" for tool in self._tools.values()) or "(none)"
-        system = kit.prompts.text("make", most=str(self.factory.most_tools), tools=listing)
+        system = kit.prompts.text("make", most=str(self.factory.max_tools), tools=listing)
         messages = (Message("system", system), Message("user", f"Task: {brief.instruction}"))
         return Request(messages, subject=Making(brief.instruction, skills(self._tools)))
 
@@ -239,5 +239,5 @@ class Workshop:
             made = msgspec.convert(find_json(reply.text), Made)
         except (Invalid, msgspec.ValidationError) as error:
             raise WorkFailed(Failure("logic", f"no worker could be made: {error}"), used) from error
-        tools = tuple(name for name in dict.fromkeys(made.tools) if name in self._tools)[: self.factory.most_tools]
+        tools = tuple(name for name in dict.fromkeys(made.tools) if name in self._tools)[: self.factory.max_tools]
         return structs.replace(made, persona=made.persona[:_LONGEST_PERSONA], tools=tools)

@@ -6,8 +6,9 @@ Off unless a team asks for it. What a call costs is reserved and booked elsewher
 import asyncio
 from collections import deque
 from math import ceil, isfinite
+from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from chargehand.agents.money import Lost, Priced
 from chargehand.engine.budget import Amount
@@ -26,23 +27,24 @@ _MOST_SAVED = 10.0  # second calls that may be made one right after the other, h
 
 
 class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
-    """When a worker's call of its model is made a second time, while the first is still under way.
+    """When a worker's call of its model is made a second time, while the first is still running.
 
-    That is once it takes longer than `after` seconds; left out, a tenth longer than 95 in 100 of that model's calls,
-    once 20 were seen. The second goes to the worker's next model, or to the same one where there is none. It may cost
-    `most_micros` (left out: no more than the first), and at most this `share` of all calls is made twice. Under a
-    budget only a call for which there is another model is made twice: what both may cost is reserved before.
+    The second goes to the worker's next model, or to the same one where there is none. Under a budget only a call for
+    which there is another model is made twice: what both may cost is reserved before.
     """
 
     after: Seconds | None = None
-    most_micros: int | None = None
-    share: float = 0.05
+    """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
+    max_usd: float | None = None
+    """What the second call may cost in dollars; left out, no more than the first."""
+    share: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    """The share of all calls that may be made twice."""
 
     def __post_init__(self) -> None:
         if self.after is not None and not (self.after > 0 and isfinite(self.after)):
             raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
-        if self.most_micros is not None and not self.most_micros >= 0:
-            raise Invalid(f"hedge.most_micros is {self.most_micros}; a price is zero or more, or left out")
+        if self.max_usd is not None and not self.max_usd >= 0:
+            raise Invalid(f"hedge.max_usd is {self.max_usd}; a price is zero or more, or left out")
         if not 0 < self.share <= 0.5:
             raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
@@ -103,9 +105,9 @@ class Hedging:
 
     def _is_cheap(self, first: Priced, second: Priced) -> bool:
         if second.micros is None:  # nobody can say that it is cheap enough, except that it is no dearer than itself
-            return second.model is first.model and self._hedge.most_micros is None
-        most = first.micros if self._hedge.most_micros is None else self._hedge.most_micros
-        return most is not None and second.micros <= most
+            return second.model is first.model and self._hedge.max_usd is None
+        max_micros = first.micros if self._hedge.max_usd is None else round(self._hedge.max_usd * 1_000_000)
+        return max_micros is not None and second.micros <= max_micros
 
     def _spend(self, *models: Model) -> bool:
         """Whether the second call is made now: it must not add to anybody's trouble."""

@@ -217,7 +217,7 @@ def _check_contract(owner: str, worker: Worker, sends: str) -> None:
         raise Invalid(f"{owner} has {sends} and no contacts: it may write to nobody; {NEEDS_CONTACTS}")
     if contract.to and not sends:
         raise Invalid(f"{owner} has contacts and no tool to write to them; {NEEDS_TOOL}")
-    most = cast("object", contract.most)
+    most = cast("object", contract.max_messages)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise Invalid(f"{owner} may send {most!r} messages for a task; allow 1 or more, or leave `most` out")
 
@@ -228,9 +228,9 @@ def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
     given = worker.estimate
     micros = max((model.card.price(_ASKED, out) or 0 for model in models), default=0)
     return Amount(
-        tokens=given.tokens or worker.most_replies * (_ASKED + out),
-        micros=given.micros or worker.most_replies * micros,
-        calls=given.calls or worker.most_replies,
+        tokens=given.tokens or worker.max_replies * (_ASKED + out),
+        micros=given.micros or worker.max_replies * micros,
+        calls=given.calls or worker.max_replies,
     )
 
 
@@ -312,7 +312,7 @@ class Post(Struct, eq=False, frozen=True):
         agents = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
         if not agents:
             return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
-        most = self.contracts[sender].most
+        most = self.contracts[sender].max_messages
         if most is not None and await carrier.sent(key) >= most:
             times = "one message" if most == 1 else f"{most} messages"
             raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")

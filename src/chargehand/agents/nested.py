@@ -60,7 +60,7 @@ ONCE = "It has had effects already, so it is not tried again."
 NOT_ALLOWED = "A person did not allow a call of it, so it is not tried again."
 
 
-class Team(Protocol):
+class RunnableTeam(Protocol):
     """What is needed of a team that works for another."""
 
     name: str
@@ -73,11 +73,11 @@ class Team(Protocol):
     def notice(self) -> str: ...
 
     @property
-    def teams(self) -> "tuple[Team, ...]":
+    def teams(self) -> "tuple[RunnableTeam, ...]":
         """The teams among its workers."""
         ...
 
-    def bounded(self, *, budget: Budget | None = None, policy: Policy | None = None) -> "Team":
+    def bounded(self, *, budget: Budget | None = None, policy: Policy | None = None) -> "RunnableTeam":
         """The same team within other bounds."""
         ...
 
@@ -85,7 +85,7 @@ class Team(Protocol):
         """The handles of the models that a cap in dollars could not be kept with."""
         ...
 
-    async def keep_budget(self, finder: Finder) -> "Team":
+    async def keep_budget(self, finder: Finder) -> "RunnableTeam":
         """The same team with a budget that can be kept."""
         ...
 
@@ -106,7 +106,7 @@ def run_name(key: str, asked: str) -> str:
 # --- within bounds
 
 
-def refuse_circles(name: str, team: object, inside: Sequence[Team]) -> None:
+def refuse_circles(name: str, team: object, inside: Sequence[RunnableTeam]) -> None:
     """Raise Invalid for a team that would work for itself, however many teams are in between."""
     for path in _paths(inside, ()):
         if path[-1] is team or any(one is path[-1] for one in path[:-1]):
@@ -114,7 +114,7 @@ def refuse_circles(name: str, team: object, inside: Sequence[Team]) -> None:
             raise Invalid(f"team {name!r} is inside itself ({way}); a team cannot work for itself: leave it out")
 
 
-def _paths(teams: Sequence[Team], above: tuple[Team, ...]) -> Iterator[tuple[Team, ...]]:
+def _paths(teams: Sequence[RunnableTeam], above: tuple[RunnableTeam, ...]) -> Iterator[tuple[RunnableTeam, ...]]:
     for one in teams:
         yield (*above, one)
         if not any(each is one for each in above):
@@ -144,7 +144,7 @@ class Came(Struct, frozen=True, omit_defaults=True):
 class Errand(Struct, frozen=True):
     """A task for a team: who does it, as which worker, what, and the name under which the step recorded it."""
 
-    team: Team
+    team: RunnableTeam
     executor: Executor
     worker: str
     goal: str
@@ -178,7 +178,7 @@ class Subteam(Struct, frozen=True, eq=False):
     """A team at work for another. Its executor is open."""
 
     worker: str
-    team: Team
+    team: RunnableTeam
     executor: Executor
     estimate: Amount = NOTHING
     _foremen: WeakSet[Foreman] = field(default_factory=WeakSet[Foreman])

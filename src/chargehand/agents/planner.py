@@ -52,7 +52,7 @@ class Lead(Struct):
     cards: tuple[WorkerCard, ...]
     instructions: str
     settings: Settings
-    most_tasks: int
+    max_tasks: int
     purse: Purse
     stream: bool = False
     review: bool = False
@@ -89,7 +89,7 @@ class Lead(Struct):
         """What the planner is told about its team: the same message each time."""
         if self._system is None:
             workers = listing(self.cards)
-            most = str(self.most_tasks)
+            most = str(self.max_tasks)
             text = self.prompts.text("plan", workers=workers, instructions=self.instructions, most=most)
             self._system = Message("system", text)
         return self._system
@@ -255,7 +255,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Reque
     subject = Planning(
         goal=brief.goal,
         workers=lead.cards,
-        most_tasks=lead.most_tasks,
+        max_tasks=lead.max_tasks,
         findings=findings,
         tasks=planned_tasks(brief.tasks),
         results=given.inputs,
@@ -279,7 +279,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Reque
         system = Message("system", system.text + more)
     return Request(
         messages=(system, Message("user", "\n\n".join(part for part in parts if part))),
-        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.most_tasks),
+        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks),
         settings=lead.settings,
         subject=subject,
     )

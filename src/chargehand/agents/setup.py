@@ -139,7 +139,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
         tools=tuple(tools),
         model=model,
         fallbacks=tuple(worker.fallbacks),
-        capacity=worker.capacity,
+        concurrency=worker.concurrency,
         estimate=worker.estimate,
         seconds=worker.seconds,
         timeout=parse_duration(worker.timeout),
@@ -149,7 +149,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
         return structs.replace(agent, model="", estimate=NOTHING, spec=spec)
     parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
     if worker.contacts:
-        parts.append(f"{tuple(worker.contract.to)} {worker.contract.most}")
+        parts.append(f"{tuple(worker.contract.to)} {worker.contract.max_messages}")
     parts.append("" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode())
     return structs.replace(agent, spec=digest(*parts))
 

@@ -12,18 +12,19 @@ from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import Post, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
-from chargehand.agents.nested import Subteam, Team
+from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.routing.decision import Board
 from chargehand.agents.setup import Equipped, Furnished, equip, nameable, roster_agent, skills, toolset
-from chargehand.agents.strategies import Route, Way, Whole
-from chargehand.agents.strategies import check as check_way
+from chargehand.agents.strategies import Route
+from chargehand.agents.strategies import check as check_strategy
 from chargehand.agents.strategies.route import check as check_route
 from chargehand.agents.strategies.route import sample_cost
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.worker import Factory, Worker, check_worker_name
+from chargehand.agents.worker import Worker, check_worker_name
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.duration import WrittenDuration
@@ -35,32 +36,18 @@ from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup, check_handle
 from chargehand.models.known import BUILT_IN
-from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.subject import WorkerCard
 from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
 
-_WHOLE = Whole()
-
 
 class TeamSpec(Struct, frozen=True):
-    """Everything an executor is made of. `models` are those of the workers, the planner and the judge.
-
-    Those in the `background` are known to the executor, and to nobody who plans.
-    """
+    """Everything an executor is made of. Workers in the `background` get no tasks of a plan."""
 
     workers: tuple[Worker, ...]
-    models: tuple[str | Model, str | Model, str | Model]
+    supervisor: Supervisor
     prompts: Prompts
-    instructions: str = ""
-    settings: Settings = Settings()
-    way: Way = _WHOLE
-    combine: Combine | None = None
-    own: Callable[..., object] | None = None
-    stream: bool = False
-    review: bool = False
-    factory: Factory | None = None
     background: tuple[Worker, ...] = ()
     checks: Checks = NO_CHECKS
     hedging: Hedging | None = None
@@ -69,7 +56,7 @@ class TeamSpec(Struct, frozen=True):
     replica_loads: dict[str, ReplicaLoad] = field(default_factory=dict[str, ReplicaLoad])
 
     def __post_init__(self) -> None:
-        if not self.workers and self.factory is None:
+        if not self.workers and self.supervisor.factory is None:
             only = "; who has `every` works only after turns" if self.background else ""
             raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
         for worker in self.everybody:
@@ -79,15 +66,27 @@ class TeamSpec(Struct, frozen=True):
             if isinstance(model, str):
                 check_handle(model)
         check_contacts(self.workers)
-        if self.way is not _WHOLE:
-            check_way(self.way)
-        if isinstance(self.way, Route):
-            check_route(self.way, [one.name for one in self.workers])
+        strategy = self.supervisor.strategy
+        check_strategy(strategy)
+        if isinstance(strategy, Route):
+            check_route(strategy, [worker.name for worker in self.workers])
+
+    @property
+    def models(self) -> tuple[str | Model, str | Model, str | Model]:
+        """The models of the workers, the planner and the judge."""
+        model = as_model(self.supervisor.model)
+        return model, as_model(self.supervisor.planner or model), as_model(self.supervisor.judge or model)
+
+    @property
+    def combine(self) -> Combine | None:
+        """How results are combined, if that is fixed and no function of the user's."""
+        combine = self.supervisor.combine
+        return None if callable(combine) else combine
 
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
         agents = [self.agent(worker) for worker in self.workers]
-        made = self.factory
+        made = self.supervisor.factory
         if made is not None:
             tools = tuple(toolset(f"factory {made.name!r}", made.tools))
             model = model_handle(made.model or self.models[0])
@@ -98,14 +97,15 @@ class TeamSpec(Struct, frozen=True):
                     tags=(),
                     tools=tools,
                     model=model,
-                    capacity=made.capacity,
+                    concurrency=made.concurrency,
                 )
             )
+        strategy = self.supervisor.strategy
         return Roster(
             agents=tuple(agents),
-            supervision=supervision(budget, self.models[1:], self.settings),
+            supervision=supervision(budget, self.models[1:], self.supervisor.settings),
             planner=model_handle(self.models[1]),
-            generalist=self.way.generalist if isinstance(self.way, Route) else "",
+            generalist=strategy.generalist if isinstance(strategy, Route) else "",
         )
 
     def agent(self, worker: Worker) -> Agent:
@@ -125,9 +125,11 @@ class TeamSpec(Struct, frozen=True):
     def cards(self) -> tuple[WorkerCard, ...]:
         """The team as a planner sees it."""
         cards = [equip(worker, ()).card for worker in self.workers]
-        if self.factory is not None:
-            tools = toolset(f"factory {self.factory.name!r}", self.factory.tools)
-            cards.append(WorkerCard(self.factory.name, self.factory.description, (), skills(tools)))
+        if self.supervisor.factory is not None:
+            tools = toolset(f"factory {self.supervisor.factory.name!r}", self.supervisor.factory.tools)
+            cards.append(
+                WorkerCard(self.supervisor.factory.name, self.supervisor.factory.description, (), skills(tools))
+            )
         return tuple(cards)
 
     @property
@@ -135,7 +137,7 @@ class TeamSpec(Struct, frozen=True):
         return self.workers + self.background
 
     @property
-    def teams(self) -> tuple[Team, ...]:
+    def teams(self) -> tuple[RunnableTeam, ...]:
         return tuple(worker.team for worker in self.workers if worker.team is not None)
 
     @asynccontextmanager
@@ -160,8 +162,8 @@ class TeamSpec(Struct, frozen=True):
         models: list[Model] = []
         if not floor.micros:
             models += [planner, judge, *(_found(finder, model) for _, model in self._verifiers())]
-        if self.factory is not None:
-            models.append(_found(finder, self.factory.model) if self.factory.model else usual)
+        if self.supervisor.factory is not None:
+            models.append(_found(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual)
         for worker in self.everybody:
             if worker.team is None and not worker.estimate.micros:
                 models += self._models_of(worker, finder, usual)
@@ -195,12 +197,12 @@ class TeamSpec(Struct, frozen=True):
             model=planner,
             prompts=self.prompts,
             cards=self.cards(),
-            instructions=self.instructions,
-            settings=self.settings,
-            most_tasks=policy.limits.tasks,
+            instructions=self.supervisor.instructions,
+            settings=self.supervisor.settings,
+            max_tasks=policy.limits.max_tasks,
             purse=purse,
-            stream=self.stream,
-            review=self.review,
+            stream=self.supervisor.stream_plan,
+            review=self.supervisor.review,
             combine=self.combine,
             reserve=roster.supervision,
             shared=shared,
@@ -210,10 +212,10 @@ class TeamSpec(Struct, frozen=True):
         writer = Writer(
             model=judge,
             prompts=self.prompts,
-            instructions=self.instructions,
-            settings=self.settings,
+            instructions=self.supervisor.instructions,
+            settings=self.supervisor.settings,
             purse=purse,
-            own=self.own,
+            own=combine if callable(combine := self.supervisor.combine) else None,
             reserve=roster.supervision,
             shared=shared,
         )
@@ -224,7 +226,7 @@ class TeamSpec(Struct, frozen=True):
             kit=kit,
             workshop=self._workshop(finder, usual),
             post=post,
-            way=self.way,
+            strategy=self.supervisor.strategy,
             teams=teams,
             checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
@@ -249,14 +251,14 @@ class TeamSpec(Struct, frozen=True):
         return Post(members, allowances, contracts)
 
     def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
-        made = self.factory
+        made = self.supervisor.factory
         if made is None:
             return None
         return Workshop(made, _found(finder, made.model) if made.model else usual)
 
     def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
         """What one sample of a worker's costs at least, for a team that is sampled."""
-        if not isinstance(self.way, Route) or self.way.samples == 1:
+        if not isinstance(self.supervisor.strategy, Route) or self.supervisor.strategy.samples == 1:
             return None
         known = {worker.name: worker for worker in self.workers}
         return lambda name: sample_cost(known.get(name, Worker(name)), models.get(name, ()))
@@ -268,19 +270,23 @@ class TeamSpec(Struct, frozen=True):
 
     def route_embedding(self, lookup: Lookup) -> Embedding | None:
         """What a route of this team compares by; None where it is not led by one that compares meanings."""
-        if not isinstance(self.way, Route) or self.way.router not in ("auto", "meaning", "hybrid"):
+        if not isinstance(self.supervisor.strategy, Route) or self.supervisor.strategy.router not in (
+            "auto",
+            "meaning",
+            "hybrid",
+        ):
             return None
         from chargehand.agents.routing.choose import find_route_embedding  # noqa: PLC0415 - only routes need it
 
-        return find_route_embedding(self.way, self.cards(), lookup)
+        return find_route_embedding(self.supervisor.strategy, self.cards(), lookup)
 
     def _named_models(self) -> list[AnyModel]:
         """Every model that the team names."""
         models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers())]
         for worker in self.everybody:
             models += [worker.model, *worker.replicas, *worker.fallback_models]
-        if self.factory is not None:
-            models.append(self.factory.model)
+        if self.supervisor.factory is not None:
+            models.append(self.supervisor.factory.model)
         return [model for model in models if model]
 
     def notice(self, finder: Finder) -> str:
@@ -301,7 +307,12 @@ PARTLY = (
 
 
 def lent(
-    team: Team, name: str, description: str, tags: Sequence[str], estimate: Amount, timeout: WrittenDuration | None
+    team: RunnableTeam,
+    name: str,
+    description: str,
+    tags: Sequence[str],
+    estimate: Amount,
+    timeout: WrittenDuration | None,
 ) -> Worker:
     """A team as a worker of another."""
     said = description or "; ".join(

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import field, structs
 
-from chargehand.agents.nested import Team
+from chargehand.agents.nested import RunnableTeam
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.declared_types import Write
 from chargehand.engine.duration import WrittenDuration, seconds_of
@@ -35,62 +35,71 @@ def check_worker_name(name: str) -> None:
 
 
 class Contacts(Declared, frozen=True):
-    """Whom a worker may write to: names, `tag:NAME` for everybody with that tag, `*` for everybody.
-
-    `most` is how many messages it may send for one task; left out, its steps and its money are the only bounds.
-    """
+    """Whom a worker may write to, and how often."""
 
     to: Sequence[str] = ()
-    most: int | None = None
+    """Names of workers, `tag:NAME` for everybody with that tag, `*` for everybody."""
+    max_messages: int | None = None
+    """How many messages it may send for one task; left out, its steps and its budget are the only bounds."""
 
 
 class Worker(Declared, frozen=True):
-    """Somebody who does one task at a time.
-
-    `description` is what a planner reads, `prompt` what the worker is told about itself. `tools` are
-    tools, typed functions, and names: of the toolbox (`calculator`) and of memory (`memory_rethink`). `timeout` is how
-    long one attempt may take, in seconds or as text (`"5m"`). `model` is a handle or a model; left
-    out, it is the team's. `output` is a type (or a JSON Schema) its results must have; left out, they are prose with
-    what its tools returned. `fallbacks` are workers who step in, `fallback_models` models that do. `seconds` is a guess
-    of how long a task takes, for the forecast; left out, the model's usual pace counts. `blocks` says what it may do
-    with the team's blocks, where that is not what everybody may; `archives` names those it may use, or says
-    how it may use each of them (left out: all, as they are shared). One who `remembers` has its earlier tasks before
-    its eyes, across runs. `skills` are what it can do, in a few words each, and `examples` requests that were its:
-    a router compares new requests with both. One that is a `team` has that team do its tasks (`Supervisor.as_worker`).
-    `accept` names checks of the team that its results must pass.
-    `contacts` are those it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody.
-    One with `every` does no tasks: it looks back on every so many turns of its team, to keep its memory in order.
-    `replicas` are models that serve its calls together, in place of one `model`: each call goes to the least loaded.
-    Figures of one that `may_estimate` count as its words where no tool returned them, and are no gap.
-    """
+    """A member of a team that does tasks, one attempt at a time."""
 
     name: str
+    """What it is called in plans, messages and the journal."""
     description: str = ""
+    """What it does; the planner reads this to hand out tasks."""
     prompt: str = ""
+    """What it is told about itself."""
     tools: Sequence[Tool | Callable[..., object] | str] = ()
+    """Tools, typed functions, and names: of the toolbox (`calculator`), of memory (`memory_rethink`), of messages."""
     tags: Sequence[str] = ()
+    """Words by which a plan or a message may ask for it."""
     model: AnyModel = ""
+    """A handle or a model; left out, the supervisor's."""
     fallbacks: Sequence[str] = ()
+    """Workers that step in, in order, when it has failed."""
     fallback_models: Models = ()
+    """Models to try, in order, when its own does not answer."""
     output: type | dict[str, object] | None = None
+    """A type, or a JSON Schema, that its results must have; left out, they are text with what its tools returned."""
     rules: Sequence[ToolRule] = ()
+    """Which tools it must call first, last, or never without approval."""
     steps: int = 10
-    capacity: int = 0
+    """How many times it may call its model in one attempt."""
+    concurrency: int = 0
+    """How many tasks it does at once; 0 is as many as the run allows."""
     timeout: WrittenDuration = 300.0
+    """How long one attempt may take, in seconds or as text (`"5m"`)."""
     seconds: Seconds | None = None
+    """How long a task is expected to take, for the forecast; left out, the model's usual pace counts."""
     estimate: Amount = NOTHING
+    """What one attempt is expected to use; reserved before it starts."""
     settings: Settings = Settings()
+    """Temperature and the longest reply of its model."""
     blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
+    """What it may do with blocks of the team's memory, where that is not what everybody may."""
     archives: Sequence[str] | Mapping[str, Access] | None = None
+    """The archives it may use, or how it may use each; left out, all, as they are shared."""
     remembers: bool = False
+    """It sees its earlier tasks, across runs."""
     skills: Sequence[str] = ()
+    """What it can do, in a few words each; a router compares requests with them."""
     examples: Sequence[str] = ()
-    team: Team | None = None
+    """Requests that were for it; a router compares requests with them."""
+    team: RunnableTeam | None = None
+    """A team that does its tasks (`Team.as_worker`)."""
     accept: Sequence[str] = ()
+    """Names of the team's checks that its results must pass."""
     contacts: Contacts | Sequence[str] = ()
+    """Whom it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody; or settings."""
     every: int | None = None
+    """After how many runs of the team it works, in the background; it then gets no tasks. Left out: it gets tasks."""
     replicas: Models = ()
+    """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
     may_estimate: bool = False
+    """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
 
     def __post_init__(self) -> None:
         if self.replicas and self.model:
@@ -106,22 +115,25 @@ class Worker(Declared, frozen=True):
         return self.contacts if isinstance(self.contacts, Contacts) else Contacts(self.contacts)
 
     @property
-    def most_replies(self) -> int:
+    def max_replies(self) -> int:
         """How often its model is asked in one attempt at most."""
         return self.steps + REPEATS if self.tools else self.steps
 
 
 class Factory(Declared, frozen=True):
-    """Makes a worker for a task nobody on the team is meant for.
-
-    `tools` are all it may hand out, `most_tools` how many at once; `capacity` is how many such workers are at work at
-    the same time.
-    """
+    """Makes a worker for a task nobody on the team is meant for."""
 
     tools: Sequence[Tool | Callable[..., object] | str] = ()
+    """All that a made worker may be given."""
     name: str = "factory"
+    """What it is called in plans."""
     description: str = "makes a worker for a task that nobody else is meant for"
+    """What it does; the planner reads this."""
     model: str | Model = ""
-    most_tools: int = 4
+    """The model of made workers; left out, the supervisor's."""
+    max_tools: int = 4
+    """How many tools a made worker may have."""
     steps: int = 10
-    capacity: int = 4
+    """How many times a made worker may call its model in one attempt."""
+    concurrency: int = 4
+    """How many made workers work at the same time."""

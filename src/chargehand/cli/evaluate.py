@@ -38,7 +38,7 @@ from chargehand.evals.report import (
 from chargehand.evals.run import Progress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
 from chargehand.stores.reader import read_rows, read_run
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _STOPPED = {
     INTERRUPTED: "it was interrupted: gates and comparisons are left out",
@@ -242,7 +242,7 @@ def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSigna
     with TemporaryDirectory(prefix="chargehand-eval-") as folder:
         numbers = iter(range(sys.maxsize))
 
-        def load() -> Supervisor:
+        def load() -> Team:
             return load_team(team_file, model=options.model or "", elsewhere=Path(folder, f"{next(numbers)}.db"))
 
         name = load().name  # what is wrong with a team file is said once, before anything is tried

@@ -180,7 +180,7 @@ def _why_not_started(state: RunState, progress: Progress) -> str:
     agent = state.agents.get(progress.worker or progress.task.worker)
     if agent is None:
         return ""
-    if agent.capacity and state.load.get(agent.name, 0) >= agent.capacity:
+    if agent.concurrency and state.load.get(agent.name, 0) >= agent.concurrency:
         return f"{short(agent.name, 24)} is busy"
     if not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):
         return "the budget is reserved for calls under way"

@@ -20,7 +20,7 @@ from chargehand.errors import Invalid
 from chargehand.runtime.messaging import as_message, replies_of
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.names import listed
 
 _SETTLES = (ev.AttemptSucceeded, ev.TaskFailed, ev.TaskSkipped)
@@ -62,7 +62,7 @@ def message(options: Namespace) -> int:
     return session.execute(act, team.executor)
 
 
-def _address(team: Supervisor, text: str, options: Namespace) -> Letter:
+def _address(team: Team, text: str, options: Namespace) -> Letter:
     """To whom it goes; Invalid, with the tags there are, where that is nobody."""
     match = Match(tuple(options.match_all), tuple(options.match_some))
     letter = addressed(
@@ -82,7 +82,7 @@ def _address(team: Supervisor, text: str, options: Namespace) -> Letter:
 class _MessageSession(RunSession):
     """Each reply is shown when it is there, or all of them at the end as JSON."""
 
-    def __init__(self, options: Namespace, advice: Advice, team: Supervisor, request: ev.RunRequested) -> None:
+    def __init__(self, options: Namespace, advice: Advice, team: Team, request: ev.RunRequested) -> None:
         super().__init__(Namespace(**vars(options), quiet=True, no_input=True), advice, notice=team.notice)
         plan = request.plan
         assert plan is not None, "a message is a plan"

@@ -23,7 +23,7 @@ from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid
 from chargehand.runtime.draft import Draft
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 
 def add_plan(parser: ArgumentParser) -> None:
@@ -110,7 +110,7 @@ def _draft_of_file(options: Namespace) -> Draft:
     return Draft(repaired, linted.findings, priced or PlanForecast(**plain))
 
 
-def _forecast_dollars(source_plan: Plan, team: Supervisor) -> PlanForecast | None:
+def _forecast_dollars(source_plan: Plan, team: Team) -> PlanForecast | None:
     """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
     try:
         return asyncio.run(
@@ -121,7 +121,7 @@ def _forecast_dollars(source_plan: Plan, team: Supervisor) -> PlanForecast | Non
         return None
 
 
-def _read_plan(options: Namespace, team: Supervisor | None) -> tuple[Plan, Roster, Policy]:
+def _read_plan(options: Namespace, team: Team | None) -> tuple[Plan, Roster, Policy]:
     table = read_table(options.source)
     story: Story | None = None if "tasks" in table else decode_story(options.source, table)
     source_plan = parse(table) if story is None else story.plan or story.plans[0]

@@ -20,7 +20,7 @@ from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 
 def add_run(parser: ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def run(options: Namespace) -> int:
     return code
 
 
-def _read_goal_and_plan(options: Namespace, team: Supervisor, plan: Plan | None) -> tuple[str, Plan | None]:
+def _read_goal_and_plan(options: Namespace, team: Team, plan: Plan | None) -> tuple[str, Plan | None]:
     """What is asked, and the plan for it where there is one already."""
     if options.reuse and not options.request and options.example is None:
         # the same again: what was asked, and how it was to be done; a plan that left parts of the request out would
@@ -82,7 +82,7 @@ def _read_goal_and_plan(options: Namespace, team: Supervisor, plan: Plan | None)
     return read_goal(team, options, or_else=plan.goal if plan is not None else ""), plan
 
 
-def _bound(team: Supervisor, options: Namespace) -> Supervisor:
+def _bound(team: Team, options: Namespace) -> Team:
     """The team within the bounds of the command line, which may be wider or narrower than its own."""
     policy = team.policy
     budget = team.budget

@@ -28,12 +28,12 @@ from chargehand.runtime.background import Rested, rest
 from chargehand.runtime.draft import foreseen
 from chargehand.runtime.executor import Executor
 from chargehand.stores.sqlite import SqliteJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 
 
-def load_team_of(options: Namespace) -> Supervisor:
+def load_team_of(options: Namespace) -> Team:
     """The team that the options name, with a budget that can be kept; a warning, where that is one on calls."""
     team = load_team(options.team, model=options.model or "", memory=USUAL_MEMORY, elsewhere=options.memory)
     if options.price:
@@ -56,9 +56,9 @@ def team_arguments(options: Namespace) -> tuple[str, ...]:
     return tuple(word for option, value in values.items() if value for word in (option, str(value)))
 
 
-def read_goal(team: Supervisor, options: Namespace, verb: str = "run", *, or_else: str = "") -> str:
+def read_goal(team: Team, options: Namespace, verb: str = "run", *, or_else: str = "") -> str:
     """What is asked: words, standard input, one of the team's own examples, or else what is there already."""
-    examples = team.examples
+    examples = team.supervisor.examples
     number: int | None = options.example
     if number is None:
         goal = read_request(options.request, verb) or or_else
@@ -118,7 +118,7 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
 # --- what a plan costs
 
 
-def warn_above_budget(team: Supervisor, request: RunRequested) -> None:
+def warn_above_budget(team: Team, request: RunRequested) -> None:
     """Say it where a plan is estimated to cost more than the run may."""
     if request.plan is None or request.budget.micros is None or team.cache is not None:
         return  # what a plan will be is not known, nothing is capped, or results may be had for nothing
@@ -127,7 +127,7 @@ def warn_above_budget(team: Supervisor, request: RunRequested) -> None:
         Console(sys.stderr).prose(f"warning: {above_budget(cost)}", "warn")
 
 
-async def forecast_plan(team: Supervisor, request: RunRequested) -> PlanForecast:
+async def forecast_plan(team: Team, request: RunRequested) -> PlanForecast:
     """What the plan of a request takes."""
     if request.plan is None:
         raise Invalid("there is no plan to reckon with; name one with --plan")
@@ -148,7 +148,7 @@ def above_budget(cost: CostForecast) -> str:
 # --- background workers
 
 
-def finish_background(team: Supervisor, options: Namespace, code: int) -> None:
+def finish_background(team: Team, options: Namespace, code: int) -> None:
     """After a run that came to an answer, do what background workers have to do. Its exit code stays as it is."""
     if not team.aside or options.no_background or code not in _MAY_HAVE_ANSWERED:
         return

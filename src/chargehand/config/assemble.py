@@ -70,9 +70,9 @@ def assemble(parts: Parts) -> Parts:
         parts.factory = Factory(
             tools=_find_tools(parts, ("factory", "tools"), team.factory.tools),
             model=parts.handle(team.factory.model or team.defaults.model),
-            most_tools=team.factory.most_tools,
+            max_tools=team.factory.max_tools,
             steps=team.factory.steps,
-            capacity=team.factory.capacity,
+            concurrency=team.factory.concurrency,
         )
     return parts
 
@@ -107,7 +107,7 @@ def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
         output=_read_output(parts, path, shape),
         rules=_make_rules(parts, path, shape, [*(tool.name for tool in tools), *given_tools(parts, shape)]),
         steps=shape.steps or defaults.steps,
-        capacity=shape.concurrency,
+        concurrency=shape.concurrency,
         timeout=defaults.timeout if shape.timeout is None else shape.timeout,
         seconds=Worker("").seconds if shape.estimate.wall is None else shape.estimate.wall,
         estimate=amount_of(shape.estimate),
@@ -249,7 +249,7 @@ def _make_check(parts: Parts, name: str, shape: CheckShape) -> Check:
     if len(kinds) + is_rule != 1:
         raise Invalid(
             f"{f'mixes {listed(given)}' if given else 'checks nothing'}; a check is one of {', '.join(CHECK_KINDS)}, "
-            "or a rule of contains, matches, at_least_words, at_most_words, cites, has_number"
+            "or a rule of contains, matches, min_words, max_words, cites, has_number"
         )
     if shape.python is not None:
         return _find_check(parts, shape.python)

@@ -9,14 +9,15 @@ from msgspec import Struct, structs
 from chargehand.agents.checks.spec import Check
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.assemble import amount_of, assemble, make_checks
 from chargehand.config.discover import find_team
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.memory import check_embedding
 from chargehand.config.parts import Parts
-from chargehand.config.schema import SupervisorShape, VerifierShape, WayName, WayShape, WorkerShape
+from chargehand.config.schema import StrategyName, StrategyShape, SupervisorShape, VerifierShape, WorkerShape
 from chargehand.config.source import Unreadable, near, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
@@ -29,7 +30,7 @@ from chargehand.memory.declared import Memory
 from chargehand.models.find import check_handle
 from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.names import listed
 
 _SECONDS = 300.0
@@ -47,7 +48,7 @@ def load_team(
     model: str = "",
     memory: File | str | None = None,
     elsewhere: File | str | None = None,
-) -> Supervisor:
+) -> Team:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
     `model` stands in for every model the file names. `memory` is where memory is kept when the file does not say;
@@ -109,7 +110,7 @@ def _read_parts(
 # --- the supervisor
 
 
-def lead(parts: Parts) -> Supervisor | None:
+def lead(parts: Parts) -> Team | None:
     """The supervisor of assembled parts. What is wrong is added to their findings; with errors there is none."""
     for index, worker in enumerate(parts.workers):
         shape = parts.team.workers[worker.name]
@@ -118,7 +119,7 @@ def lead(parts: Parts) -> Supervisor | None:
     shape = parts.team.supervisor
     instructions = parts.prose(("supervisor", "instructions"), shape.instructions)
     prompts = _prompts(parts, shape)
-    way = _make_way(parts, shape.way)
+    strategy = _make_strategy(parts, shape.strategy)
     checks = make_checks(parts)
     for path, handle in named_models(parts):
         with parts.at(*path):
@@ -126,7 +127,7 @@ def lead(parts: Parts) -> Supervisor | None:
     if any(finding.grave for finding in parts.findings):
         return None
     with parts.at():
-        return _make_supervisor(parts, instructions, prompts, way, checks)
+        return _make_supervisor(parts, instructions, prompts, strategy, checks)
     return None
 
 
@@ -155,35 +156,37 @@ def named_models(parts: Parts) -> list[tuple[Path, str]]:
 
 
 def _make_supervisor(
-    parts: Parts, instructions: str, prompts: dict[str, str], way: Way, checks: Mapping[str, Check]
-) -> Supervisor:
+    parts: Parts, instructions: str, prompts: dict[str, str], strategy: Strategy, checks: Mapping[str, Check]
+) -> Team:
     team = parts.team
     shape = team.supervisor
     defaults = team.defaults
-    return Supervisor(
+    return Team(
         parts.workers,
-        model=parts.handle(shape.model or defaults.model) or BUILT_IN,
+        supervisor=Supervisor(
+            model=parts.handle(shape.model or defaults.model) or BUILT_IN,
+            instructions=instructions,
+            planner=parts.handle(shape.planner) if shape.planner else "",
+            judge=parts.handle(shape.judge) if shape.judge else "",
+            timeout=shape.timeout,
+            settings=Settings(defaults.temperature, defaults.max_tokens),
+            combine=shape.combine,
+            stream_plan=shape.stream_plan,
+            review=shape.review,
+            factory=parts.factory,
+            prompts=prompts,
+            examples=team.examples,
+            strategy=strategy,
+            hedge=_make_hedge(parts),
+        ),
         name=team.name,
-        instructions=instructions,
-        planner=parts.handle(shape.planner) if shape.planner else "",
-        judge=parts.handle(shape.judge) if shape.judge else "",
-        supervisor_timeout=shape.timeout,
-        settings=Settings(defaults.temperature, defaults.max_tokens),
         timeout=_SECONDS if team.timeout is None else team.timeout,
         budget=Budget(tokens=team.budget.tokens, usd=team.budget.usd, calls=team.budget.calls, seconds=team.timeout),
         policy=_make_policy(parts),
-        combine=shape.combine,
-        stream_plan=shape.stream_plan,
-        review=shape.review,
-        factory=parts.factory,
-        prompts=prompts,
-        examples=team.examples,
         lookup=lookup_beside(parts.source.file.resolve().parent),
         memory=parts.memory,
-        way=way,
         cache=team.cache,
         checks=checks,
-        hedge=_make_hedge(parts),
     )
 
 
@@ -202,9 +205,8 @@ def _make_hedge(parts: Parts) -> Hedge | None:
     written = parts.team.hedge
     if isinstance(written, bool):
         return Hedge() if written else None
-    most = None if written.most_usd is None else round(written.most_usd * 1_000_000)
     with parts.at("hedge"):
-        return Hedge(written.after, most, written.share)
+        return Hedge(written.after, written.max_usd, written.share)
     return None
 
 
@@ -220,7 +222,7 @@ def _make_policy(parts: Parts) -> Policy:
             ceiling=ceiling,
             obey_retry_after=retry.obey_retry_after,
         ),
-        limits=Limits(tasks=shape.plan.max_tasks, depth=shape.plan.max_depth, nesting=parts.nesting),
+        limits=Limits(max_tasks=shape.plan.max_tasks, max_depth=shape.plan.max_depth, max_nesting=parts.nesting),
         refine=shape.refine,
         approve=shape.plan.approve in (True, "always"),
         uncertain=shape.uncertain,
@@ -231,7 +233,7 @@ def _make_policy(parts: Parts) -> Policy:
 # --- the way it is led
 
 
-_WAYS: dict[str, type[Way]] = {
+_STRATEGIES: dict[str, type[Strategy]] = {
     "plan": Whole,
     "route": Route,
     "loop": Loop,
@@ -240,32 +242,34 @@ _WAYS: dict[str, type[Way]] = {
     "dynamic": Dynamic,
     "recursive": Recursive,
 }
-_WAY: Path = ("supervisor", "way")
+_STRATEGY: Path = ("supervisor", "strategy")
 
 
-def _make_way(parts: Parts, written: WayShape | WayName) -> Way:
-    """The way a team is led: `way: route`, or `way: {route: {...}}`."""
+def _make_strategy(parts: Parts, written: StrategyShape | StrategyName) -> Strategy:
+    """The way a team is led: `strategy: route`, or `strategy: {route: {...}}`."""
     if isinstance(written, str):
-        return _WAYS[written]()
-    named: dict[str, Way] = {name: way for name, way in structs.asdict(written).items() if way is not None}
+        return _STRATEGIES[written]()
+    named: dict[str, Strategy] = {
+        name: strategy for name, strategy in structs.asdict(written).items() if strategy is not None
+    }
     if len(named) != 1:
-        problem = f"names {len(named)} ways ({listed(named)})" if named else "names no way"
-        parts.say(_WAY, f"{problem}; a team is led in exactly one: {', '.join(_WAYS)}")
+        problem = f"names {len(named)} strategies ({listed(named)})" if named else "names no strategy"
+        parts.say(_STRATEGY, f"{problem}; a team has exactly one: {', '.join(_STRATEGIES)}")
         return Whole()
-    (way,) = named.values()
-    if isinstance(way, Route):
-        _check_route(parts, way)
-    if isinstance(way, Broadcast) and parts.workers:
-        match = Match(way.match_all, way.match_some)
+    (strategy,) = named.values()
+    if isinstance(strategy, Route):
+        _check_route(parts, strategy)
+    if isinstance(strategy, Broadcast) and parts.workers:
+        match = Match(strategy.match_all, strategy.match_some)
         if not any(fits(match, worker.tags) for worker in parts.workers):
             tags = sorted({tag for worker in parts.workers for tag in worker.tags})
-            parts.say((*_WAY, "broadcast"), f"nobody has these tags; the tags are {listed(tags) or 'none'}")
-    return way
+            parts.say((*_STRATEGY, "broadcast"), f"nobody has these tags; the tags are {listed(tags) or 'none'}")
+    return strategy
 
 
 def _check_route(parts: Parts, shape: Route) -> None:
     workers = parts.team.workers
-    path = (*_WAY, "route")
+    path = (*_STRATEGY, "route")
     chosen: dict[Path, str] = {("rules", phrase): worker for phrase, worker in shape.rules.items()}
     if shape.generalist:
         chosen["generalist",] = shape.generalist
@@ -319,7 +323,7 @@ def _load_inner_team(parts: Parts, worker: Worker, shape: WorkerShape) -> Worker
     return structs.replace(
         made,
         fallbacks=shape.fallback.workers,
-        capacity=shape.concurrency,
+        concurrency=shape.concurrency,
         skills=shape.skills,
         examples=shape.examples,
         accept=shape.accept,

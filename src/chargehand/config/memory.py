@@ -241,7 +241,7 @@ def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Cont
     """Whom a worker may write to; what is missing for it, or means nobody, is said of its place."""
     written = shape.contacts
     place = (*path, "contacts")
-    contacts = Contacts(written) if isinstance(written, tuple) else Contacts(written.to, written.most)
+    contacts = Contacts(written) if isinstance(written, tuple) else Contacts(written.to, written.max_messages)
     sending = [(index, tool) for index, tool in enumerate(shape.tools) if tool in MAIL]
     if sending and not contacts.to:
         index, tool = sending[0]
@@ -253,4 +253,4 @@ def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Cont
         place = (*place, "to")
     for index, problem in objections(contacts, name, tags):
         parts.say((*place, index), problem)
-    return contacts if contacts.most is not None else tuple(contacts.to)
+    return contacts if contacts.max_messages is not None else tuple(contacts.to)

@@ -59,7 +59,7 @@ class Parts(Struct):
     def nesting(self) -> int:
         """How deep teams may be inside each other, from the outermost on: nobody inside may widen it."""
         own = self.team.supervisor.plan.max_nesting
-        return min(self.allowed, own or self.allowed) if self.above else own or Limits().nesting
+        return min(self.allowed, own or self.allowed) if self.above else own or Limits().max_nesting
 
     def say(self, path: Path, message: str, *, grave: bool = True) -> None:
         self.findings.append(self.source.finding(path, message, grave=grave))

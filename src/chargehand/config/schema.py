@@ -155,7 +155,7 @@ Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Names: TypeAlias = tuple[Text, ...]
 MemoryAccess: TypeAlias = Literal["all", "none", "read", "append", "write"]
-WayName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
+StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
 _WORKER = Worker("")
 _RETRY = Retry()
@@ -207,16 +207,16 @@ class BudgetShape(Shape, frozen=True):
 class HedgeShape(Shape, frozen=True):
     after: Timeout | None = None
     """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls."""
-    most_usd: Dollars | None = None
+    max_usd: Dollars | None = None
     """What the second call may cost; left out, no more than the first."""
     share: Half = Hedge().share
     """How many of all calls may be made twice."""
 
 
 class PlanShape(Shape, frozen=True):
-    max_tasks: Count = _LIMITS.tasks
+    max_tasks: Count = _LIMITS.max_tasks
     """The most tasks of a plan."""
-    max_depth: Count = _LIMITS.depth
+    max_depth: Count = _LIMITS.max_depth
     """The longest chain."""
     max_nesting: Count | None = None
     """How deep teams may be inside each other, counted from the outermost file, whose number holds; left out, 3."""
@@ -248,16 +248,16 @@ class PromptsShape(Shape, frozen=True):
     summary: Prose = ""
     """Told to a worker, to shorten what it remembers."""
     route: Prose = ""
-    """Told to whoever chooses a worker (`way: route`)."""
+    """Told to whoever chooses a worker (`strategy: route`)."""
     ledger: Prose = ""
-    """Told to whoever says what comes next (`way: loop`)."""
+    """Told to whoever says what comes next (`strategy: loop`)."""
     speak: Prose = ""
-    """Told to whoever says who speaks next (`way: dynamic`)."""
+    """Told to whoever says who speaks next (`strategy: dynamic`)."""
     split: Prose = ""
-    """Told to whoever splits what is too big (`way: recursive`)."""
+    """Told to whoever splits what is too big (`strategy: recursive`)."""
 
 
-class WayShape(Shape, frozen=True):
+class StrategyShape(Shape, frozen=True):
     """Exactly one of them."""
 
     route: Route | None = None
@@ -299,7 +299,7 @@ class SupervisorShape(Shape, frozen=True):
     """What becomes of an effect that a worker wants who has seen text from outside (results of tools, inputs,
     messages): a person is asked, or it is allowed.
     """
-    way: WayShape | WayName = "plan"
+    strategy: StrategyShape | StrategyName = "plan"
     """How the team is led: a name, or a table with one of them and its settings."""
     plan: PlanShape = PlanShape()
     """Bounds for plans, and whether a person approves them."""
@@ -353,7 +353,7 @@ class RuleShape(Shape, frozen=True):
 class ContactsShape(Shape, frozen=True):
     to: tuple[Text, ...]
     """Names, tags or everybody, as in the short form."""
-    most: Count | None = None
+    max_messages: Count | None = None
     """How many messages it may send for one task; left out, its steps and its money are the only bounds."""
 
 
@@ -467,9 +467,9 @@ class ToolShape(Shape, frozen=True):
 class FactoryShape(Shape, frozen=True):
     tools: tuple[Text, ...] = ()
     """All that a made worker may be given."""
-    most_tools: Count = _FACTORY.most_tools
+    max_tools: Count = _FACTORY.max_tools
     """How many at once."""
-    capacity: Count = _FACTORY.capacity
+    concurrency: Count = _FACTORY.concurrency
     """How many made workers at the same time."""
     steps: Count = _FACTORY.steps
     """How many times one may call its model in one attempt."""
@@ -569,9 +569,9 @@ class CheckShape(Shape, frozen=True):
     """Words that must stand in it."""
     matches: Text | None = None
     """A regular expression that must be found in it."""
-    at_least_words: Words | None = None
+    min_words: Words | None = None
     """How many words there must be."""
-    at_most_words: Words | None = None
+    max_words: Words | None = None
     """How many there may be."""
     cites: bool | None = None
     """It names a source."""

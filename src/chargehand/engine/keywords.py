@@ -18,7 +18,6 @@ _MEANT = {
     "ask": ("approve",),
     "backstory": ("prompt",),
     "capacity": ("concurrency",),
-    "concurrency": ("capacity",),
     "cost": ("usd",),
     "deadline": ("timeout",),
     "does": ("description",),
@@ -90,8 +89,9 @@ def check_keywords(
             listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
             hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
             other, theirs = elsewhere
-            if not meant and (meant := nearest_keyword(word, theirs)):
-                hint = f"did you mean {other}({meant}=...)?"
+            theirs_meant = word if word in theirs else "" if meant else nearest_keyword(word, theirs)
+            if theirs_meant:
+                hint = f"did you mean {other}({theirs_meant}=...)?"
             raise TypeError(f"{owner}() has no keyword {word!r}; {hint}")
 
 

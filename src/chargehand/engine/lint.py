@@ -121,8 +121,8 @@ class _Look(Struct):
 
     def over_tasks(self) -> None:
         total = len(self.tasks) + self.planned
-        if not 0 < total <= self.limits.tasks:
-            self.add("too_many_tasks" if total else "empty_plan", -1, "", total, self.limits.tasks)
+        if not 0 < total <= self.limits.max_tasks:
+            self.add("too_many_tasks" if total else "empty_plan", -1, "", total, self.limits.max_tasks)
         for at, given in enumerate(self.tasks):
             task = self.tasks[at] = self.mended(at, given)
             if not 0 < len(task.id) <= 64 or not task.id.isprintable() or "[" in task.id or "]" in task.id:
@@ -227,8 +227,8 @@ class _Look(Struct):
 
     def over_order(self, longest: int) -> None:
         line, circle = (self.tasks, []) if longest <= len(self.tasks) else in_order(self.tasks)
-        if not circle and longest > self.limits.depth and (longest := depth(line)) > self.limits.depth:
-            self.add("too_deep", -1, "", longest, self.limits.depth)
+        if not circle and longest > self.limits.max_depth and (longest := depth(line)) > self.limits.max_depth:
+            self.add("too_deep", -1, "", longest, self.limits.max_depth)
         while circle and self.counts.get("cycle", 0) < _MOST:
             self.add("cycle", self.index[circle[0]], "after", " -> ".join(circle))
             self.broken.update(circle)

@@ -55,15 +55,15 @@ class Limits(Declared, frozen=True, forbid_unknown_fields=True):
 
     width: int = 16
     """Attempts at once."""
-    tasks: int = 50
+    max_tasks: int = 50
     """Tasks of a plan."""
-    depth: int = 20
+    max_depth: int = 20
     """Tasks in a chain."""
     fan_out: int = 10
     """Readers of one result; more is a warning."""
     items: int = 100
     """Items of a `for_each`."""
-    nesting: int = 3
+    max_nesting: int = 3
     """Runs inside runs."""
     plans: int = 3
     """Tries at a plan."""
@@ -103,7 +103,7 @@ class Policy(Declared, frozen=True, forbid_unknown_fields=True):
     """For how many seconds after the deadline an answer is still taken."""
 
 
-_LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "tasks": 1, "plans": 1, "consecutive": 1, "sample": 1}
+_LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "max_tasks": 1, "plans": 1, "consecutive": 1, "sample": 1}
 
 
 @lru_cache(maxsize=64)  # a server checks the same few policies for every run

@@ -19,11 +19,7 @@ _LEAST_FIT = 0.25
 
 
 class Agent(Struct, frozen=True, forbid_unknown_fields=True):
-    """A definition, as far as the scheduler cares. `spec` is a digest of persona, tools and model settings.
-
-    `estimate` is what one attempt reserves, `seconds` what it is expected to take (None: nobody knows), `capacity` how
-    many attempts it takes at once (0: as many as the run allows).
-    """
+    """A worker as the scheduler sees it."""
 
     name: str
     """The worker's name."""
@@ -37,7 +33,7 @@ class Agent(Struct, frozen=True, forbid_unknown_fields=True):
     """The handle of its model."""
     fallbacks: tuple[str, ...] = ()
     """Workers who step in when it has failed, in order."""
-    capacity: int = 0
+    concurrency: int = 0
     """How many attempts it makes at once; 0: as many as the run allows."""
     estimate: Amount = NOTHING
     """What is reserved for one attempt."""
@@ -86,7 +82,7 @@ def check(roster: Roster) -> None:
             raise Invalid(f"two workers are called {agent.name!r}" if agent.name else "a worker needs a name")
         if strangers := [name for name in agent.fallbacks if name not in names]:
             raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
-        if not (min(amounts) >= 0 and agent.capacity >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
+        if not (min(amounts) >= 0 and agent.concurrency >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
             raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
 
 

@@ -122,7 +122,7 @@ def _choose(state: RunState, progress: Progress, lane: Lane, extra: dict[str, in
         if agent is None:
             continue
         load = state.load.get(name, 0) + extra.get(name, 0)
-        if (agent.capacity and load >= agent.capacity) or (best is not None and load >= least):
+        if (agent.concurrency and load >= agent.concurrency) or (best is not None and load >= least):
             continue
         probes = _probes(state, name, now)
         if probes is not None:

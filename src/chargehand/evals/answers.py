@@ -17,7 +17,7 @@ from chargehand.evals.report import Score
 from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner, checked
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _TASK = TaskId("t1")
 """The one task of a worker that is asked alone."""
@@ -65,7 +65,7 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
     return [score]
 
 
-async def _carry_out(team: Supervisor, case: Case, worker: str) -> Result:
+async def _carry_out(team: Team, case: Case, worker: str) -> Result:
     """Run the request of a case in a journal of its own; with one task where a worker is named."""
     check_workers(team, (*case.workers, *case.labels))
     plan = None

@@ -12,12 +12,12 @@ from chargehand.evals.cases import Case, kind_of
 from chargehand.evals.report import Score
 from chargehand.models.find import Lookup
 from chargehand.models.model import Model
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.names import did_you_mean
 from chargehand.tools.tool import Tool
 
 RUN_SEED = 7
-TeamFactory: TypeAlias = Callable[[], Supervisor]
+TeamFactory: TypeAlias = Callable[[], Team]
 _T = TypeVar("_T")
 
 
@@ -35,7 +35,7 @@ class Bench(Struct, frozen=True):
     """Whether tools that change something are called."""
     seed: int = 0
 
-    def new_team(self) -> Supervisor:
+    def new_team(self) -> Team:
         team = self.team_factory()
         return team if self.act else require_approval(team)
 
@@ -47,11 +47,11 @@ def failed_to_try(case: Case, error: Exception) -> Score:
     return Score(case=case.name, kind=kind_of(case), passed=False, why=(why,), error=True, request=case.request)
 
 
-def check_workers(team: Supervisor, names: Iterable[str]) -> None:
+def check_workers(team: Team, names: Iterable[str]) -> None:
     """Raise Invalid for a worker that a case names and the team does not have."""
-    if team.hiring.factory is not None:
+    if team.supervisor.factory is not None:
         return  # the names of workers that are made during a run are not known yet
-    known = [worker.name for worker in team.hiring.workers]
+    known = [worker.name for worker in team.spec.workers]
     for name in names:
         if name not in known:
             raise Invalid(f"there is no worker {name!r} on team {team.name}; {did_you_mean(name, known)}")
@@ -60,25 +60,27 @@ def check_workers(team: Supervisor, names: Iterable[str]) -> None:
 # --- a team that does not act
 
 
-def require_approval(team: Supervisor) -> Supervisor:
+def require_approval(team: Team) -> Team:
     """The same team, and the teams inside it, with approval needed for every tool that changes something.
 
     A tool that changes something and declares its effect as `read` is believed. Memory tools are left as they are: a
     case has a memory of its own.
     """
-    hiring = team.hiring
-    factory = hiring.factory
+    spec = team.spec
+    supervisor = spec.supervisor
+    factory = supervisor.factory
     if factory is not None:
         factory = structs.replace(factory, tools=tuple(map(_tool_with_approval, factory.tools)))
+        supervisor = structs.replace(supervisor, factory=factory)
     team = copy.copy(team)
-    workers = tuple(map(_worker_with_approval, hiring.workers))
-    team.hiring = structs.replace(hiring, workers=workers, factory=factory)
+    workers = tuple(map(_worker_with_approval, spec.workers))
+    team.spec = structs.replace(spec, workers=workers, supervisor=supervisor)
     return team
 
 
 def _worker_with_approval(worker: Worker) -> Worker:
     inner = worker.team
-    if inner is not None and not isinstance(inner, Supervisor):
+    if inner is not None and not isinstance(inner, Team):
         raise Refused(
             f"whether {worker.name}, a team of another kind, changes something is not known; try it with --act"
         )

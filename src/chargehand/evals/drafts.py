@@ -15,7 +15,7 @@ from chargehand.evals.measures import OUT
 from chargehand.evals.report import Score
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.executor import Executor
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _MAX_INSTRUCTION_CHARS = 80
 
@@ -32,7 +32,7 @@ async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awa
         yield score_case
 
 
-async def _score(team: Supervisor, executor: Executor, case: Case) -> Score:
+async def _score(team: Team, executor: Executor, case: Case) -> Score:
     check_workers(team, _named_workers(case))
     began = time.perf_counter()
     drafted = await draft(executor, team.request(case.request, time.time(), seed=RUN_SEED))
@@ -73,9 +73,9 @@ class _Verdict(Struct, frozen=True):
 # --- routes
 
 
-def _judge_route(team: Supervisor, case: Case, drafted: Draft) -> _Verdict:
+def _judge_route(team: Team, case: Case, drafted: Draft) -> _Verdict:
     """Of a team that is not led by a `route`, every worker with a task counts."""
-    strategy = team.hiring.way
+    strategy = team.supervisor.strategy
     wanted = set(case.labels)
     names = [task.worker for task in drafted.plan.tasks]
     if isinstance(strategy, Route) and strategy.secondary and len(wanted) < 2:
@@ -92,7 +92,7 @@ def _judge_route(team: Supervisor, case: Case, drafted: Draft) -> _Verdict:
     return _Verdict(problems=problems, values=values, got=got, wanted=label)
 
 
-def _label(team: Supervisor, names: set[str]) -> str:
+def _label(team: Team, names: set[str]) -> str:
     known = [worker.name for worker in team.members if worker.name in names]
     return " + ".join([*known, *sorted(names.difference(known))]) or OUT
 

@@ -21,7 +21,7 @@ from chargehand.evals.report import Report, Score, Section
 from chargehand.evals.verifying import score_results
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.model import Model
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 MAX_PARALLEL = 4
 _LIMIT_MICROS = 10**15
@@ -156,7 +156,7 @@ def _gates_usd(datasets: Sequence[Dataset], gate: Mapping[str, float]) -> bool:
     return any(name.rpartition(".")[2] == "usd" for name in names)
 
 
-async def _check_prices(team: Supervisor) -> None:
+async def _check_prices(team: Team) -> None:
     """Raise Invalid where the price of a model is not known: what it spends would be taken for nothing."""
     budget = team.budget
     if budget.usd is None:

@@ -8,6 +8,7 @@ from random import Random
 from msgspec import Struct, structs
 
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import AttemptFailed, Noted
@@ -24,7 +25,7 @@ from chargehand.models.messages import Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.result import Result
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.numbers import find_quantities
 
 _ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))
@@ -101,12 +102,12 @@ async def _score(bench: Bench, case: Case, checked: CheckedResult) -> Score:
     )
 
 
-def _checking_team(bench: Bench, case: Case, text: str) -> Supervisor:
+def _checking_team(bench: Bench, case: Case, text: str) -> Team:
     """A team with the checks of the case, in which a worker returns this text."""
     team = bench.new_team()
     check_workers(team, case.labels)
-    hiring = team.hiring
-    checks = _checks_of(case, hiring)
+    spec = team.spec
+    checks = _checks_of(case, spec)
 
     def reply(request: Request) -> str:
         assert isinstance(request.subject, Working), "only workers have this model"
@@ -115,19 +116,17 @@ def _checking_team(bench: Bench, case: Case, text: str) -> Supervisor:
     model = ScriptedModel(reply)
     workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks))]
     reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
-    for worker in hiring.workers:
+    for worker in spec.workers:
         if worker.name in reviewers:
-            reviewer_model = worker.model or hiring.models[0]
+            reviewer_model = worker.model or spec.models[0]
             workers.append(
                 Worker(name=worker.name, description=worker.description, prompt=worker.prompt, model=reviewer_model)
             )
     source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
     task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
-    return Supervisor(
+    return Team(
         workers,
-        model=hiring.models[0],
-        judge=hiring.models[2],
-        plan=Plan((*source, task), "none"),
+        supervisor=Supervisor(model=spec.models[0], judge=spec.models[2], plan=Plan((*source, task), "none")),
         policy=_ONE_ATTEMPT,
         checks=checks,
         lookup=bench.lookup,
@@ -147,9 +146,9 @@ def _broken_check(result: Result) -> str:
     return ""
 
 
-def _checks_of(case: Case, hiring: TeamSpec) -> Mapping[str, Check]:
+def _checks_of(case: Case, spec: TeamSpec) -> Mapping[str, Check]:
     """The checks that the case names, else those of its worker; where there are none, a verifier."""
-    known = hiring.checks
+    known = spec.checks
     names = case.checks or tuple(name for worker in case.labels for name in known.by_worker.get(worker, ()))
     if unknown := [name for name in names if name not in known.by_name]:
         existing = ", ".join(known.by_name) or "none"

@@ -66,17 +66,17 @@ def due(turns: Sequence[Turn], room: int) -> int:
     return said[-kept - 1].number if kept < len(said) else 0
 
 
-def chat_due(turns: Sequence[Turn], room: int, most_turns: int, frame: int) -> int:
+def chat_due(turns: Sequence[Turn], room: int, max_turns: int, frame: int) -> int:
     """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
     _, said = _split(turns)
     space = max(0, room) * CHARACTERS
     size = sum(len(turn.text) + frame for turn in said)
-    if len(said) <= most_turns and size <= space:
+    if len(said) <= max_turns and size <= space:
         return 0
     kept = left = 0
     for turn in reversed(said):
         left += len(turn.text) + frame
-        if kept >= LEAST_KEPT and (kept * 2 >= most_turns or left * 2 > space):
+        if kept >= LEAST_KEPT and (kept * 2 >= max_turns or left * 2 > space):
             break
         kept += 1
     return said[-kept - 1].number if kept < len(said) else 0

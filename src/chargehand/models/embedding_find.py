@@ -76,7 +76,7 @@ class _Embeddings(Finder):
             name=name,
             key=self._key(handle, options, variable, needed=False),
             timeouts=options.get("timeouts", PATIENCE),
-            most_bytes=options.get("most_bytes", MOST_BYTES),
+            max_bytes=options.get("max_bytes", MOST_BYTES),
             variable=variable,
         )
         price = options.get("price") or (FREE if place.free else None)

@@ -78,7 +78,7 @@ class EmbeddingEndpoint:
         key: str = "",
         *,
         timeouts: Timeouts = PATIENCE,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MOST_BYTES,
         variable: str = "",
     ) -> None:
         self.card = ModelCard(handle)
@@ -91,7 +91,7 @@ class EmbeddingEndpoint:
             url=base_url.rstrip("/") + "/embeddings",
             headers=headers,
             timeouts=timeouts,
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
         )
         self._name = name
 

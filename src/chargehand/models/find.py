@@ -73,7 +73,7 @@ class Options(TypedDict, total=False):
     timeouts: Timeouts
     pace: Pace
     price: Price
-    most_bytes: int
+    max_bytes: int
     retry: Retry
     breaking: Breaking
     native_tools: bool
@@ -206,7 +206,7 @@ class Finder:
             transport=self._transport,
             timeouts=options.get("timeouts", place.timeouts),
             window=options.get("window", place.window),
-            most_bytes=options.get("most_bytes", MOST_BYTES),
+            max_bytes=options.get("max_bytes", MOST_BYTES),
             native_tools=options.get("native_tools", True),
             schema=options.get("schema", True),
             variable=variable,

@@ -56,11 +56,11 @@ class Endpoint:
     """Where one model is called, with what headers, and how patiently."""
 
     def __init__(
-        self, party: Party, url: str, headers: Mapping[str, str], timeouts: Timeouts, most_bytes: int = MOST_BYTES
+        self, party: Party, url: str, headers: Mapping[str, str], timeouts: Timeouts, max_bytes: int = MOST_BYTES
     ) -> None:
         self.party = party
         self.timeouts = timeouts
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self._url = url
         self._headers = {
             "Content-Type": "application/json",
@@ -177,7 +177,7 @@ class _Arrival:
         if status == 200 and self._taker is not None and _is_stream(headers):
             await self._read_stream(response, decoder, self._taker)
             return self.streamed()
-        most = self._endpoint.most_bytes if status == 200 else _MOST_ERROR
+        most = self._endpoint.max_bytes if status == 200 else _MOST_ERROR
         if response.content_length is not None and response.content_length > most and status == 200:
             raise too_large(self._endpoint.party, most)
         return Answer(status, headers, await self._read_whole(response, decoder, most))
@@ -203,8 +203,8 @@ class _Arrival:
         while chunk := await content.readany():
             for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
                 self._size += len(piece)
-                if self._size > self._endpoint.most_bytes:
-                    raise too_large(self._endpoint.party, self._endpoint.most_bytes)
+                if self._size > self._endpoint.max_bytes:
+                    raise too_large(self._endpoint.party, self._endpoint.max_bytes)
                 if taker.take(piece):
                     self._moved()
             if taker.ended and not content.is_eof():

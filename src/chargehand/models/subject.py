@@ -66,7 +66,7 @@ class Planning(Struct, frozen=True, tag="planning"):
 
     goal: str
     workers: tuple[WorkerCard, ...]
-    most_tasks: int
+    max_tasks: int
     findings: tuple[str, ...] = ()
     tasks: tuple[Planned, ...] = ()
     results: tuple[Given, ...] = ()

@@ -26,9 +26,9 @@ class Once(Generic[_T]):
     It remembers by identity, which is cheap, and safe because the thing itself is kept too.
     """
 
-    def __init__(self, encode: Callable[[_T], bytes], most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, encode: Callable[[_T], bytes], max_bytes: int = _MOST_BYTES) -> None:
         self._encode = encode
-        self._most = most_bytes
+        self._most = max_bytes
         self._size = 0
         self._known: dict[int, tuple[_T, bytes]] = {}
 
@@ -113,7 +113,7 @@ class EndpointOptions(TypedDict, total=False):
     transport: Transport | None
     timeouts: Timeouts
     window: int
-    most_bytes: int
+    max_bytes: int
     native_tools: bool
     schema: bool
     variable: str
@@ -160,7 +160,7 @@ class HttpModel(ABC):
             url=url,
             headers=headers,
             timeouts=options.get("timeouts", PATIENCE),
-            most_bytes=options.get("most_bytes", MOST_BYTES),
+            max_bytes=options.get("max_bytes", MOST_BYTES),
         )
         self._most_tokens = maxsize
 

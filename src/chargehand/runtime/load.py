@@ -45,7 +45,7 @@ class RunsSeen(Protocol):
 class _WorkerLoad(Struct):
     """The load of one worker, over runs."""
 
-    capacity: int
+    concurrency: int
     busy: int = 0
     queue: int = 0
     attempts: list[Outcome] = field(default_factory=list[Outcome])
@@ -62,7 +62,7 @@ class _WorkerLoad(Struct):
         failed = sum(1 for attempt in attempts if attempt.failure)
         return Load(
             busy=self.busy,
-            capacity=self.capacity,
+            concurrency=self.concurrency,
             failures=failed / max(1, count),
             queue=self.queue,
             attempts=count,
@@ -141,7 +141,7 @@ class LoadView:
             agents.update(state.agents)
         workers: dict[str, _WorkerLoad] = {}
         for agent in agents.values():
-            worker = workers[agent.name] = _WorkerLoad(agent.capacity)
+            worker = workers[agent.name] = _WorkerLoad(agent.concurrency)
             worker.attempts.extend(self._attempts_of(agent.name, now))
             worker.shut = worker.shut and breaker_name(agent) in shut
         self._count_tasks(states, workers)

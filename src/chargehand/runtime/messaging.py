@@ -52,7 +52,7 @@ def as_message(base: ev.RunRequested, letter: Letter) -> ev.RunRequested:
     whoever calls the model. Nobody stands in for another: the reply must come from whom was asked.
     """
     agents = [structs.replace(to, fallbacks=(), timeout=min(to.timeout, letter.timeout)) for to in letter.to]
-    limits = structs.replace(base.policy.limits, tasks=max(base.policy.limits.tasks, len(letter.to)), replans=0)
+    limits = structs.replace(base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(letter.to)), replans=0)
     policy = structs.replace(
         base.policy,
         retry=structs.replace(base.policy.retry, attempts=1),

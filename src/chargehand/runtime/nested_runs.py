@@ -251,7 +251,7 @@ def _begun_before(sending: Call, entries: Sequence[ev.Entry]) -> int:
 
 def _barred(sending: Call, agent: Agent) -> str:
     """Why somebody does not get a message."""
-    most = sending.state.requested.policy.limits.nesting
+    most = sending.state.requested.policy.limits.max_nesting
     if agent.name in sending.waiting:
         return f"{agent.name} is itself waiting for this answer"
     if sending.nesting > most:
@@ -315,10 +315,10 @@ class Nesting:
 
     async def allowance(self, where: Where, errand: Errand) -> Amount:
         state = self._driver.under_way[where.run]
-        most = min(state.requested.policy.limits.nesting, errand.team.policy.limits.nesting)
+        most = min(state.requested.policy.limits.max_nesting, errand.team.policy.limits.max_nesting)
         if _nesting(state) > most:
             words = f"{errand.worker} is a team inside {_nesting(state) - 1} others, and at most {most} are allowed"
-            raise WorkFailed(Failure("logic", f"{words} (policy.limits.nesting)", permanent=True), NOTHING)
+            raise WorkFailed(Failure("logic", f"{words} (policy.limits.max_nesting)", permanent=True), NOTHING)
         progress = state.tasks[TaskId(where.task)]
         if progress.resumes and sum(await self._begun(where.run, progress, errand), NOTHING) != NOTHING:
             return NOTHING  # it was charged with all of it when the process died
@@ -450,9 +450,9 @@ async def _ended(below: _Below, run: str, job: asyncio.Task[None]) -> None:
 def _subteam_request(run: str, call: Call, errand: Errand, held: Amount) -> ev.RunRequested:
     requested = call.state.requested
     own = errand.team.policy
-    deepest = min(own.limits.nesting, requested.policy.limits.nesting)
+    deepest = min(own.limits.max_nesting, requested.policy.limits.max_nesting)
     policy: Policy = structs.replace(
-        own, limits=structs.replace(own.limits, nesting=deepest), grace=min(own.grace, call.kept / 2)
+        own, limits=structs.replace(own.limits, max_nesting=deepest), grace=min(own.grace, call.kept / 2)
     )
     team = errand.team.bounded(budget=errand.team.budget.limited(_within(requested.budget, held).caps), policy=policy)
     request = team.request(errand.goal, call.state.at, seed=call.seed(run))

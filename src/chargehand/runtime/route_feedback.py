@@ -191,7 +191,7 @@ class RouteFeedback:
     """Feedback on runs that were led by a route, and the examples it made."""
 
     name: str
-    hiring: TeamSpec
+    spec: TeamSpec
     _journal: Journal | SharedFile | None
 
     def _open(self) -> AbstractAsyncContextManager[Journal]:

@@ -98,8 +98,8 @@ def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.Ru
     if not deadline >= now - late:  # also what is no number
         raise Invalid(f"the deadline is {now - deadline:.1f} s in the past; give the run some time")
     limits = request.policy.limits
-    if request.parent is not None and request.parent.nesting > limits.nesting:
-        raise Invalid(f"teams are nested {request.parent.nesting} deep; at most {limits.nesting} are allowed")
+    if request.parent is not None and request.parent.nesting > limits.max_nesting:
+        raise Invalid(f"teams are nested {request.parent.nesting} deep; at most {limits.max_nesting} are allowed")
     if request.plan is None:
         return structs.replace(request, deadline=deadline)
     linted = lint(request.plan.tasks, request.roster, limits)

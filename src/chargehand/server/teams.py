@@ -20,7 +20,7 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, checked
 from chargehand.server.problem import unknown
 from chargehand.server.tenants import Tenant
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _MANY = 2**53  # a cap that nobody reaches
 
@@ -32,14 +32,14 @@ class Bounds(Struct, frozen=True):
     seconds: Seconds | None = None
     approve: bool | None = None
 
-    def around(self, team: Supervisor) -> Supervisor:
+    def around(self, team: Team) -> Team:
         if self == USUAL:
             return team
         seconds = team.timeout if self.seconds is None else min(team.timeout, self.seconds)
         policy = team.policy if self.approve is None else structs.replace(team.policy, approve=self.approve)
         return team.bounded(budget=team.budget.limited(self.budget.caps), timeout=seconds, policy=policy)
 
-    def describe_cuts(self, team: Supervisor) -> str:
+    def describe_cuts(self, team: Team) -> str:
         """What is asked for beyond what the team may use, and what is granted instead; empty if nothing is."""
         pairs = (
             ("seconds", self.seconds, team.timeout),
@@ -69,14 +69,14 @@ class NewRun(Struct, frozen=True):
 class ServedTeam:
     """A team that takes requests. `kept` is it with a budget that can be kept, as its executor was made."""
 
-    def __init__(self, tenant: Tenant, team: Supervisor, executor: Executor, kept: Supervisor) -> None:
+    def __init__(self, tenant: Tenant, team: Team, executor: Executor, kept: Team) -> None:
         self.team = team
         self.executor = executor
         self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
         self._tenant = tenant
         self._kept = kept
 
-    async def keep_budget(self, bounds: Bounds = USUAL) -> Supervisor:
+    async def keep_budget(self, bounds: Bounds = USUAL) -> Team:
         """The team within these bounds, with a budget that can be kept."""
         return await bounds.around(self.team).keep_budget(self._tenant.finder)
 
@@ -90,9 +90,7 @@ class ServedTeam:
         await self.start(team, request, name, *new.also)
         return name
 
-    async def start(
-        self, team: Supervisor, request: ev.RunRequested, run: str, *also: ev.Event
-    ) -> "asyncio.Future[Outcome]":
+    async def start(self, team: Team, request: ev.RunRequested, run: str, *also: ev.Event) -> "asyncio.Future[Outcome]":
         """Start a run with a request that was checked; back when it is on disk, with what will become of it."""
         request = self._tenant.redact(request)
         events = (*also, *await team.offered(self._tenant.journal, request))
@@ -134,10 +132,10 @@ class Teams:
         settings = tenant.settings
         memory = tenant.folder / "memory.db"
         loaded = [load_team(path, model=settings.model, elsewhere=memory) for path in settings.teams or (None,)]
-        self.teams: Mapping[str, Supervisor] = {team.name: team for team in loaded}
+        self.teams: Mapping[str, Team] = {team.name: team for team in loaded}
         tenant.stack.push_async_callback(self._stack.aclose)
 
-    def named(self, name: str) -> Supervisor:
+    def named(self, name: str) -> Team:
         """404, with the names that are alike, if there is none of this name."""
         team = self.teams.get(name)
         if team is None:
@@ -154,7 +152,7 @@ class Teams:
                     self._served[kind] = await self._serve(team, kind)
         return self._served[kind]
 
-    async def _serve(self, team: Supervisor, kind: _Kind) -> ServedTeam:
+    async def _serve(self, team: Team, kind: _Kind) -> ServedTeam:
         kept = team
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)

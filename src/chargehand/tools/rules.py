@@ -63,7 +63,7 @@ class MaxCountPerStep(Struct, frozen=True, tag="max_count_per_step"):
 
     tool: str
     """The tool that is bound."""
-    most: Count
+    limit: Count
     """How often."""
 
 
@@ -72,7 +72,7 @@ class MaxCount(Struct, frozen=True, tag="max_count"):
 
     tool: str
     """The tool that is bound."""
-    most: Count
+    limit: Count
     """How often."""
 
 
@@ -174,8 +174,8 @@ def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
             if name not in known:
                 hint = did_you_mean(name, sorted(known))
                 raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
-        if isinstance(rule, MaxCountPerStep | MaxCount) and rule.most < 1:
-            raise Invalid(f"{_kind(rule)} of {rule.tool!r} is {rule.most}; leave the tool out instead, or say 1")
+        if isinstance(rule, MaxCountPerStep | MaxCount) and rule.limit < 1:
+            raise Invalid(f"{_kind(rule)} of {rule.tool!r} is {rule.limit}; leave the tool out instead, or say 1")
         if isinstance(rule, ConstrainChildTools) and not rule.children:
             raise Invalid(f"constrain_child_tools of {rule.tool!r} lists no tools; use exit_loop to end after it")
     _check_ends(rules)
@@ -228,10 +228,12 @@ def _against(rule: ToolRule, calls: Sequence[Called], tool: str, step: int) -> s
             return f"right after {last} only {_either(children)} can be called, not {tool}"
         case Conditional(of) if of == last and tool != (wanted := _wanted(rule, calls[-1].result) or tool):
             return f"after this result of {last}, {wanted} must be called, not {tool}"
-        case MaxCountPerStep(of, most) if of == tool and sum(c.step == step and c.tool == tool for c in calls) >= most:
-            return f"{tool} was called {most} times in this step, which is the most; go on in the next step"
-        case MaxCount(of, most) if of == tool and sum(c.tool == tool for c in calls) >= most:
-            return f"{tool} was called {most} times, which is the most; go on without it"
+        case MaxCountPerStep(of, limit) if (
+            of == tool and sum(c.step == step and c.tool == tool for c in calls) >= limit
+        ):
+            return f"{tool} was called {limit} times in this step, which is the most; go on in the next step"
+        case MaxCount(of, limit) if of == tool and sum(c.tool == tool for c in calls) >= limit:
+            return f"{tool} was called {limit} times, which is the most; go on without it"
         case _:
             return ""
 

@@ -48,9 +48,9 @@ class _Job:
 class Threads:
     """At most `most` jobs at a time; the others wait, and their time does not run yet."""
 
-    def __init__(self, most: int = MOST, most_lost: int = MOST_LOST) -> None:
+    def __init__(self, most: int = MOST, max_lost: int = MOST_LOST) -> None:
         self._most = most
-        self._most_lost = most_lost
+        self._most_lost = max_lost
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 

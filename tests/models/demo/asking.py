@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chargehand.config.load import load_team
 from chargehand.runtime.result import Result
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 ROOT = Path(__file__).parents[3]
 TEMPLATES = ROOT / "src" / "chargehand" / "config" / "templates"
@@ -19,7 +19,7 @@ def folder_of(team: str) -> Path:
 
 
 @cache
-def team_of(team: str) -> Supervisor:
+def team_of(team: str) -> Team:
     return load_team(folder_of(team), model="demo")
 
 

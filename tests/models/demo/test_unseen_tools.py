@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from chargehand import Supervisor, Worker, tool
+from chargehand import Supervisor, Team, Worker, tool
 from chargehand.tools.calculator import calculator
 from chargehand.tools.documents import documents
 
@@ -44,14 +44,16 @@ def book_table(restaurant: str, people: int, day: str) -> str:
 
 
 @cache
-def team(folder: Path) -> Supervisor:
+def team(folder: Path) -> Team:
     (folder / "rules.md").write_text(RULES, "utf-8")
     travel = Worker(
         "travel", "Knows what rooms and trains cost and take.", tools=[room_price, train_time, find_flights]
     )
     host = Worker("host", "Books tables in restaurants.", tools=[book_table])
     reader = Worker("reader", "Finds what the house rules say.", tools=[documents(folder)])
-    return Supervisor([travel, host, reader, Worker("sums", "Calculates.", tools=[calculator()])], model="demo")
+    return Team(
+        [travel, host, reader, Worker("sums", "Calculates.", tools=[calculator()])], supervisor=Supervisor(model="demo")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,8 @@ def test_a_tool_that_fails_is_named_as_it_is_called() -> None:
         raise RuntimeError(city)
 
     hotel = Worker("hotel", "Knows how many rooms there are in a city.", tools=[room_count])
-    answer = str(Supervisor([hotel], model="demo").run_sync("How many rooms are there in Ghent?").answer)
+    answer = str(
+        Team([hotel], supervisor=Supervisor(model="demo")).run_sync("How many rooms are there in Ghent?").answer
+    )
     assert "`room_count` failed: " in answer
     assert "Room_count" not in answer

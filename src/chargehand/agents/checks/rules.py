@@ -90,10 +90,10 @@ async def check_rule(rule: Rule, result: CheckedResult) -> list[str]:
     plain = _normalize(text)
     problems = [f"{wanted!r} is not in it" for wanted in rule.wanted_words if _normalize(wanted) not in plain]
     words = sum(WORD.search(chunk) is not None for chunk in text.split())
-    if words < rule.at_least_words:
-        problems.append(f"it has {words} words; at least {rule.at_least_words} are wanted")
-    if rule.at_most_words and words > rule.at_most_words:
-        problems.append(f"it has {words} words; at most {rule.at_most_words} are wanted")
+    if words < rule.min_words:
+        problems.append(f"it has {words} words; at least {rule.min_words} are wanted")
+    if rule.max_words and words > rule.max_words:
+        problems.append(f"it has {words} words; at most {rule.max_words} are wanted")
     if rule.cites and not _cites(result):
         problems.append("it names no source")
     if rule.has_number and re.search(r"\d", text) is None:

@@ -27,8 +27,8 @@ class Rule(Declared, frozen=True, omit_defaults=True):
 
     contains: str | Sequence[str] = ()
     matches: str = ""
-    at_least_words: int = 0
-    at_most_words: int = 0
+    min_words: int = 0
+    max_words: int = 0
     cites: bool = False
     has_number: bool = False
 
@@ -156,8 +156,8 @@ def _vet_rule(rule: Rule) -> None:
         raise Invalid("`contains` has a text without a word in it; write what must stand there, or leave it out")
     if len(rule.matches) > LONGEST_PATTERN:
         raise Invalid(f"the pattern has {len(rule.matches)} characters; at most {LONGEST_PATTERN} are allowed")
-    least = rule.at_least_words
-    most = rule.at_most_words
+    least = rule.min_words
+    most = rule.max_words
     if least < 0 or most < 0 or (most and least > most):
         raise Invalid(f"at least {least} and at most {most} words cannot be; use numbers from 0, the least first")
 

@@ -35,7 +35,7 @@ _LONGEST = 300
 
 
 async def decide(
-    way: Route,
+    strategy: Route,
     lead: Lead,
     brief: Brief,
     context: StepContext,
@@ -43,16 +43,16 @@ async def decide(
     examples: ConfirmedExamples | None = None,
 ) -> tuple[Decision, Amount | None]:
     """Who of these should do it, and what it cost to find out."""
-    if way.rules:
-        free = {card.name for card in cards} | {way.generalist}
-        found = by_rules(brief.goal, {phrase: name for phrase, name in way.rules.items() if name in free})
+    if strategy.rules:
+        free = {card.name for card in cards} | {strategy.generalist}
+        found = by_rules(brief.goal, {phrase: name for phrase, name in strategy.rules.items() if name in free})
         if found.worker is not None:
             return found, NOTHING
-    if way.router == "rules":
-        return nobody("rules", "no rule matches" if way.rules else "there are no rules"), NOTHING
+    if strategy.router == "rules":
+        return nobody("rules", "no rule matches" if strategy.rules else "there are no rules"), NOTHING
     if not cards:
-        return nobody(way.router, "there is nobody to choose from"), NOTHING
-    router = fitting(lead) if way.router == "auto" else way.router
+        return nobody(strategy.router, "there is nobody to choose from"), NOTHING
+    router = fitting(lead) if strategy.router == "auto" else strategy.router
     if router == "tags":
         return by_tags(brief.goal, cards), NOTHING
     if router == "words":
@@ -71,11 +71,11 @@ def fitting(lead: Lead) -> Router:
     return "meaning" if lead.model.card.in_process else "hybrid"
 
 
-def find_route_embedding(way: Route, cards: Sequence[WorkerCard], lookup: Lookup) -> Embedding | None:
+def find_route_embedding(strategy: Route, cards: Sequence[WorkerCard], lookup: Lookup) -> Embedding | None:
     """None for words. Raises Invalid where the team names an embedding that is not there."""
-    if way.embed == "auto" and multilingual.is_here() and not is_english(_texts(cards)):
+    if strategy.embed == "auto" and multilingual.is_here() and not is_english(_texts(cards)):
         return multilingual.MultilingualEmbedding()
-    return find_embedding(way.embed, lookup)
+    return find_embedding(strategy.embed, lookup)
 
 
 def _texts(cards: Sequence[WorkerCard]) -> list[str]:

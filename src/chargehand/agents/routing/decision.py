@@ -48,7 +48,7 @@ class Load(Struct, frozen=True):
     """
 
     busy: int = 0
-    capacity: int = 0
+    concurrency: int = 0
     failures: float = 0.0
     queue: int = 0
     attempts: int | None = None
@@ -60,14 +60,14 @@ class Load(Struct, frozen=True):
     def strain(self) -> float:
         """0 for idle and healthy, 1 for full, 2 for full and failing, and more than that for who is shut."""
         here = self.busy + self.queue
-        full = min(1.0, here / self.capacity) if self.capacity else here / (here + _ROOM)
+        full = min(1.0, here / self.concurrency) if self.concurrency else here / (here + _ROOM)
         known = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
         return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
 
     @property
     def crowd(self) -> float:
         """How many times full it is, with those that wait; 0 for who has no limit."""
-        return (self.busy + self.queue) / self.capacity if self.capacity else 0.0
+        return (self.busy + self.queue) / self.concurrency if self.concurrency else 0.0
 
     @property
     def known(self) -> bool:
@@ -75,7 +75,7 @@ class Load(Struct, frozen=True):
         return (self.attempts or 0) >= _ENOUGH
 
     def __str__(self) -> str:
-        said = [f"{self.busy} of {self.capacity} at work" if self.capacity else f"{self.busy} at work"]
+        said = [f"{self.busy} of {self.concurrency} at work" if self.concurrency else f"{self.busy} at work"]
         said += [f"{self.queue} waiting"] if self.queue else []
         said += [f"{self.failures:.0%} failed lately"] if self.failures else []
         said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []

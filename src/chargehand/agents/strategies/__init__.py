@@ -46,7 +46,7 @@ class Route(Declared, frozen=True, tag="route"):
 class Loop(Declared, frozen=True, tag="loop"):
     """One task at a time, looking at what came of those before, until it is done or stalls."""
 
-    most_turns: Annotated[int, Meta(ge=1, le=1000)] = 20
+    max_turns: Annotated[int, Meta(ge=1, le=1000)] = 20
     """The most tasks."""
     stalls: Few = 3
     """Turns without progress before it starts afresh."""
@@ -66,7 +66,7 @@ class Broadcast(Declared, frozen=True, tag="broadcast"):
 class RoundRobin(Declared, frozen=True, tag="round_robin"):
     """Everybody speaks in turn and hears what was said."""
 
-    most_turns: Turns = 0
+    max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
     token: str = ""
     """A word that ends the talk when a worker says it."""
@@ -75,7 +75,7 @@ class RoundRobin(Declared, frozen=True, tag="round_robin"):
 class Dynamic(Declared, frozen=True, tag="dynamic"):
     """The supervisor says who speaks next, never the same twice in a row, until somebody says the token."""
 
-    most_turns: Turns = 0
+    max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
     token: str = "DONE!"  # noqa: S105 - a word that ends a talk
     """A word that ends the talk when a worker says it."""
@@ -90,20 +90,20 @@ class Recursive(Declared, frozen=True, tag="recursive"):
     """Into how many parts."""
 
 
-Way: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive
+Strategy: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive
 
 
-def check(way: Way) -> None:
+def check(strategy: Strategy) -> None:
     """Raise Invalid for a way to lead with settings that mean nothing."""
-    kind = type(way)
+    kind = type(strategy)
     try:
-        settings = msgspec.to_builtins(way, enc_hook=dict)  # any mapping will do for rules
+        settings = msgspec.to_builtins(strategy, enc_hook=dict)  # any mapping will do for rules
     except (ValueError, TypeError) as error:
-        raise Invalid(f"way={kind.__name__}(...) cannot be: {error}") from error
+        raise Invalid(f"strategy={kind.__name__}(...) cannot be: {error}") from error
     try:
         msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
         found = describe_misfit(error, kind)
         field = found.place.removeprefix("$.").partition(".")[0].partition("[")[0]
-        setting = f"{field}={getattr(way, field)!r}" if hasattr(way, field) else "..."
-        raise Invalid(f"way={kind.__name__}({setting}) cannot be: {found.message}") from error
+        setting = f"{field}={getattr(strategy, field)!r}" if hasattr(strategy, field) else "..."
+        raise Invalid(f"strategy={kind.__name__}({setting}) cannot be: {found.message}") from error

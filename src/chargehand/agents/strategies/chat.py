@@ -32,23 +32,23 @@ _GOES_ON = re.compile(r"\w|[-'\u2019]\w")
 _WITHIN_WORD = re.compile(r"\w-?\Z")
 
 
-async def broadcast(way: Broadcast, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+async def broadcast(strategy: Broadcast, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The request to every worker whose tags match, all at once."""
     if brief.tasks:
         return _closing(lead)
-    match = Match(way.match_all, way.match_some)
+    match = Match(strategy.match_all, strategy.match_some)
     names = [card.name for card in lead.cards if fits(match, card.tags)]
     if not names:
         raise _nobody_matches(match, lead)
     unserved: tuple[str, ...] = ()
-    if left := names[lead.most_tasks :]:
+    if left := names[lead.max_tasks :]:
         problem = (
-            f"{len(names)} workers match and the policy allows {lead.most_tasks} tasks, so these were not asked: "
-            f"{', '.join(left)}; raise policy.limits.tasks or ask for more tags"
+            f"{len(names)} workers match and the policy allows {lead.max_tasks} tasks, so these were not asked: "
+            f"{', '.join(left)}; raise policy.limits.max_tasks or ask for more tags"
         )
         context.note(problem)
         unserved = (problem,)
-    asked = names[: lead.most_tasks]
+    asked = names[: lead.max_tasks]
     tasks = tuple(Task(TaskId(f"t{number}"), brief.goal, name) for number, name in enumerate(asked, 1))
     return Proposal(tasks, lead.combine or "merge", used=NOTHING, unserved=unserved)
 
@@ -58,21 +58,21 @@ def _nobody_matches(match: Match, lead: Lead) -> WorkFailed:
     wanted += [f"one of {', '.join(match.some)}"] if match.some else []
     there = ", ".join(sorted({tag for card in lead.cards for tag in card.tags})) or "none"
     problem = f"no worker has the tags that are asked for ({' and '.join(wanted)}); the tags there are: {there}"
-    finding = Finding(code="no_match", place="way", message=f"{problem[:1].upper()}{problem[1:]}.")
+    finding = Finding(code="no_match", place="strategy", message=f"{problem[:1].upper()}{problem[1:]}.")
     return WorkFailed(Failure("logic", problem, permanent=True), NOTHING, (finding,))
 
 
-async def round_robin(way: RoundRobin, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+async def round_robin(strategy: RoundRobin, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next turn: the first worker's, the second's, and so on, and the first again."""
-    talk = _read_talk(way, lead, brief)
+    talk = _read_talk(strategy, lead, brief)
     if _is_over(talk, brief, context):
         return _closing(lead)
     return _turn(talk, talk.names[talk.turns % len(talk.names)], lead, brief, context)
 
 
-async def dynamic(way: Dynamic, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+async def dynamic(strategy: Dynamic, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next turn, for whom the supervisor names; for who is next in order, where it names nobody who may speak."""
-    talk = _read_talk(way, lead, brief)
+    talk = _read_talk(strategy, lead, brief)
     if _is_over(talk, brief, context):
         return _closing(lead)
     if not talk.open_to:
@@ -125,14 +125,14 @@ class _Talk(Struct, frozen=True):
         return self.names[at % len(self.names)]
 
 
-def _read_talk(way: RoundRobin | Dynamic, lead: Lead, brief: Brief) -> _Talk:
-    wanted = way.most_turns if way.most_turns > 0 else len(lead.names)
+def _read_talk(strategy: RoundRobin | Dynamic, lead: Lead, brief: Brief) -> _Talk:
+    wanted = strategy.max_turns if strategy.max_turns > 0 else len(lead.names)
     return _Talk(
         names=lead.names,
         turns=len(brief.tasks),
-        most=min(wanted, lead.most_tasks),
+        most=min(wanted, lead.max_tasks),
         wanted=wanted,
-        token=way.token.strip(),
+        token=strategy.token.strip(),
         last=brief.tasks[-1].worker if brief.tasks else "",
     )
 
@@ -167,7 +167,9 @@ def _turn(
     after = tuple(Edge(task.id, "optional") for task in brief.tasks)
     closed = talk.turns + 1 >= talk.most
     if closed and talk.most < talk.wanted:
-        context.note(f"the talk ends after {_turns(talk.most)}, not {talk.wanted}: policy.limits.tasks allows no more")
+        context.note(
+            f"the talk ends after {_turns(talk.most)}, not {talk.wanted}: policy.limits.max_tasks allows no more"
+        )
     task = Task(TaskId(f"t{number}"), _instruction(talk, name, brief), name, after=after)
     return Proposal((task,), lead.combine or "merge", closed=closed, used=used)
 

@@ -79,11 +79,11 @@ class LedgerReply(Struct, frozen=True):
         return f"not done, {looping}, {progress}; {after}{reason}"
 
 
-async def next_task(way: Loop, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+async def next_task(strategy: Loop, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next task, or none when it is done or leads nowhere. One call of the model."""
     if brief.loop.ended:
         return Proposal((), closed=True, used=NOTHING)  # it has said so; to be asked again changes nothing
-    turn = _Turn(way, lead, brief)
+    turn = _Turn(strategy, lead, brief)
     question = await turn.question()
     purpose = Purpose("a question this long", alone=not brief.tasks)
     reply, used = await ask(lead, question.request(lead), context, purpose, turn.read, hear=hear_if_heard(context))
@@ -102,16 +102,16 @@ class _Turn:
     `stalls` are those in a row, without what this turn may add; `afresh` says that this turn is a fresh start.
     """
 
-    def __init__(self, way: Loop, lead: Lead, brief: Brief) -> None:
+    def __init__(self, strategy: Loop, lead: Lead, brief: Brief) -> None:
         before = brief.loop if brief.tasks else LoopState()  # a plan that a person sent back does not count
         self.lead = lead
         self.brief = brief
-        self.most_tasks = max(1, min(way.most_turns, lead.most_tasks))
-        self.patience = max(1, way.stalls)
+        self.max_tasks = max(1, min(strategy.max_turns, lead.max_tasks))
+        self.patience = max(1, strategy.stalls)
         taken = {task.id for task in brief.tasks}
         self.number = next(number for number in count(len(taken) + 1) if f"t{number}" not in taken)
         self.fresh = before.fresh_starts
-        self.may_restart = self.fresh < way.fresh_starts
+        self.may_restart = self.fresh < strategy.fresh_starts
         self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
         self.refused = tuple(one for one in brief.findings if one.code in REFUSALS)
         self.stalls = before.stalls + sum(finding.code != _STALLED for finding in self.refused)
@@ -142,7 +142,7 @@ class _Turn:
                 results=given.inputs,
                 gaps=brief.gaps,
             ),
-            slots={"most": str(self.most_tasks)},
+            slots={"most": str(self.max_tasks)},
             blocks=await self.lead.blocks(),
             nonce=nonce,
         )
@@ -155,7 +155,7 @@ class _Turn:
             yield _AFRESH
         elif stalls := self.stalls + self.failed:
             yield f"The last {stalls} turn{'s' if stalls > 1 else ''} brought nothing. Take another way."
-        left = self.most_tasks - len(self.brief.tasks)
+        left = self.max_tasks - len(self.brief.tasks)
         yield f"{left} more task{'s' if left != 1 else ''} may be given." if left > 0 else "No more tasks may be given."
 
     def read(self, text: str) -> LedgerReply:
@@ -177,8 +177,8 @@ class _Turn:
     def go_on(self, reply: LedgerReply, used: Amount | None) -> Proposal:
         """The next task; none where it leads nowhere."""
         brief = self.brief
-        if len(brief.tasks) >= self.most_tasks:
-            return self._end(f"{self.most_tasks} tasks are all it may take, and it is not done", used)
+        if len(brief.tasks) >= self.max_tasks:
+            return self._end(f"{self.max_tasks} tasks are all it may take, and it is not done", used)
         if not self.afresh and self.stalls + self.failed >= self.patience:
             return self._end("the last task failed" if self.failed else "the same was asked for again", used)
         if not reply.worker or not reply.instruction:

@@ -78,16 +78,16 @@ class _Split(Struct, frozen=True):
     rest: tuple[str, ...] = ()
 
 
-async def split(way: Recursive, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+async def split(strategy: Recursive, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The tasks of a request, all at once. What failed later is planned anew like any other plan."""
     if brief.tasks:
         return await planner.plan(lead, brief, context)
-    breadth = max(1, min(way.breadth, lead.most_tasks)) if way.depth > 0 else 1
+    breadth = max(1, min(strategy.breadth, lead.max_tasks)) if strategy.depth > 0 else 1
     tree = _Tree(lead=lead, brief=brief, context=context, blocks=await lead.blocks(), breadth=breadth)
     root = _Node(id="t", instruction=brief.goal, worker="")
     unserved = await tree.begin(root)
     level: Sequence[_Node] = root.parts
-    for _ in range(1, min(way.depth, _DEEPEST)):
+    for _ in range(1, min(strategy.depth, _DEEPEST)):
         level = await tree.deepen(root, level)
     tasks = _tasks(root) if root.parts or root.worker else ()
     combine = lead.combine or ("forward" if len(tasks) == 1 else "merge")
@@ -131,7 +131,7 @@ class _Tree(Struct):
 
     async def deepen(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
         """Judge every part of a level at the same time; back come the parts that were made of them."""
-        room = self.lead.most_tasks - sum(1 for _ in root.leaves())
+        room = self.lead.max_tasks - sum(1 for _ in root.leaves())
         nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
         covered = await self.context.afford(self.lead.reserve, len(nodes))
         if covered < len(nodes):
@@ -177,7 +177,7 @@ class _Tree(Struct):
             self.context.note(f"{node.id} stays whole: it was to be split into more than {self.breadth}")
             return False
         if len(judged.parts) - 1 > room:
-            self.context.note(f"{node.id} stays whole: a run may have {self.lead.most_tasks} tasks")
+            self.context.note(f"{node.id} stays whole: a run may have {self.lead.max_tasks} tasks")
             return False
         return True
 

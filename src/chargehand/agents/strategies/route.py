@@ -24,57 +24,59 @@ _CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a ta
 
 
 async def route(
-    way: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, Load] | None = None
+    strategy: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, Load] | None = None
 ) -> Proposal:
     """Who does it; nobody is chosen in silence. Asked again, only those who have not had it come into question."""
     if brief.tasks and not brief.replan:
         return Proposal((), lead.combine or "forward", used=NOTHING)
     try:
-        check(way, lead.names)
+        check(strategy, lead.names)
     except Invalid as error:
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
-    cards = [card for card in lead.cards if card.name != way.generalist and card.name not in had]
+    cards = [card for card in lead.cards if card.name != strategy.generalist and card.name not in had]
     watch = lead.watch(context)
     examples = None if watch is None else watch.route_examples(context.where.run)
     if examples is not None:
         cards = await examples.extend(cards)
-    found, used = await decide(way=way, lead=lead, brief=brief, context=context, cards=cards, examples=examples)
+    found, used = await decide(
+        strategy=strategy, lead=lead, brief=brief, context=context, cards=cards, examples=examples
+    )
     view = load or ({} if watch is None else watch.loads())
     found = found if found.router == "rules" else shifted(found, view)
-    names, reason = _chosen(way, found, had, view)
+    names, reason = _chosen(strategy, found, had, view)
     if watch is not None:
         watch.chose(context.where.run, names)
     chosen = RouteChosen(names, found.router, found.confidence, found.scores[:_SHOWN])
     context.note(_told(names, reason, found, view), fact=chosen)
     if not names and brief.tasks:
-        some: Combine = "select" if way.samples > 1 else "forward"
+        some: Combine = "select" if strategy.samples > 1 else "forward"
         return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
     if not names:
         return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
-    if way.samples > 1:
-        names = names[:1] * (1 if brief.tasks else await _affordable_samples(way.samples, names[0], lead, context))
-    return _proposed(names[: max(1, lead.most_tasks)], lead, brief, used, sampled=way.samples > 1)
+    if strategy.samples > 1:
+        names = names[:1] * (1 if brief.tasks else await _affordable_samples(strategy.samples, names[0], lead, context))
+    return _proposed(names[: max(1, lead.max_tasks)], lead, brief, used, sampled=strategy.samples > 1)
 
 
-def check(way: Route, names: Sequence[str]) -> None:
+def check(strategy: Route, names: Sequence[str]) -> None:
     """Raise Invalid where a way names a worker who is not there, or settings that exclude each other."""
-    if way.generalist and way.generalist not in names:
-        raise Invalid(f"the generalist {way.generalist!r} is not on the team; there are {', '.join(names)}")
-    if strange := next((name for name in way.rules.values() if name not in names), None):
+    if strategy.generalist and strategy.generalist not in names:
+        raise Invalid(f"the generalist {strategy.generalist!r} is not on the team; there are {', '.join(names)}")
+    if strange := next((name for name in strategy.rules.values() if name not in names), None):
         raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
-    if way.samples > 1 and way.secondary:
+    if strategy.samples > 1 and strategy.secondary:
         raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
 
-def _chosen(way: Route, found: Decision, had: set[str], load: Mapping[str, Load]) -> tuple[tuple[str, ...], str]:
+def _chosen(strategy: Route, found: Decision, had: set[str], load: Mapping[str, Load]) -> tuple[tuple[str, ...], str]:
     """Who gets it, and why these: a fallback says that it is one. What a rule says holds whatever the load."""
-    spare = way.generalist if way.generalist not in had else ""
+    spare = strategy.generalist if strategy.generalist not in had else ""
     if spare and found.router != "rules" and not load.get(spare, Load()).shut and out_of_order(found, load):
         return (spare,), f"the generalist gets it: {found.worker} is out of order, and nobody else fits: {found.why}"
-    least = LEAST[found.router] if way.threshold is None else way.threshold
+    least = LEAST[found.router] if strategy.threshold is None else strategy.threshold
     sure = found.router == "rules" or found.confidence >= least
-    pair = (found.worker, found.second) if way.secondary else (found.worker,)
+    pair = (found.worker, found.second) if strategy.secondary else (found.worker,)
     names = tuple(name for name in pair if name is not None)
     if found.worker is not None and (sure or len(names) > 1):
         return names, found.why
@@ -137,7 +139,7 @@ def sample_cost(worker: Worker, models: Sequence[Model]) -> Amount:
 
 async def _affordable_samples(samples: int, worker: str, lead: Lead, context: StepContext) -> int:
     """How many samples of this worker's there is money and room for; one in any case."""
-    wanted = min(samples, max(1, lead.most_tasks))
+    wanted = min(samples, max(1, lead.max_tasks))
     cost = NOTHING if lead.sample is None else lead.sample(worker)
     count = 1 + await context.afford(cost, wanted - 1) if wanted > 1 else 1
     if count < samples:

@@ -90,9 +90,9 @@ def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> "DemoP
         cards = [f"{card.name}: {shorten(card.description, 120)}" for card in subject.workers if card.description]
         offer = f" You can ask {'; '.join(cards[:_MOST_OFFERED]).rstrip('.')}." if cards else ""
         plan.unserved.append(f"the request does not say what is wanted.{offer} {MENTIONS_MODEL}")
-    for task in plan.tasks[subject.most_tasks :]:
-        plan.unserved.append(f"{task.text}: more tasks than the {subject.most_tasks} that may be planned")
-    del plan.tasks[subject.most_tasks :]
+    for task in plan.tasks[subject.max_tasks :]:
+        plan.unserved.append(f"{task.text}: more tasks than the {subject.max_tasks} that may be planned")
+    del plan.tasks[subject.max_tasks :]
     return plan
 
 

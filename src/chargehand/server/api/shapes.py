@@ -210,7 +210,7 @@ class WorkerShown(Struct, frozen=True):
     tags: tuple[str, ...]
     tools: tuple[str, ...]
     model: str
-    capacity: int
+    concurrency: int
 
 
 class Limits(Struct, frozen=True):
@@ -220,16 +220,16 @@ class Limits(Struct, frozen=True):
     usd: float | None
     tokens: int | None
     calls: int | None
-    tasks: int
-    depth: int
+    max_tasks: int
+    max_depth: int
     width: int
 
 
 class TeamShown(Struct, frozen=True):
-    """`way` is how it is led; `notice` what people must know about the models behind it."""
+    """`strategy` is how it is led; `notice` what people must know about the models behind it."""
 
     name: str
-    way: str
+    strategy: str
     workers: tuple[WorkerShown, ...]
     examples: tuple[str, ...]
     limits: Limits

@@ -23,7 +23,7 @@ from chargehand.server.api.shapes import (
 )
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
-from chargehand.team import Supervisor
+from chargehand.team import Team
 
 _MAX_DRAFTS = 8
 _FRESH: Seconds = 2.0
@@ -48,21 +48,21 @@ async def show_team(tenant: Tenant, team: str) -> TeamShown:
     return _shown(tenant.part(Teams).named(team))
 
 
-def _shown(team: Supervisor) -> TeamShown:
+def _shown(team: Team) -> TeamShown:
     budget = team.budget
     limits = team.policy.limits
     return TeamShown(
         name=team.name,
-        way=str(type(team.hiring.way).__struct_config__.tag),
+        strategy=str(type(team.supervisor.strategy).__struct_config__.tag),
         workers=tuple(show(worker, WorkerShown) for worker in team.members),
-        examples=team.examples,
+        examples=tuple(team.supervisor.examples),
         limits=Limits(
             seconds=team.timeout,
             usd=budget.usd,
             tokens=budget.tokens,
             calls=budget.calls,
-            tasks=limits.tasks,
-            depth=limits.depth,
+            max_tasks=limits.max_tasks,
+            max_depth=limits.max_depth,
             width=limits.width,
         ),
         approve=team.policy.approve,

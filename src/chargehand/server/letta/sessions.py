@@ -37,7 +37,7 @@ from chargehand.server.tenants import Tenant
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.
-_POLICY = Policy(retry=Retry(attempts=1), limits=Limits(width=50, nesting=8, resumes=20), refine=False, answer=0.0)
+_POLICY = Policy(retry=Retry(attempts=1), limits=Limits(width=50, max_nesting=8, resumes=20), refine=False, answer=0.0)
 _DEADLINE: Seconds = 30 * 86_400.0  # for people who are asked; the executor bounds the time that an agent works
 _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0

@@ -16,7 +16,7 @@ from chargehand.models.known import BUILT_IN
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from chargehand.text.names import did_you_mean
 
 MAX_EARLIER = 32_000
@@ -126,7 +126,7 @@ class Target(Struct, frozen=True):
     """A team that was called by the name of a model; with `worker`, only that one of it."""
 
     id: str
-    team: Supervisor
+    team: Team
     worker: str = ""
 
     @property

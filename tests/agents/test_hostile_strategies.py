@@ -8,8 +8,9 @@ import pytest
 
 from chargehand.agents.audit.claims import unsupported
 from chargehand.agents.audit.contradictions import find_contradictions
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
 from chargehand.agents.strategies.chat import says_token
+from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
@@ -20,17 +21,17 @@ from chargehand.models.subject import Given, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
-from chargehand.team import Supervisor
+from chargehand.team import Team
 from tests.agents.test_splitting import notes
 from tests.runtime.test_nesting import kept_within
 from tests.sim.loop import VirtualLoop
 
-WAYS: tuple[Way, ...] = (
+STRATEGIES: tuple[Strategy, ...] = (
     Whole(),
-    Loop(most_turns=6, stalls=2, fresh_starts=1),
+    Loop(max_turns=6, stalls=2, fresh_starts=1),
     Recursive(depth=3, breadth=3),
-    RoundRobin(most_turns=5),
-    Dynamic(most_turns=5),
+    RoundRobin(max_turns=5),
+    Dynamic(max_turns=5),
     Broadcast(),
     Route(router="model", generalist="w0"),
 )
@@ -105,9 +106,9 @@ def hostile(chance: random.Random, request: Request) -> Line:
     return json.dumps({key: chance.choice(ODD) for key in chance.sample(KEYS, chance.randint(1, len(KEYS)))})
 
 
-async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
+async def played(strategy: Strategy, seed: int, loop: VirtualLoop) -> None:
     """One run with models that answer at random."""
-    chance = random.Random(f"{type(way).__name__}/{seed}")
+    chance = random.Random(f"{type(strategy).__name__}/{seed}")
     script = ScriptedModel(
         lambda request: hostile(chance, request),
         usage=Usage(10, 5),
@@ -115,9 +116,11 @@ async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
         card=ModelCard("odd", window=chance.choice((600, 128_000)), micros_in=0.0, micros_out=0.0),
     )
     workers = [Worker(f"w{n}", "counts \u00e4pfel", steps=2) for n in range(chance.choice((1, 2, 50)))]
-    policy = Policy(retry=Retry(attempts=2), limits=Limits(tasks=8, replans=chance.choice((0, 1))))
+    policy = Policy(retry=Retry(attempts=2), limits=Limits(max_tasks=8, replans=chance.choice((0, 1))))
     budget = chance.choice((Budget(), Budget(calls=chance.randint(0, 30))))
-    team = Supervisor(workers, model=script, way=way, policy=policy, budget=budget, timeout=200.0)
+    team = Team(
+        workers, supervisor=Supervisor(model=script, strategy=strategy), policy=policy, budget=budget, timeout=200.0
+    )
     journal = MemoryJournal()
     async with team.executor() as executor:
         driver = Runner(journal, executor, wall=loop.time, ticks=loop.time)
@@ -128,11 +131,11 @@ async def played(way: Way, seed: int, loop: VirtualLoop) -> None:
     assert spent.calls <= (500 if budget.calls is None else budget.calls), seed
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: type(way).__name__)
-def test_whatever_models_answer_a_run_ends_within_its_bounds(way: Way) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+def test_whatever_models_answer_a_run_ends_within_its_bounds(strategy: Strategy) -> None:
     for seed in range(40):
         loop = VirtualLoop(1_000_000.0)
-        loop.run_until_complete(played(way, seed, loop))
+        loop.run_until_complete(played(strategy, seed, loop))
         loop.close()
 
 
@@ -145,7 +148,9 @@ async def test_a_thousand_parts_are_not_all_written_down() -> None:
 
     script = ScriptedModel(line, usage=Usage(1, 1), micros=0, card=ModelCard("m", micros_in=0.0, micros_out=0.0))
     executor = [Worker("w0"), Worker("w1")]
-    found = await Supervisor(executor, model=script, way=Recursive(depth=1, breadth=3)).run("Count all pears")
+    found = await Team(executor, supervisor=Supervisor(model=script, strategy=Recursive(depth=1, breadth=3))).run(
+        "Count all pears"
+    )
     missing = [gap.message for gap in found.gaps]
     assert len(found.plan.tasks) == 3
     assert len(missing) == 11

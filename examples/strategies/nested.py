@@ -1,6 +1,6 @@
-"""A team in a team: `python examples/ways/nested.py`."""  # noqa: INP001 - a script, no package
+"""A team in a team: `python examples/strategies/nested.py`."""  # noqa: INP001 - a script, no package
 
-from chargehand import Supervisor, Worker, tool
+from chargehand import Team, Worker, tool
 
 
 @tool
@@ -15,8 +15,8 @@ def price(product: str) -> str:
     return {"anvils": "An anvil costs 240 euros.", "tongs": "Tongs cost 35 euros."}[product]
 
 
-cellar = Supervisor([Worker("keeper", "counts what is in stock", tools=[stock])], name="cellar")
-office = Supervisor(
+cellar = Team([Worker("keeper", "counts what is in stock", tools=[stock])], name="cellar")
+office = Team(
     [
         cellar.as_worker(description="knows how many of a product are in stock"),
         Worker("clerk", "knows prices", tools=[price]),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Way, Whole
+from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
 from chargehand.config.load import lead, load_team
 from tests.config.files import parts, write
 
@@ -15,13 +15,13 @@ workers:
 """
 
 
-def way_of(tmp_path: Path, written: str) -> Way:
-    team = load_team(write(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}"))
-    return team.hiring.way
+def way_of(tmp_path: Path, written: str) -> Strategy:
+    team = load_team(write(tmp_path, f"version: 1\nsupervisor:\n  strategy: {written}\n{CREW}"))
+    return team.supervisor.strategy
 
 
 @pytest.mark.parametrize(
-    ("written", "way"),
+    ("written", "strategy"),
     [
         ("plan", Whole()),
         ("route", Route()),
@@ -34,26 +34,26 @@ def way_of(tmp_path: Path, written: str) -> Way:
             "{route: {router: words, rules: {apples: ann}, secondary: true, generalist: bob, threshold: 0.4}}",
             Route("words", {"apples": "ann"}, True, "bob", 0.4),
         ),
-        ("{loop: {most_turns: 7, stalls: 1, fresh_starts: 0}}", Loop(7, 1, 0)),
+        ("{loop: {max_turns: 7, stalls: 1, fresh_starts: 0}}", Loop(7, 1, 0)),
         ("{broadcast: {match_all: [worker], match_some: [cellar]}}", Broadcast(("worker",), ("cellar",))),
-        ("{round_robin: {most_turns: 3, token: ENOUGH}}", RoundRobin(3, "ENOUGH")),
-        ("{dynamic: {most_turns: 4}}", Dynamic(4)),
+        ("{round_robin: {max_turns: 3, token: ENOUGH}}", RoundRobin(3, "ENOUGH")),
+        ("{dynamic: {max_turns: 4}}", Dynamic(4)),
         ("{recursive: {depth: 1, breadth: 3}}", Recursive(1, 3)),
     ],
 )
-def test_every_way_can_be_named_with_its_settings(tmp_path: Path, written: str, way: Way) -> None:
-    assert way_of(tmp_path, written) == way
+def test_every_way_can_be_named_with_its_settings(tmp_path: Path, written: str, strategy: Strategy) -> None:
+    assert way_of(tmp_path, written) == strategy
 
 
 def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
-    assert load_team(write(tmp_path, f"version: 1\n{CREW}")).hiring.way == Whole()
+    assert load_team(write(tmp_path, f"version: 1\n{CREW}")).supervisor.strategy == Whole()
 
 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("{route: {}, loop: {}}", "names 2 ways (route, loop); a team is led in exactly one"),
-        ("{}", "names no way; a team is led in exactly one"),
+        ("{route: {}, loop: {}}", "names 2 strategies (route, loop); a team has exactly one"),
+        ("{}", "names no strategy; a team has exactly one"),
         ("{route: {generalist: bop}}", "there is no worker 'bop'; did you mean 'bob'?"),
         ("{route: {rules: {apples: anne}}}", "there is no worker 'anne'; did you mean 'ann'?"),
         ("{route: {router: rules}}", "routes by rules, and has none"),
@@ -61,7 +61,7 @@ def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, said: str) -> None:
-    made = parts(tmp_path, f"version: 1\nsupervisor:\n  way: {written}\n{CREW}")
+    made = parts(tmp_path, f"version: 1\nsupervisor:\n  strategy: {written}\n{CREW}")
     assert lead(made) is None
     assert said in " ".join(one.message for one in made.findings)
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: st
 def test_nobody_who_works_only_after_turns_is_sent_requests(tmp_path: Path, place: str) -> None:
     text = f"""
     version: 1
-    supervisor: {{way: {{route: {{{place}}}}}}}
+    supervisor: {{strategy: {{route: {{{place}}}}}}}
     memory: {{blocks: {{notes: {{description: what was said, write: [bob]}}}}}}
     workers:
       ann: Counts things.
