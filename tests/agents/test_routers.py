@@ -303,25 +303,6 @@ async def test_the_real_small_model_knows_words_that_no_card_has(text: str, work
 # --- calibration
 
 
-async def test_calibrating_on_stored_requests_is_refused() -> None:
-    cards = with_examples(10)
-    known = await meaning(cards, Bag())
-    with pytest.raises(Invalid, match="is an example of a worker already"):
-        await known.calibrated([(f"  {cards[0].examples[3].upper()} ", "baker")])
-    with pytest.raises(Invalid, match="no worker 'cook'"):
-        await known.calibrated([("a new one", "cook")])
-
-
-async def test_held_out_requests_that_it_gets_wrong_lower_confidence() -> None:
-    known = await meaning(TEAM, Bag())
-    swapped = {"baker": "smith", "smith": "clerk", "clerk": "baker"}
-    wrong = await known.calibrated([(text, swapped[name]) for text, name in requests(90, 3)])
-    before = await known.decide("a gate")
-    after = await wrong.decide("a gate")
-    assert before.confidence > 0.6 > 0.2 > after.confidence
-    assert wrong.space.own.keys() == {"baker", "smith", "clerk"}
-
-
 def test_a_curve_learns_how_often_it_is_right() -> None:
     chance = random.Random(7)
     truth = Calibration(0.8, -0.5)

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from chargehand.agents.routing.decision import MOST_SCORES, ConfirmedExamples, Decision, choose, nobody
 from chargehand.agents.routing.words import Lexicon, Said, by_words, said
 from chargehand.engine.plan import digest
-from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.errors import StoreUnavailable
 from chargehand.memory.embedding import Embedding
 from chargehand.models.extras import install_command
 from chargehand.models.subject import WorkerCard
@@ -39,7 +39,6 @@ class Meaning(Struct, frozen=True):
 
     space: "Space"
     embedding: Embedding
-    known: tuple[Said, ...]
     lexicon: Lexicon | None = None  # where descriptions are all there is, words tell more than nothing
 
     async def decide(self, text: str) -> Decision:
@@ -52,25 +51,6 @@ class Meaning(Struct, frozen=True):
     def by_words(self, text: str) -> list[float]:
         """What the words of a request add to the logits of the workers."""
         return [] if self.lexicon is None else self.lexicon.log_shares(text)
-
-    async def calibrated(self, held: Sequence[tuple[str, str]]) -> "Meaning":
-        """The same with confidence and thresholds learnt from requests and whose they were; none may be stored."""
-        _check_unknown([text for said in self.known for text in said.examples], [text for text, _ in held])
-        places = {name: at for at, name in enumerate(self.space.names)}
-        if strange := next((name for _, name in held if name not in places), None):
-            raise Invalid(f"there is no worker {strange!r} to calibrate for; there are {', '.join(places)}")
-        vectors = await self.embedding.embed([text for text, _ in held])
-        space: Space = await THREADS.call(
-            lambda: _taught(
-                self.space,
-                vectors,
-                [self.by_words(text) for text, _ in held],
-                [places[name] for _, name in held],
-            ),
-            {},
-            _LONGEST,
-        )
-        return structs.replace(self, space=space)
 
 
 def decided(found: "Reading") -> Decision:
@@ -105,7 +85,7 @@ async def meaning(
         while len(_KEPT) > _MOST:
             _KEPT.popitem(last=False)
     lexicon = Lexicon(cards) if all(one.described for one in known) else None
-    return Meaning(space, embedding, known, lexicon)
+    return Meaning(space, embedding, lexicon)
 
 
 async def _fitted_space(
@@ -163,28 +143,3 @@ async def by_meaning(
 async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Decision:
     found = await by_words(text, cards)
     return structs.replace(found, why=f"{found.why} (by words: {reason})")
-
-
-def _taught(
-    space: "Space", vectors: Sequence[bytes], by_words: Sequence[Sequence[float]], truth: Sequence[int]
-) -> "Space":
-    import numpy  # noqa: PLC0415 - in an extra
-
-    from chargehand.agents.routing.space import matrix, taught  # noqa: PLC0415 - as above
-
-    found = space.measure.measure(matrix(vectors)).plus(by_words)
-    return taught(space, found, [numpy.array(truth, numpy.int64)])
-
-
-def _check_unknown(stored: Sequence[str], held: Sequence[str]) -> None:
-    """Raise Invalid for a stored request: it teaches nothing, because a router is nearly always right on those."""
-    known = {_plain(text) for text in stored}
-    if same := next((text for text in held if _plain(text) in known), None):
-        raise Invalid(
-            f"{same[:80]!r} is an example of a worker already; calibrate with requests that are not, or confidence "
-            "comes out too high"
-        )
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())

@@ -167,14 +167,6 @@ class Lexicon:
         confidence = round(share * overlap.sureness(worker), 4)
         return choose("words", scores, confidence, f"{worker} speaks of: {words}")
 
-    def best_fit(self, text: str) -> tuple[str, float]:
-        """The worker that knows most of the words of a text, and which share of them, by how telling they are."""
-        overlap = self._overlap(Counter(stems(text)))
-        if not overlap.powers:
-            return "", 0.0
-        worker = max(overlap.powers, key=overlap.powers.__getitem__)
-        return worker, overlap.known[worker]
-
     def log_shares(self, text: str) -> list[float]:
         """What words add to the logits of another router, for each worker; nothing where they tell nothing."""
         overlap = self._overlap(Counter(stems(text)))
