@@ -84,7 +84,7 @@ async def test_after_three_useless_plans_the_run_fails_and_says_so() -> None:
     script = model(plans=["no", "no", "no", plan(APPLES)])
     found = await team(script, *PAIR).run("Translate this letter")
     assert (found.ending, len(script.requests)) == ("failed", 3)
-    assert "no plan could be made: the reply of scripted is not JSON (" in found.gaps[0].message
+    assert "no plan could be made: scripted: the reply is not JSON (" in found.gaps[0].message
 
 
 async def test_only_the_model_is_told_to_send_json_and_people_what_was_wrong() -> None:
@@ -93,7 +93,7 @@ async def test_only_the_model_is_told_to_send_json_and_people_what_was_wrong() -
     order = "one JSON value and nothing else"
     assert [order in one.messages[1].text for one in script.requests[:3]] == [False, True, True]
     failed = [one for one in of_kind(found.entries, ev.SupervisionFailed) if isinstance(one, ev.SupervisionFailed)]
-    assert [one.failure.message.partition(" (")[0] for one in failed] == ["the reply of scripted is not JSON"] * 2
+    assert [one.failure.message.partition(" (")[0] for one in failed] == ["scripted: the reply is not JSON"] * 2
     assert [one.message.partition(" (")[0] for each in failed for one in each.findings] == ["The reply is not JSON"] * 2
     assert not any(order in str(one) for one in failed)
 

@@ -112,7 +112,7 @@ async def test_where_nobody_fits_the_run_fails_with_words() -> None:
     )
     assert ended(found) == ("failed", "no_plan", 1)
     assert [gap.status for gap in found.gaps] == ["unplanned"]
-    assert "There is no answer: the reply of scripted is not JSON" in str(found.answer)
+    assert "There is no answer: scripted: the reply is not JSON" in str(found.answer)
     assert "Run it again, with another model or in other words" in str(found.answer)
     assert found.plan.tasks == ()
 

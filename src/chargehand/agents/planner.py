@@ -15,7 +15,7 @@ from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Watch
-from chargehand.agents.shape import one_line, sent_back, useless
+from chargehand.agents.shape import one_line, sent_back
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import Assumed
@@ -142,7 +142,7 @@ async def ask(
     except Invalid as error:
         message = f"{str(error)[:1].upper()}{str(error)[1:]}."
         finding = Finding(code=purpose.code, place=purpose.place, message=message)
-        raise WorkFailed(Failure("logic", useless(handle, error)), used, (finding,)) from error
+        raise WorkFailed(Failure("logic", f"{handle}: {error}"), used, (finding,)) from error
 
 
 class Question(Struct, frozen=True):

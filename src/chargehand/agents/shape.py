@@ -52,12 +52,6 @@ def one_line(value: object, max_length: int) -> str:
     return " ".join(value.split())[:max_length] if isinstance(value, str) else ""
 
 
-def useless(model: str, error: Invalid) -> str:
-    """What was wrong with the reply of a model, for people who read why something failed."""
-    said = str(error)
-    return f"the reply of {model} {said.removeprefix('the reply ')}" if said.startswith("the reply ") else said
-
-
 def sent_back(findings: Sequence[Finding], *, places: bool = False) -> str:
     """What was wrong with a reply, for the model that is asked again, with what to do about it."""
     said = [f"{one.place}: {one.message}" if places else one.message for one in findings]
