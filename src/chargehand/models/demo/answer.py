@@ -6,12 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from chargehand.models.demo.plan import without_returns
-from chargehand.models.demo.results import (
-    figure_in_words,
-    markdown_table,
-    read_product,
-    table_in_words,
-)
+from chargehand.models.demo.results import figure_in_words, markdown_table, read_product, table_in_words
 from chargehand.models.demo.words import MENTIONS_MODEL, shorten
 from chargehand.models.exhibits import Exhibit, Figure, Passages, Table
 from chargehand.models.left_out import LEFT
@@ -19,13 +14,7 @@ from chargehand.models.subject import Answering, Given
 
 _KEPT = ("Kept in the archive", "Added to the block", "Not kept:")
 _SOURCE_BEHIND = re.compile(r"\s\([\w./-]+\.\w+(?:#[\w-]+)?\)\Z")
-_RESULT = re.compile(r" ?\(the results? of [^()]{0,200}\)")
-_LEADING = re.compile(
-    r"\A(?:compare|show|list|report|draw a chart of|find out|find|say|tell me|give me|what (?:is|was|are|were)|which|"
-    r"how many)\s+(?:the\s+)?",
-    re.IGNORECASE,
-)
-_FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Post", "Overview", "Brief", "Dear ")
+_FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Overview", "Dear ")
 _LONGEST_LINE = 600
 
 
@@ -50,12 +39,6 @@ class Part(Struct, frozen=True):
             return False
         marks = ("#", "    ", "\t")  # headings, code
         return self.lines[0].startswith(_FORMS) or any(line.startswith(marks) for line in self.text.splitlines())
-
-    @property
-    def heading(self) -> str:
-        plain = _RESULT.sub("", without_returns(self.given.instruction)[:2_000]).split(". ")[0].rstrip("?. ")
-        plain = _LEADING.sub("", plain)
-        return f"### {shorten(plain[:1].upper() + plain[1:], 100)} [{self.task}]"
 
 
 def write_answer(subject: Answering) -> str:
@@ -83,18 +66,17 @@ def _section(heading: str, lines: Iterable[str]) -> str:
 
 def _read_part(given: Given) -> Part:
     product = read_product(given.value)
-    exhibits = product.exhibits
-    lines = [line for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
+    lines = [line.strip() for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
-        lines = [figure_in_words(exhibit) for exhibit in exhibits if isinstance(exhibit, Figure)]
-        lines += [table_in_words(exhibit, "Result") for exhibit in exhibits if isinstance(exhibit, Table)]
+        lines = [figure_in_words(exhibit) for exhibit in product.exhibits if isinstance(exhibit, Figure)]
+        lines += [table_in_words(exhibit, "Result") for exhibit in product.exhibits if isinstance(exhibit, Table)]
     return Part(
         given=given,
         text=product.text,
-        exhibits=exhibits,
-        lines=[line.strip() for line in lines if not line.startswith((*_KEPT, LEFT))],
-        kept=[line.strip() for line in lines if line.startswith(_KEPT)],
-        left=[line.removeprefix(LEFT).strip() for line in lines if line.startswith(LEFT)],
+        exhibits=product.exhibits,
+        lines=[line for line in lines if not line.startswith((*_KEPT, LEFT))],
+        kept=[line for line in lines if line.startswith(_KEPT)],
+        left=[line.removeprefix(LEFT) for line in lines if line.startswith(LEFT)],
     )
 
 
@@ -113,9 +95,10 @@ def _bullets(facts: list[Part], written: str) -> list[str]:
 def _tables(parts: list[Part]) -> list[str]:
     headings: dict[str, str] = {}
     for part in parts:
+        heading = without_returns(part.given.instruction).partition(". ")[0].rstrip("?. ")
         for table in part.exhibits:
             if isinstance(table, Table) and (len(table.rows) > 1 or (table.rows and len(table.columns) > 2)):
-                headings.setdefault(markdown_table(table), part.heading)
+                headings.setdefault(markdown_table(table), f"### {shorten(heading, 100)} [{part.task}]")
     return [f"{heading}\n\n{text}" for text, heading in headings.items()]
 
 
@@ -148,13 +131,7 @@ def _sources(parts: list[Part]) -> list[str]:
 
 def _missing(subject: Answering, parts: list[Part]) -> list[str]:
     """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
-    asked = {given.task: without_returns(given.instruction).rstrip("?. ") for given in subject.results}
-    lines: list[str] = []
-    for gap in subject.gaps:
-        message = gap.message.replace(MENTIONS_MODEL, "").strip()
-        if gap.reason != "logic" and gap.task in asked:
-            message = f"{asked[gap.task]}: {message.rstrip('.')}."
-        if message and gap.task:
-            lines.append(f"- {message[:1].upper()}{message[1:]} [{gap.task}]")
-    lines += [f"- {line.replace(MENTIONS_MODEL, '').strip()} [{part.task}]" for part in parts for line in part.left]
-    return lines
+    lines = [(gap.task, gap.message) for gap in subject.gaps if gap.message and gap.task]
+    lines += [(part.task, line) for part in parts for line in part.left]
+    plain = [(task, line.replace(MENTIONS_MODEL, "").strip()) for task, line in lines]
+    return [f"- {line[:1].upper()}{line[1:]} [{task}]" for task, line in plain]

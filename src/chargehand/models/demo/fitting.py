@@ -5,11 +5,19 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.models.demo.memory import SEARCH, archive_question, asks_archive
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.table_reader import read_query
-from chargehand.models.demo.tools import AMOUNTS, Filled, ToolCard, card_words, fill_arguments, read_words, tool_words
+from chargehand.models.demo.tools import (
+    AMOUNTS,
+    Filled,
+    ToolCard,
+    card_words,
+    fill_arguments,
+    only_remembers,
+    read_words,
+    tool_words,
+)
 from chargehand.models.demo.words import (
     Token,
     has_negative_number,
@@ -32,6 +40,7 @@ _OPERAND = r"\(?\d[\d,]*(?:\.\d+)?\)?"
 _EXPRESSION = re.compile(
     rf"(?<![\w.])(?:\d+(?:\.\d+)?% of {_OPERAND}|{_OPERAND}(?:\s*(?:\*\*|[-+*/])\s*{_OPERAND})+)(?![\w-])"
 )
+_IN_ARCHIVE = re.compile(r"\balready (?:know|have|found|kept)\b|\bin (?:the|our) archive\b", re.IGNORECASE)
 _IN_NAME = 3.0
 _IN_HEADLINE = 2.0
 _IN_DETAILS = 1.0
@@ -39,7 +48,6 @@ _ON_CARD = 0.5
 _FITS = 2.0
 """The least that the words of a clause have to say for a tool."""
 _CERTAIN = 4.0
-_MOST_NAMES = 2
 _WRITING = stem_set("write draft memo letter summaries")
 
 
@@ -63,11 +71,11 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
     for worker, tools in staff:
         for tool in tools:
             try:
-                fits += filter(None, [_fit_tool(clause, worker, tool)])
+                fits += filter(None, [_fit_tool(clause, worker, tool, has_others=not only_remembers(tools))])
             except RefusedError as failure:
                 failures.append(failure)
     if clause.about is not None:
-        fits = [fit for fit in fits if fit.tool.kind in {"search", "memory"}] or fits
+        fits = [fit for fit in fits if fit.tool.kind in {"search", "archive"}] or fits
     certain = [fit for fit in fits if fit.is_certain]
     failure = max(failures, key=lambda failure: (failure.is_known, failure.understood), default=None)
     if failure is not None and (not fits or (failure.is_known and not certain)):
@@ -76,16 +84,18 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
         raise RefusedError("none of the tools is for this")
     ranks = [(fit.score, card_score(clause, fit.worker)) for fit in certain or fits]
     equal = [fit for fit, rank in zip(certain or fits, ranks, strict=True) if rank == max(ranks)]
-    names = list(dict.fromkeys(fit.tool.name for fit in equal))
-    if certain and len(names) > 1 and equal[0].tool.kind != "search":
-        raise RefusedError(f"{join_words(names, 'or')} could be meant; say which", is_known=True)
+    names = dict.fromkeys(fit.tool.name for fit in equal)
+    if len(names) > 1 and equal[0].tool.kind not in {"search", "archive"}:
+        raise RefusedError(f"{join_words(list(names), 'or')} could be meant; say which", is_known=True)
     return equal[0]
 
 
-def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
-    if asks_archive(clause):
-        is_archive = tool.name == SEARCH and bool(archive_question(clause).content)
-        return Fit(worker, tool, _CERTAIN, is_certain=False) if is_archive else None
+def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard, *, has_others: bool) -> Fit | None:
+    is_of_archive = _IN_ARCHIVE.search(clause.text) is not None
+    if tool.kind == "archive" and (is_of_archive or not has_others):
+        return _fit_search(clause, worker, tool)
+    if is_of_archive:
+        return None
     match tool.kind:
         case "table":
             return Fit(worker, tool, _CERTAIN, read_query(clause, tool.description))
@@ -96,10 +106,6 @@ def _fit_tool(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
             return Fit(worker, tool, _CERTAIN, expression) if expression else None
         case "call":
             return _fit_call(clause, worker, tool)
-        case "message":  # whoever asks others gets what its card says it is for
-            overlap = card_score(clause, worker)
-            is_for_it = overlap >= _FITS and len(clause.content) - overlap <= _MOST_NAMES
-            return Fit(worker, tool, _CERTAIN + overlap) if is_for_it else None
         case _:
             return None
 
@@ -116,30 +122,30 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
 def _read_expression(clause: Clause) -> str:
     """The arithmetic that a clause spells out in signs and says nothing beside."""
     match = _EXPRESSION.search(clause.text)
-    if match is None or clause.periods:
+    if match is None or clause.periods or clause.points_back:
         return ""
     beside = [token for token in clause.content if not match.start() <= token.start < match.end()]
     return match[0].replace(",", "") if all(token.text.lower() in _COMPUTE for token in beside) else ""
 
 
 def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
+    """A tool with all its arguments, if the words that they leave are the tool's own."""
+    own = read_words(f"{tool.name} {tool.headline}")
     try:
         filled = fill_arguments(tool, clause)
     except RefusedError as refusal:
-        overlap = len(read_words(f"{tool.name} {tool.headline}") & clause.stems)
+        overlap = len(own & clause.stems)
         if overlap < _FITS:
             return None
         raise RefusedError(refusal.reason, understood=overlap) from refusal
+    open_names = " ".join(parameter.name for parameter in tool.parameters if parameter.name not in filled.calls[0])
+    unfilled = set(stems(open_names)) - own
     matched = 0.0
     leftover: list[str] = []
-    open_words = {
-        word for parameter in tool.parameters if parameter.name not in filled.calls[0] for word in stems(parameter.name)
-    }
-    open_words -= read_words(f"{tool.name} {tool.headline}")
     for at, token in enumerate(clause.tokens):
         if at in filled.used or token.is_free or token.text.lower() in AMOUNTS:
             continue
-        weight = 0.0 if token.stem in open_words else _word_weight(token, tool, worker)
+        weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
         matched += weight
         if not weight and not (at == 0 and clause.opening in _REPORTING):
             leftover.append(repr(token.text))
@@ -182,9 +188,8 @@ def serves_kind(worker: WorkerCard, tools: list[ToolCard], kind: str) -> bool:
 def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
     """A tool that knows what currencies are worth."""
     for tool in tools:
-        codes = any(
-            len(choice) == 3 and choice.isupper() for parameter in tool.parameters for choice in parameter.choices
-        )
-        if tool.kind == "call" and codes and stem("rate") in stems(f"{tool.name} {tool.headline}"):
+        choices = [choice for parameter in tool.parameters for choice in parameter.choices]
+        has_codes = any(len(choice) == 3 and choice.isupper() for choice in choices)
+        if tool.kind == "call" and has_codes and stem("rate") in stems(f"{tool.name} {tool.headline}"):
             return tool
     return None

@@ -45,21 +45,25 @@ class Job(Struct, frozen=True):
 
     def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[Outcome]:
         """What came of these calls; those that were not made yet are asked for."""
-        made: list[Outcome] = []
-        missing: list[tuple[str, Arguments]] = []
-        for arguments in calls:
-            same = [
-                outcome for outcome in self.outcomes if outcome.call.name == tool and outcome.arguments == arguments
-            ]
-            made += same[:1]
-            if not same:
-                missing.append((tool, arguments))
+        made = [
+            next((held for held in self.outcomes if held.call.name == tool and held.arguments == arguments), None)
+            for arguments in calls
+        ]
+        missing = [(tool, arguments) for arguments, outcome in zip(calls, made, strict=True) if outcome is None]
         if missing:
             raise CallsNeededError(missing)
-        return made
+        return [outcome for outcome in made if outcome is not None]
+
+    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
+        """What calls returned. One that failed is a refusal."""
+        outcomes = self.outcomes_of(tool, calls)
+        for outcome in outcomes:
+            if outcome.error:
+                offers = any(words in outcome.error.lower() for words in _OFFERS)
+                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
+        return [gather([outcome.value]) for outcome in outcomes]
 
     def call(self, tool: str, arguments: Arguments) -> Material:
-        """What a call returned. One that failed is a refusal."""
         return self.call_all(tool, [arguments])[0]
 
     def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:
@@ -68,14 +72,6 @@ class Job(Struct, frozen=True):
         if not figures or as_number(figures[0].value) is None:
             raise RefusedError(f"{tool} returned no number")
         return figures[0]
-
-    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
-        outcomes = self.outcomes_of(tool, calls)
-        for outcome in outcomes:
-            if outcome.error:
-                offers = any(words in outcome.error.lower() for words in _OFFERS)
-                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
-        return [gather([outcome.value]) for outcome in outcomes]
 
 
 def read_job(subject: Working, request: Request, messages: Sequence[Message]) -> Job:

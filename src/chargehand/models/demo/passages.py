@@ -22,7 +22,7 @@ _ASKING = word_set(
 """Words that ask, and say nothing of what is asked about."""
 _SOURCES = stem_set(
     """document paper note report page policy handbook guide manual record rule file book playbook documentation docs
-    leaflet text archive material contract study"""
+    leaflet text archive material contract study already know known found kept memory"""
 )
 _WANTS_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NUMBER = re.compile(
@@ -74,12 +74,14 @@ def _key(token: Token) -> str:
 
 
 def accept_passages(
-    clause: Clause, passages: Sequence[Passage], tool: ToolCard, worker: WorkerCard, place: str
-) -> list[Passage]:
+    clause: Clause, passages: Sequence[Passage], tool: ToolCard, worker: WorkerCard
+) -> Sequence[Passage]:
     """The passages that account for every word of a clause.
 
     A topic ("what do our notes say about X") may be spread over one document; a question is answered by one passage.
     """
+    place = "the archive" if tool.kind == "archive" else "the documents"
+    asked = _OPENING.sub("", clause.text.rstrip("?. "))
     wanted = {_key(token): token.text for token in search_words(clause, tool, worker)}
     times = {stem(word): word for period in clause.periods for word in period.words.split()}
     times = {word: text for word, text in times.items() if not text.isdigit() or len(text) == 4}
@@ -88,28 +90,31 @@ def accept_passages(
         raise RefusedError(f"{place} cannot be searched for this: it names nothing to look for")
     if _NEGATION in wanted and clause.question in _WANTS_EXACT:
         raise RefusedError(f"{place} cannot be asked what is not so")
-    is_text = clause.about is not None
-    is_topic = is_text or (clause.question == "what" and len(wanted) <= _FEW_WORDS)
-    words = [
-        _words(f"{passage.source.replace('-', ' ')} {passage.text} {' '.join(passage.tags)}") for passage in passages
-    ]
-    units = [_document(passage) if is_topic else str(number) for number, passage in enumerate(passages)]
-    together: dict[str, frozenset[str]] = {}
-    for unit, own in zip(units, words, strict=True):
-        together[unit] = together.get(unit, frozenset()) | own
+    is_topic = clause.about is not None or (clause.question == "what" and len(wanted) <= _FEW_WORDS)
+    documents: dict[str, set[str]] = {}
+    for passage in passages:
+        documents.setdefault(_document(passage), set()).update(_passage_words(passage))
     accepted: list[Passage] = []
-    for passage, unit, own in zip(passages, units, words, strict=True):
-        share = len(wanted.keys() & own) / len(wanted)
-        says_most = share > 0.5 or (share == 0.5 and not is_text)
-        if wanted.keys() <= together[unit] and says_most and times.keys() <= own and _may_answer(clause, passage):
+    for passage in passages:
+        own = _passage_words(passage)
+        says_all = wanted.keys() <= (documents[_document(passage)] if is_topic else own)
+        says_most = 2 * len(wanted.keys() & own) > len(wanted) - (clause.about is None)
+        if says_all and says_most and times.keys() <= own and _may_answer(clause, passage):
             accepted.append(passage)
-    if not accepted:
-        raise RefusedError(_describe_missing(clause, passages, words, wanted, place))
-    return accepted[:_MOST_QUOTED]
+    if accepted:
+        return accepted[:_MOST_QUOTED]
+    spoken = wanted.keys() & frozenset[str]().union(*map(_passage_words, passages))
+    lacking = join_words([text for word, text in wanted.items() if word not in spoken])
+    why = f"no passage speaks of {lacking}" if lacking else "no passage has all of it"
+    raise RefusedError(f"not found in {place}: {asked[:1].lower()}{asked[1:]}; {why}")
 
 
 def _document(passage: Passage) -> str:
     return passage.source.partition("#")[0]
+
+
+def _passage_words(passage: Passage) -> frozenset[str]:
+    return _words(f"{passage.source.replace('-', ' ')} {passage.text} {' '.join(passage.tags)}")
 
 
 def _may_answer(clause: Clause, passage: Passage) -> bool:
@@ -117,26 +122,12 @@ def _may_answer(clause: Clause, passage: Passage) -> bool:
     pattern = _WANTED.get(clause.question)
     if clause.question != "how many":
         return pattern is None or pattern.search(passage.text) is not None
-    content = clause.content
-    at = next((at for at, token in enumerate(content) if token.text.lower() == "many"), -1) + 1
-    counted = content[at].stem if at < len(content) else ""
+    words = [token.stem for token in clause.content]
+    counted = set(words[words.index("many") + 1 :][:1])
     for sentence in split_sentences(passage.text):
         tokens = tokenize(sentence)
         for place, token in enumerate(tokens):
             is_number = number_value(token.text) is not None and token.text.lower() != "one"
-            if is_number and counted in [other.stem for other in tokens[place + 1 : place + 4]]:
+            if is_number and counted.intersection(other.stem for other in tokens[place + 1 : place + 4]):
                 return True
     return False
-
-
-def _describe_missing(
-    clause: Clause, passages: Sequence[Passage], words: list[frozenset[str]], wanted: dict[str, str], place: str
-) -> str:
-    plain = _OPENING.sub("", clause.text.rstrip("?. "))
-    asked = plain[:1].lower() + plain[1:]
-    if not passages:
-        return f"not found in {place}: {asked}"
-    lacking = wanted.keys() - frozenset[str]().union(*words) or min((wanted.keys() - own for own in words), key=len)
-    named = join_words([text for word, text in wanted.items() if word in lacking])
-    why = f"no passage speaks of {named}" if named else "no passage has all of it"
-    return f"not found in {place}: {asked}; {why} ({_document(passages[0])} comes closest)"

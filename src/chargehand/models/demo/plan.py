@@ -1,7 +1,6 @@
 """Plans: a task for each clause, given to the worker whose tools serve it, after the tasks it needs."""
 
 import re
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, field
@@ -10,7 +9,7 @@ from chargehand.models.demo.fitting import NEGATIVE, card_score, choose_fit, ser
 from chargehand.models.demo.memory import read_keeping
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
 from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
-from chargehand.models.demo.tools import card_words, tools_of
+from chargehand.models.demo.tools import card_words, only_remembers, tools_of
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
 from chargehand.models.subject import Planning, WorkerCard
 
@@ -19,7 +18,7 @@ _NOBODY = "nobody on the team is meant for this"
 _RETURNS = {
     "table": "Return the figures as a small table with the names they belong to.",
     "search": "Return the passages that say so, with their sources.",
-    "memory": "Return the passages that say so, with their sources.",
+    "archive": "Return the passages that say so, with their sources.",
     "draw": "Return the chart with a title that says what it shows.",
     "convert": "Return the converted amount and the rate that was used.",
     "write": "Return the text.",
@@ -66,8 +65,7 @@ class PlannedTask(Struct):
 def write_plan(subject: Planning, prompt: str) -> str:
     """The plan in JSON. The prompt shows which blocks of memory there are."""
     labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(prompt))
-    blocks = frozenset(label for label in labels if content_stems(label))
-    plan = make_plan(subject, blocks)
+    plan = make_plan(subject, frozenset(label for label in labels if content_stems(label)))
     tasks = {
         task.id: {"instruction": task.instruction, "worker": task.worker, "after": task.after} for task in plan.tasks
     }
@@ -131,9 +129,12 @@ class DemoPlan:
         self.tasks.append(task)
         return task
 
-    def _last_data(self) -> PlannedTask | None:
+    def _last_data(self, purpose: str) -> PlannedTask:
         """The last task that brings something to work from."""
-        return next((task for task in reversed(self.tasks) if task.brings_data), None)
+        for task in reversed(self.tasks):
+            if task.brings_data:
+                return task
+        raise RefusedError(f"there is nothing to {purpose}")
 
     def _worker_of(self, kind: str, clause: Clause) -> WorkerCard:
         able = [worker for worker, tools in self.staff if serves_kind(worker, tools, kind)]
@@ -146,40 +147,31 @@ class DemoPlan:
     def _ask(self, clause: Clause) -> PlannedTask:
         if not clause.content:
             raise RefusedError("it does not say what is wanted")
-        if clause.points_back:
-            return self._ask_about_earlier(clause)
-        worker, kind = self._choose(clause)
-        return self._add(clause.text, worker, kind, [])
-
-    def _ask_about_earlier(self, clause: Clause) -> PlannedTask:
-        """A question about an earlier result has no answer; but a tool may take the pointing words as its own."""
-        with suppress(RefusedError):
-            fit = choose_fit(clause, self.staff)
-            if fit.tool.kind == "call":
-                return self._add(clause.text, fit.worker.name, "call", [])
-        raise RefusedError("it speaks of an earlier result, which can only be drawn, converted, written up or kept")
-
-    def _choose(self, clause: Clause) -> tuple[str, str]:
-        """The worker for a clause, and the kind of the tool it will use."""
-        words = {token.stem for token in clause.tokens}
-        if clause.about is not None and any(content_stems(label) <= words for label in self.blocks):
-            for worker, tools in self.staff:  # all see the blocks of memory
-                if not any(tool.kind == "message" for tool in tools):
-                    return worker.name, "search"
+        if self._asks_block(clause):
+            return self._add(clause.text, self.staff[0][0].name, "search", [])
         try:
             fit = choose_fit(clause, self.staff)
         except RefusedError as refusal:
-            return self._choose_by_card(clause, refusal)
-        return fit.worker.name, fit.tool.kind
+            if clause.points_back:
+                reason = "it speaks of an earlier result, which can only be drawn, converted, written up or kept"
+                raise RefusedError(reason) from refusal
+            return self._add(clause.text, self._choose_by_card(clause, refusal), "call", [])
+        return self._add(clause.text, fit.worker.name, fit.tool.kind, [])
 
-    def _choose_by_card(self, clause: Clause, refusal: RefusedError) -> tuple[str, str]:
-        """A worker that shows no tools, such as a team of its own, gets what its card speaks of."""
+    def _asks_block(self, clause: Clause) -> bool:
+        """Whether a block of memory is asked about, which all workers see."""
+        words = {token.stem for token in clause.tokens}
+        return clause.about is not None and any(content_stems(label) <= words for label in self.blocks)
+
+    def _choose_by_card(self, clause: Clause, refusal: RefusedError) -> str:
+        """A worker without tools of its own, such as a team or one that asks others, gets what its card speaks of."""
         if refusal.is_known:
             raise refusal
-        bare = [worker for worker, tools in self.staff if not tools and not serves_kind(worker, [], "write")]
-        scores = sorted(((card_score(clause, worker), worker.name) for worker in bare), reverse=True)
-        if scores and scores[0][0] and (len(scores) == 1 or scores[0][0] > scores[1][0]):
-            return scores[0][1], "call"
+        bare = [worker for worker, tools in self.staff if only_remembers(tools) and not serves_kind(worker, [], "write")]
+        scores = {worker.name: card_score(clause, worker) for worker in bare}
+        best = [name for name in scores if scores[name] == max(scores.values()) > 0]
+        if len(best) == 1:
+            return best[0]
         if refusal.understood > 1 and clause.opening not in ORDERS:
             raise RefusedError(f"{_NOBODY}: {refusal.reason}")
         raise RefusedError(_NOBODY)
@@ -187,29 +179,27 @@ class DemoPlan:
     def _draw(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("draw", clause)
         subject = "" if clause.points_back else chart_subject(clause)
-        target = self._data_about(subject) if subject else self._last_data()
-        if target is None:
-            raise RefusedError("there is nothing to draw")
+        target = self._data_about(subject) if subject else self._last_data("draw")
         kind = _CHART_KIND.search(clause.text)
         text = f"Draw a {kind[0].lower() if kind else ''}chart of the {subject or target.subject}"
         return self._add(f"{text} (the result of {target.id})", worker.name, "draw", [target.id])
 
-    def _data_about(self, subject: str) -> PlannedTask | None:
+    def _data_about(self, subject: str) -> PlannedTask:
         """The task that brings what a chart is of; it is added where there is none."""
         words = content_stems(subject)
         for task in reversed(self.tasks):
             if task.brings_data and words <= content_stems(task.text):
                 return task
         clauses = parse_request(subject).clauses
-        return self._ask(clauses[0]) if len(clauses) == 1 else None
+        if len(clauses) != 1:
+            raise RefusedError("what is to be drawn is not clear")
+        return self._ask(clauses[0])
 
     def _convert(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("convert", clause)
         if not clause.points_back:
             return self._add(clause.text, worker.name, "convert", [])
-        target = self._last_data()
-        if target is None:
-            raise RefusedError("there is nothing to convert")
+        target = self._last_data("convert")
         if clause.wants_total and _GROUP.search(target.text):
             what = _GROUP.sub("", target.subject, count=1).removeprefix("total ")
             target = self._ask(parse_request(f"Report the total {what}").clauses[0])
@@ -221,8 +211,7 @@ class DemoPlan:
         if not text_form(clause):
             raise RefusedError("only memos, letters, reports and other texts made of facts can be put together")
         known = {token.stem for other in self.clauses if other is not clause for token in other.tokens}
-        known |= card_words(worker)
-        if leftover := writing_leftover(clause, known):
+        if leftover := writing_leftover(clause, known | card_words(worker)):
             raise RefusedError(f"nothing in the request is about {join_words([repr(word) for word in leftover])}")
         sources = [task.id for task in self.tasks if task.kind not in {"draw", "write"}]
         if not sources:
@@ -231,14 +220,11 @@ class DemoPlan:
         return self._add(text, worker.name, "write", sources)
 
     def _keep(self, clause: Clause) -> PlannedTask:
+        """The worker that finds it keeps it, if it may, else another."""
         keeping = read_keeping(clause)
-        if keeping is None:
-            raise RefusedError("what is to be kept, or where, is not clear")
         able = [worker.name for worker, tools in self.staff if any(tool.name == keeping.tool for tool in tools)]
         if not able:
             raise RefusedError(f"nobody may add to {keeping.place}")
-        if keeping.text:
-            return self._add(clause.text, able[0], "keep", [])
         target = next((task for task in reversed(self.tasks) if task.kind not in {"draw", "keep"}), None)
         if target is None:
             raise RefusedError("there is nothing to keep")

@@ -1,6 +1,7 @@
 """What is made from results of others: charts, conversions between currencies, texts and shaped output."""
 
 import re
+from decimal import Decimal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,15 +16,13 @@ from chargehand.models.demo.results import (
     read_product,
 )
 from chargehand.models.demo.tools import ToolCard
-from chargehand.models.demo.words import content_stems, join_words, shorten, stem_set, stems, word_set
+from chargehand.models.demo.words import content_stems, stem_set, stems, word_set
 from chargehand.models.exhibits import Figure
 from chargehand.models.subject import Working
 
 # --- charts
 
-_TIME_LABEL = re.compile(
-    r"\d{4}(?:-\d\d){0,2}|(?:Q[1-4]|January|February|March|April|May|June|July)\b.*", re.IGNORECASE
-)
+_TIME_LABEL = re.compile(r"\d{4}(?:-\d\d){0,2}")
 _CHART_OF = re.compile(
     r"\b(?:charts?|graphs?|plots?|diagrams?)\s+(?:of|for|showing|about|with)\s+(?P<what>.+)", re.IGNORECASE
 )
@@ -40,22 +39,19 @@ def chart_subject(clause: Clause) -> str:
 
 def chart_arguments(clause: Clause, given: Material) -> dict[str, object]:
     """The arguments of a chart of the first table of numbers that was given."""
-    words = {token.stem for token in clause.content}
+    words = clause.stems
     if "pie" in words:
         raise RefusedError("only bars and lines can be drawn")
     tables = [table for table in given.tables if number_columns(table)]
-    if not tables:
-        raise RefusedError("there is no table of numbers to draw")
+    if not tables or len(tables[0].rows) > _MOST_VALUES:
+        raise RefusedError(f"there is no table of at most {_MOST_VALUES} numbers to draw")
     table = tables[0]
-    if len(table.rows) > _MOST_VALUES:
-        raise RefusedError(f"there are {len(table.rows)} values, and a chart takes at most {_MOST_VALUES}")
     numbers = number_columns(table)
-    value_at = next((at for at in numbers if set(stems(table.columns[at])) & words), numbers[0])
+    value_at = next((at for at in numbers if words.intersection(stems(table.columns[at]))), numbers[0])
     label_at = next((at for at in range(len(table.columns)) if at not in numbers), 0)
     rows = [row for row in table.rows if row[value_at] is not None]
     labels = [str(row[label_at]) for row in rows]
-    columns = [table.columns[at].replace("_", " ") for at in dict.fromkeys((value_at, label_at))]
-    title = chart_subject(clause) or " by ".join(columns)
+    title = chart_subject(clause) or f"{table.columns[value_at]} by {table.columns[label_at]}".replace("_", " ")
     over_time = all(_TIME_LABEL.fullmatch(label) for label in labels)
     return {
         "title": title[:1].upper() + title[1:],
@@ -83,44 +79,40 @@ _NAMED_AMOUNT = re.compile(
 class Conversion(Struct, frozen=True):
     """An amount in euros, the currency it is turned into, and how the rate is asked for."""
 
-    amount: str
+    amount: Decimal
     target: str
     arguments: dict[str, object]
 
     def in_words(self, result: str, rate: Figure) -> str:
         target = f"{format_value(as_number(result), 2)} {self.target}"
-        amount = f"{format_value(as_number(self.amount), 2)} EUR"
         label = rate.label or f"{self.target} per EUR"
-        return f"Converted amount: {target} ({amount} at {rate.value} {label})."
+        return f"Converted amount: {target} ({format_value(self.amount, 2)} EUR at {rate.value} {label})."
 
 
 def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
     """The conversion of the amount that was given, else of the one that the clause names."""
-    named = _NAMED_AMOUNT.match(clause.text)
-    amount = named["amount"].replace(",", "") if named and not given.tables else _given_amount(clause, given)
     targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
-    if len(targets) != 1:
-        raise RefusedError("which currency is to be turned into which is not clear")
-    chosen = next((parameter.name for parameter in tool.parameters if targets[0] in parameter.choices), "")
-    if not chosen:
-        raise RefusedError(f"there is no rate from EUR to {targets[0]}")
+    currencies = [parameter.name for parameter in tool.parameters if set(targets).intersection(parameter.choices)]
+    if len(targets) != 1 or len(currencies) != 1:
+        raise RefusedError("there is no rate from EUR to the one currency that is named")
     days = [period.first.isoformat() for period in clause.periods if period.is_day and period.year]
     parameters = [parameter.name for parameter in tool.parameters if parameter.type == "day"]
     if len(parameters) != 1 or len(days) != 1:
         raise RefusedError("the day of the rate is not said; name one, such as 29 May 2026")
-    return Conversion(amount, targets[0], {chosen: targets[0], parameters[0]: days[0]})
+    return Conversion(_read_amount(clause, given), targets[0], {currencies[0]: targets[0], parameters[0]: days[0]})
 
 
-def _given_amount(clause: Clause, given: Material) -> str:
-    """The amount in the first table with one column of numbers: its one row, or the total."""
-    for table in given.tables:
-        numbers = number_columns(table)
-        if len(numbers) != 1:
-            continue
-        if not table.columns[numbers[0]].lower().endswith("_eur") or (len(table.rows) > 1 and not clause.wants_total):
-            raise RefusedError("which amount in euros is to be converted is not clear")
-        return str(sum(column_numbers(table, numbers[0])))
-    raise RefusedError("the amount to convert is not there")
+def _read_amount(clause: Clause, given: Material) -> Decimal:
+    """The amount in euros that a clause names, else the one number of the one table that was given."""
+    named = _NAMED_AMOUNT.match(clause.text)
+    if named and not given.tables:
+        return Decimal(named["amount"].replace(",", ""))
+    tables = [table for table in given.tables if len(table.rows) == 1 and len(number_columns(table)) == 1]
+    if len(tables) == 1:
+        column = number_columns(tables[0])[0]
+        if tables[0].columns[column].lower().endswith("_eur"):
+            return column_numbers(tables[0], column)[0]
+    raise RefusedError("which amount in euros is to be converted is not clear")
 
 
 # --- texts
@@ -170,46 +162,20 @@ class _Property(Struct, frozen=True):
 
 
 class _Shape(Struct, frozen=True):
-    """What a JSON Schema says of an object."""
+    """What a JSON Schema says of a value."""
 
     type: object = None
     properties: dict[str, _Property] = {}
     required: list[str] | None = None
 
 
-def fill_shape(schema: Raw, found: Material, text: str) -> str:
-    """What was found as JSON of a shape: numbers and one text by type and name, nothing invented."""
+def fill_shape(schema: Raw, text: str) -> str:
+    """A result as JSON of a shape that asks for one text; RefusedError for any other."""
     shape = msgspec.json.decode(bytes(schema), type=_Shape)
     if shape.type == "string":
         return msgspec.json.encode(text).decode()
-    if not shape.properties:
-        raise RefusedError("what was found does not fit the shape that is asked for")
-    types = [about.type for about in shape.properties.values() if not about.enum]
-    values = _labelled_numbers(found)
-    is_only_number = len(values) == 1 and types.count("number") + types.count("integer") == 1
-    filled: dict[str, object] = {}
-    for name, about in shape.properties.items():
-        if about.type == "string" and not about.enum and text and types.count("string") == 1:
-            filled[name] = text
-        elif about.type in ("number", "integer"):
-            filled |= _number_field(name, values, is_only=is_only_number)
+    texts = [name for name, about in shape.properties.items() if about.type == "string" and not about.enum]
     required = list(shape.properties) if shape.required is None else shape.required
-    missing = [name.replace("_", " ") for name in required if name not in filled]
-    if missing:
-        raise RefusedError(f"what was found does not say {join_words(missing)}: {shorten(text, 200)}")
-    return msgspec.json.encode(filled).decode()
-
-
-def _number_field(name: str, values: list[tuple[str, float]], *, is_only: bool) -> dict[str, float]:
-    """A field with the one number that has a word of its name; nothing where there are several."""
-    named = {value for label, value in values if is_only or set(stems(name)) & set(stems(label))}
-    return {name: named.pop()} if len(named) == 1 else {}
-
-
-def _labelled_numbers(found: Material) -> list[tuple[str, float]]:
-    labelled = [(figure.label, as_number(figure.value)) for figure in found.figures]
-    for table in found.tables:
-        if len(table.rows) == 1:
-            labelled += [(table.columns[at], as_number(table.rows[0][at])) for at in number_columns(table)]
-    numbers = [(label, float(number)) for label, number in labelled if number is not None]
-    return [(label, int(number) if number.is_integer() else number) for label, number in numbers]
+    if len(texts) != 1 or set(required) - set(texts):
+        raise RefusedError("the demo model fills no shape but one text")
+    return msgspec.json.encode({texts[0]: text}).decode()

@@ -60,7 +60,7 @@ _ABOUT_FORM = ("Return ", "Earlier this failed:")
 _TURN = re.compile(r"\n+Reply as [^\n:]{1,80}: it is your turn")
 _REMARK = re.compile(r"(.{1,300}): say so\.?\Z")
 _POINTERS = re.compile(
-    r"\b(?:it|its|he|she|him|his|her|them|they|their|this|these|those|the same|"
+    r"\b(?:it|its|he|she|him|his|her|them|they|their|this|these|those|the same|what you find|"
     r"(?:of|about|with|for) that(?=\s*(?:\Z|[.,;?!])))\b|"
     r"\bthe (?:totals?|sum|results?|findings|figures|answers?|numbers)(?=\s*(?:\Z|[.,;?!]|(?:to|into|as|at|and)\b))",
     re.IGNORECASE,

@@ -66,14 +66,11 @@ def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
         if message.role == "assistant":
             asked.update({call.id: call for call in message.calls})
         elif message.role == "tool" and message.call in asked:
-            outcomes.append(_read_outcome(asked[message.call], _decode(message.text)))
+            value = _decode(message.text)
+            fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+            error = str(fields["error"]) if list(fields) == ["error"] else ""
+            outcomes.append(Outcome(asked[message.call], error, value))
     return outcomes
-
-
-def _read_outcome(call: ToolCall, value: object) -> Outcome:
-    if isinstance(value, dict) and list(cast("dict[str, object]", value)) == ["error"]:
-        return Outcome(call, str(cast("dict[str, object]", value)["error"]), None)
-    return Outcome(call, "", cast("object", value))
 
 
 def _decode(text: str) -> object:
@@ -106,45 +103,38 @@ def _add(material: Material, value: object, depth: int) -> None:
     elif isinstance(value, dict):
         _add_object(material, cast("dict[str, object]", value), depth)
     elif isinstance(value, list | tuple):
-        items = list(cast("Sequence[object]", value))
-        table = _as_table(items)
-        if table is not None:
-            material.exhibits.append(table)
-            return
-        for item in items[:_MOST_ITEMS]:
-            _add(material, item, depth + 1)
+        _add_list(material, list(cast("Sequence[object]", value)), depth)
 
 
-def _as_table(items: list[object]) -> Table | None:
-    """Objects that are no exhibits as the rows of a table."""
+def _add_list(material: Material, items: list[object], depth: int) -> None:
+    """Objects that are no exhibits are the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-    if not rows or len(rows) < len(items) or "kind" in rows[0]:
-        return None
-    columns = tuple(dict.fromkeys(key for row in rows for key in row))
-    return Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows))
+    if rows and len(rows) == len(items) and "kind" not in rows[0]:
+        columns = tuple(dict.fromkeys(key for row in rows for key in row))
+        material.exhibits.append(Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows)))
+        return
+    for item in items[:_MOST_ITEMS]:
+        _add(material, item, depth + 1)
 
 
 def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
+    """An exhibit as it is; of any other object one line with its plain fields, and what is nested behind it."""
     product = _as_product(value)
     if product is not None:
         material.exhibits += product.exhibits
         material.texts += [product.text] if product.text else []
         return
-    plain: list[str] = []
-    place = len(material.texts)
-    for key, held in value.items():
-        name = key.replace("_", " ")
-        items = cast("list[object]", held) if isinstance(held, list) else None
-        if items is not None and all(isinstance(item, str) for item in items):
-            listed = ", ".join(str(item) for item in items) or "none"
-            material.texts.append(f"{name.capitalize()}: {listed}.")
-        elif isinstance(held, dict | list):
-            _add(material, cast("object", held), depth + 1)
-        else:
-            plain.append(f"{name} {format_value(held)}")
+    nested = {key: held for key, held in value.items() if isinstance(held, dict | list)}
+    plain = [f"{key.replace('_', ' ')} {format_value(value[key])}" for key in value if key not in nested]
     if plain:
         line = ", ".join(plain)
-        material.texts.insert(place, f"{line[:1].upper()}{line[1:]}.")
+        material.texts.append(f"{line[:1].upper()}{line[1:]}.")
+    for key, held in nested.items():
+        if isinstance(held, list) and all(isinstance(item, str) for item in cast("list[object]", held)):
+            listed = ", ".join(cast("list[str]", held)) or "none"
+            material.texts.append(f"{key.replace('_', ' ').capitalize()}: {listed}.")
+        else:
+            _add(material, held, depth + 1)
 
 
 def _as_product(value: dict[str, object]) -> Product | None:
@@ -161,12 +151,7 @@ def _as_product(value: dict[str, object]) -> Product | None:
 
 def read_product(value: object) -> Product:
     """A result as what its worker said and what its tools returned."""
-    if isinstance(value, str):
-        return Product(value)
-    product = _as_product(cast("dict[str, object]", value)) if isinstance(value, dict) else None
-    if product is not None:
-        return product
-    material = gather([cast("object", value)])
+    material = gather([value])
     return Product("\n".join(material.texts), tuple(material.exhibits))
 
 
@@ -230,44 +215,35 @@ def format_cell(table: Table, row: Sequence[object], at: int) -> str:
 # --- words
 
 
-def markdown_table(table: Table, most: int = _MOST_ITEMS) -> str:
+def markdown_table(table: Table) -> str:
     """The table in Markdown, numbers to the right."""
     numbers = number_columns(table)
     places = range(len(table.columns))
     rows = [list(table.columns), ["---:" if at in numbers else "---" for at in places]]
-    rows += [[format_cell(table, row, at) for at in places] for row in table.rows[:most]]
+    rows += [[format_cell(table, row, at) for at in places] for row in table.rows[:_MOST_ITEMS]]
     lines = [" | ".join(cell.replace("|", "/").replace("\n", " ") for cell in row) for row in rows]
     text = "\n".join(f"| {line} |" for line in lines)
-    left = max(0, len(table.rows) - most) + table.more
+    left = max(0, len(table.rows) - _MOST_ITEMS) + table.more
     return f"{text}\n\n{left} more rows are not shown." if left else text
 
 
-def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset(), *, is_list: bool = False) -> str:
-    """One line: the number, or each row by its names with a number, that of the column that `words` name.
-
-    Of a list the first two names are said, and all numbers with what they are.
-    """
+def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()) -> str:
+    """One line: each row by its names with its numbers, or with that of the column that `words` name."""
     numbers = number_columns(table)
     names = [at for at in range(len(table.columns)) if at not in numbers]
-    if is_list:
-        names = names[:2]
-    elif len(table.rows) > 1:
-        named = [at for at in numbers if words & set(stems(table.columns[at]))]
-        numbers = (named or numbers)[:1]
-    is_plain = len(numbers) == 1 and not is_list
-    parts = [_row_in_words(table, row, names, numbers, is_plain=is_plain) for row in table.rows[:_MOST_LISTED]]
-    separator = ", " if len(table.columns) == 1 or (len(table.columns) == 2 and numbers) else "; "
+    numbers = [at for at in numbers if words.intersection(stems(table.columns[at]))] or numbers
+    parts: list[str] = []
+    for row in table.rows[:_MOST_LISTED]:
+        cells = [format_cell(table, row, at) for at in names]
+        if len(numbers) == 1:
+            parts.append(f"{', '.join(cells)} {format_cell(table, row, numbers[0])}".strip())
+        else:
+            cells += [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
+            parts.append(", ".join(cells))
+    separator = ", " if len(names) < 2 and len(numbers) < 2 else "; "
     left = len(table.rows) - _MOST_LISTED
     more = f" and {left} more" if left > 0 else ""
     return f"{title}: {separator.join(parts) or 'none'}{more}."
-
-
-def _row_in_words(table: Table, row: Sequence[object], names: list[int], numbers: list[int], *, is_plain: bool) -> str:
-    words = ", ".join(format_cell(table, row, at) for at in names)
-    if is_plain:
-        return f"{words} {format_cell(table, row, numbers[0])}".strip()
-    figures = [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
-    return ", ".join([words, *figures] if words else figures)
 
 
 def figure_in_words(figure: Figure, label: str = "") -> str:

@@ -1,7 +1,6 @@
 """The other roles of a model: routing, handing out tasks, splitting, rewriting, judging, reviewing, making workers."""
 
 import re
-from decimal import Decimal
 from functools import singledispatch
 
 import msgspec
@@ -29,13 +28,9 @@ from chargehand.models.subject import (
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
-_OFFERED = re.compile(
-    r"(?:(?:nearest|closest)[^:;.?\n]{0,60}?(?::| is\b)|did you mean)\s*['\"`]?(?P<value>\w[\w .&/+'-]{0,59})",
-    re.IGNORECASE,
-)
+_OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _TASK_ID = re.compile(r"\bt\d+\b")
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
@@ -59,15 +54,11 @@ def encode(**fields: object) -> str:
 # --- who does it
 
 
-def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> list[tuple[str, float]]:
+def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
     """The workers that serve clauses of a request, the best first."""
     clauses = [clause for clause in parse_request(goal[:LONGEST]).clauses if clause.kind != "keep"]
-    scores: list[tuple[str, float]] = []
-    for worker in workers:
-        score = sum(_score_worker(clause, worker) for clause in clauses)
-        if score:
-            scores.append((worker.name, score))
-    return sorted(scores, key=lambda score: -score[1])
+    scores = {worker.name: sum(_score_worker(clause, worker) for clause in clauses) for worker in workers}
+    return {name: scores[name] for name in sorted(scores, key=lambda name: -scores[name]) if scores[name]}
 
 
 def _score_worker(clause: Clause, worker: WorkerCard) -> float:
@@ -86,13 +77,13 @@ def route(subject: Routing) -> str:
     if not scores:
         reason = "nobody's tools or description fit the request"
         return encode(reason=reason, primary=None, secondary=None, confidence=0.0)
-    first, best = scores[0]
-    second, other = scores[1] if len(scores) > 1 else (None, 0.0)
+    first, second, *_ = [*scores, None]
+    other = scores[second] if second is not None else 0.0
     return encode(
         reason=f"the tools and the description of {first} fit best",
         primary=first,
         secondary=second,
-        confidence=round(1.0 - 0.5 * other / best, 2),
+        confidence=round(1.0 - 0.5 * other / max(scores.values()), 2),
     )
 
 
@@ -100,11 +91,10 @@ def route(subject: Routing) -> str:
 def choose_speaker(subject: Speaking) -> str:
     """Whoever fits the request and has not spoken."""
     spoken = {given.worker for given in subject.said} | {subject.last}
-    for name, _ in _score_workers(subject.goal, subject.workers):
+    for name in _score_workers(subject.goal, subject.workers):
         if name not in spoken:
             return encode(next=name, why="fits the request and has not spoken yet")
-    why = "everybody who fits the request has spoken" if subject.said else "nobody fits the request"
-    return encode(next=None, why=why)
+    return encode(next=None, why="nobody else fits the request")
 
 
 # --- one task at a time, and splitting
@@ -115,34 +105,29 @@ def keep_ledger(subject: Ledger) -> str:
     """The plan for the request, handed out one task at a time."""
     wanted = make_plan(Planning(subject.goal, subject.workers, _MOST_TASKS))
     delivered = {given.task for given in subject.results if given.value is not None}
+    handed_out = {task.instruction: task.id for task in subject.tasks}
     names: dict[str, str] = {}  # of the plan's tasks in the run
     for task in wanted.tasks:
         instruction = _TASK_ID.sub(lambda match: names.get(match[0], match[0]), task.instruction)
-        same = [
-            other.id for other in subject.tasks if other.instruction == instruction and other.id not in names.values()
-        ]
-        if same:
-            names[task.id] = same[0]
+        if instruction in handed_out:
+            names[task.id] = handed_out[instruction]
         elif all(names.get(needed) in delivered for needed in task.after):
             why = f"{len(delivered)} of {len(wanted.tasks)} tasks are done."
             return encode(done=False, looping=False, progress=True, next=task.worker, instruction=instruction, why=why)
-    left = len(wanted.tasks) - sum(name in delivered for name in names.values())
-    why = "All tasks are done." if not left else f"{left} of {len(wanted.tasks)} tasks cannot be done."
+    why = "No other task can be done."
     return encode(done=True, looping=False, progress=True, why=why, unserved=wanted.unserved)
 
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
+    """Simple, or the tasks of its plan as parts, as many as there may be."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return encode(simple=True, why="It is one task of a plan.")
-    plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
+    plan = make_plan(Planning(subject.instruction, subject.workers, subject.most))
     why = f"The plan for it has {len(plan.tasks)} tasks."
     if len(plan.tasks) < 2:
-        worker = next((task.worker for task in plan.tasks), None)
+        worker = plan.tasks[0].worker if plan.tasks else None
         return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    if len(plan.tasks) > subject.most > 1:
-        return encode(why=why, simple=False, unserved=plan.unserved, subtasks=_group_clauses(subject))
     places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
     subtasks = [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
@@ -151,51 +136,23 @@ def split(subject: Splitting) -> str:
     return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
-def _group_clauses(subject: Splitting) -> list[dict[str, object]]:
-    """As many parts as there may be, in the order of the clauses; what points back stays with what it points to."""
-    groups: list[list[str]] = []
-    for clause in parse_request(subject.instruction).clauses:
-        text = clause.text.rstrip("?. ")
-        sentence = f"{text[:1].upper()}{text[1:]}."
-        if groups and (clause.points_back or clause.kind != "ask"):
-            groups[-1].append(sentence)
-        else:
-            groups.append([sentence])
-    while len(groups) > subject.most:
-        at = min(range(len(groups) - 1), key=lambda place: len(groups[place]) + len(groups[place + 1]))
-        groups[at : at + 2] = [[*groups[at], *groups[at + 1]]]
-    parts: list[dict[str, object]] = []
-    for group in groups:
-        tasks = make_plan(Planning(" ".join(group), subject.workers, _MOST_TASKS)).tasks
-        if tasks:
-            instruction = tasks[0].instruction if len(tasks) == 1 else " ".join(group)
-            parts.append({"instruction": instruction, "worker": tasks[0].worker, "after": []})
-    return parts
-
-
 # --- rewriting what failed
 
 
 @reply.register
 def refine(subject: Refining) -> str:
-    """The task with the day that the error offers; nothing else is taken from an error."""
-    offered = _OFFERED.search(subject.failure[:4_000])
-    days = [period for period in find_periods(offered["value"]) if period.is_day] if offered else []
-    return _with_day(subject.instruction, days[0].first.isoformat()) if days else subject.instruction
-
-
-def _with_day(instruction: str, day: str) -> str:
-    """The task for another day, with a remark which day was asked for."""
-    plain = without_returns(instruction)
-    returns = instruction[len(plain) :].strip()
+    """The task with the day that the error offers, and a remark which was asked for; any other task as it is."""
+    offered = _OFFERED_DAY.search(subject.failure[:4_000])
+    plain = without_returns(subject.instruction)
+    returns = subject.instruction[len(plain) :].strip()
     earlier = _NEAREST_DAY.search(plain)
     plain = _NEAREST_DAY.sub("", plain)
     own = [period for period in find_periods(plain) if period.is_day and period.year]
-    if len(own) != 1 or own[0].first.isoformat() == day:
-        return instruction
+    if offered is None or len(own) != 1 or own[0].first.isoformat() == offered["day"]:
+        return subject.instruction
     asked = earlier["asked"] if earlier else own[0].first.isoformat()
-    remark = f"The day {day} is the nearest there is to {asked}: say so."
-    return f"{plain[: own[0].start]}{day}{plain[own[0].end :]} {remark} {returns}".strip()
+    remark = f"The day {offered['day']} is the nearest there is to {asked}: say so."
+    return f"{plain[: own[0].start]}{offered['day']}{plain[own[0].end :]} {remark} {returns}".strip()
 
 
 # --- judging
@@ -203,19 +160,17 @@ def _with_day(instruction: str, day: str) -> str:
 
 @reply.register
 def judge(subject: Judging) -> str:
-    """The result with more behind it, or that says more of what was asked; open where that is equal."""
-    if not subject.results:
-        return encode(why="There is nothing to judge.", winner=None)
-    if subject.manner == "contradiction":
+    """The result that most agree on, or that has most words of what was asked; a contradiction is left open."""
+    if subject.manner == "contradiction" or not subject.results:
         return encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
+    texts = {given.task: _result_text(given) for given in subject.results}
     if subject.manner == "vote":
-        groups: dict[str, list[str]] = {}
-        for given in subject.results:
-            groups.setdefault(" ".join(_result_text(given).casefold().split()), []).append(given.task)
-        agree = max(groups.values(), key=len)
-        return encode(why=f"{len(agree)} of {len(subject.results)} say the same.", agree=agree, winner=agree[0])
+        values = list(texts.values())
+        winner = max(texts, key=lambda task: values.count(texts[task]))
+        agree = [task for task in texts if texts[task] == texts[winner]]
+        return encode(why=f"{len(agree)} of {len(texts)} say the same.", agree=agree, winner=winner)
     wanted = content_stems(subject.goal)
-    scores = {given.task: len(wanted & content_stems(_result_text(given))) for given in subject.results}
+    scores = {task: len(wanted & content_stems(text)) for task, text in texts.items()}
     winner = max(scores, key=lambda task: scores[task])
     why = f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about."
     return encode(why=why, winner=winner)
@@ -223,39 +178,21 @@ def judge(subject: Judging) -> str:
 
 def _result_text(given: Given) -> str:
     text = read_product(given.value).text or msgspec.json.encode(given.value).decode()
-    return text[:_LONGEST_RESULT]
+    return " ".join(text[:_LONGEST_RESULT].casefold().split())
 
 
 @reply.register
 def review(subject: Reviewing) -> str:
     """Problems that can be seen: nothing there, a refusal, half a sentence, a figure from nowhere."""
     text = subject.text.strip()
-    doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
-    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
+    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in subject.doubts]
     if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
         problems = ["The result is empty."]
     elif _NO_RESULT.match(text) and len(text.split()) < 60:
         problems = ["It does not do the task but says that it cannot."]
     elif _CUT_OFF.match(text.splitlines()[-1]):
         problems.append("It ends in the middle of a sentence.")
-    elif _is_off_topic(subject, text):
-        problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
-
-
-def _is_sum(doubt: str, text: str) -> bool:
-    """Whether a number is what all others of the result come to."""
-    numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
-    is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
-    return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
-
-
-def _is_off_topic(subject: Reviewing, text: str) -> bool:
-    words = content_stems(text[:_LONGEST_RESULT])
-    known = content_stems(subject.instruction)
-    for given in subject.material:
-        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
-    return len(words) >= 8 and len(known) >= 2 and words.isdisjoint(known)
 
 
 # --- making a worker
@@ -267,12 +204,10 @@ def make_worker(subject: Making) -> str:
     task = shorten(without_returns(subject.instruction), 400)
     words = content_stems(task)
     scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
-    best = max(scores.values(), default=0)
-    ranked = sorted(scores, key=lambda name: -scores[name])
-    tools = [name for name in ranked if 2 * scores[name] > best][:_MOST_TOOLS]
-    has = f"Its tools are {', '.join(tools)}" if tools else "It has no tools"
+    ranked = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
+    tools = [name for name in ranked if 2 * scores[name] > scores[ranked[0]]][:_MOST_TOOLS]
     persona = (
-        f"A specialist for one task: {task.rstrip('. ')}. {has}. It works only from what it is given and what its "
-        "tools return, names where each figure comes from, and says plainly what is missing."
+        f"A specialist for one task: {task.rstrip('. ')}. It works only from what it is given and what its tools "
+        "return, names where each figure comes from, and says plainly what is missing."
     )
     return encode(persona=persona, tools=tools)

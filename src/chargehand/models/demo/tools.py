@@ -2,7 +2,6 @@
 
 import re
 from functools import lru_cache
-from itertools import permutations
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -12,19 +11,18 @@ from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_query import read_schema
 from chargehand.models.demo.words import content_stems, number_value, stem_set, stems, word_set
 from chargehand.models.subject import Skill, WorkerCard
-from chargehand.text.words import quoted_phrases
 
-ToolKind: TypeAlias = Literal["table", "search", "compute", "chart", "memory", "message", "control", "call"]
+ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", "memory", "call"]
 
 AMOUNTS = frozenset({"many", "much", "long", "far", "often"})
 """Words after "how" that ask for an amount."""
 _MEMORY = word_set(
-    """archival_memory_insert archival_memory_search conversation_search core_memory_append core_memory_replace
-    memory_insert memory_replace memory_rethink memory_apply_patch memory_finish_edits"""
+    """archival_memory_insert conversation_search core_memory_append core_memory_replace memory_insert memory_replace
+    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python read_file list_files write_file
+    fetch send_message_to_agent_and_wait_for_reply send_message_to_agent_async send_message_to_agents_matching_tags"""
 )
-_CONTROL = word_set("give_up read_more run_python read_file list_files write_file fetch")
+"""Tools for memory, files and messages, which are used by rules of their own or not at all."""
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
-_MOST_NUMBERS = 4
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _NO_NAME = re.compile(r", | and | or |\bthan\b", re.IGNORECASE)
 """What a text has that is several names, or a comparison."""
@@ -91,7 +89,7 @@ def tools_of(worker: WorkerCard) -> list[ToolCard]:
 
 def only_remembers(tools: list[ToolCard]) -> bool:
     """Whether there is nothing to work with but memory and the words of others."""
-    return all(tool.kind in {"memory", "message", "control"} for tool in tools)
+    return all(tool.kind in {"memory", "archive"} for tool in tools)
 
 
 def read_skill(skill: Skill) -> ToolCard:
@@ -128,28 +126,22 @@ def _read_parameter(name: str, schema: _Property, is_required: bool) -> Paramete
 def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -> ToolKind:
     names = {parameter.name for parameter in parameters}
     required = {parameter.name for parameter in parameters if parameter.is_required}
-    kinds: list[tuple[ToolKind, bool]] = [
-        ("memory", name in _MEMORY),
-        ("control", name in _CONTROL),
-        ("message", name.startswith("send_message_to_agent")),
-        ("table", "sql" in names and read_schema(description) is not None),
-        ("chart", {"labels", "values"} <= names),
-        ("compute", required == {"expression"}),
-        ("search", required == {"query"} and names - required <= _OPTIONAL_SEARCH),
-        ("call", True),
-    ]
-    return next(kind for kind, is_it in kinds if is_it)
+    kinds: dict[ToolKind, bool] = {
+        "archive": name == "archival_memory_search",
+        "memory": name in _MEMORY,
+        "table": "sql" in names and read_schema(description) is not None,
+        "chart": {"labels", "values"} <= names,
+        "compute": required == {"expression"},
+        "search": required == {"query"} and names - required <= _OPTIONAL_SEARCH,
+        "call": True,
+    }
+    return next(kind for kind, is_it in kinds.items() if is_it)
 
 
 def tool_words(tool: ToolCard) -> frozenset[str]:
     """The stems of everything a tool says of itself."""
     about = [f"{parameter.name} {parameter.description}" for parameter in tool.parameters]
-    return _read_words(" ".join((tool.name, tool.description[:2_000], *about)))
-
-
-@lru_cache(maxsize=2_000)
-def _read_words(text: str) -> frozenset[str]:
-    return frozenset(stems(text))
+    return frozenset(stems(" ".join((tool.name, tool.description[:2_000], *about))))
 
 
 @lru_cache(maxsize=2_000)
@@ -161,10 +153,6 @@ def read_words(text: str) -> frozenset[str]:
 def card_words(worker: WorkerCard) -> frozenset[str]:
     """The stems of everything a worker's card says."""
     return read_words(" ".join((worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50])))
-
-
-def _parameter_words(parameter: Parameter) -> frozenset[str]:
-    return frozenset(stems(f"{parameter.name} {parameter.description}"))
 
 
 # --- arguments
@@ -179,18 +167,12 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
     filling.fill_route()
     has_free_text = filling.fill_text()
     values = filling.values
-    missing = [
-        parameter.name.replace("_", " ")
-        for parameter in tool.parameters
-        if parameter.is_required and parameter.name not in values
-    ]
+    missing = [parameter.name for parameter in tool.parameters if parameter.is_required and parameter.name not in values]
     if missing:
-        filling.problem = filling.problem or f"{tool.name} needs {', '.join(missing)}, which is not said"
+        raise RefusedError(f"{tool.name} needs {', '.join(missing).replace('_', ' ')}, which is not said")
     several = [name for name in values if len(values[name]) > 1]
     if len(several) > 1:
-        filling.problem = "which names belong together is not clear"
-    if filling.problem:
-        raise RefusedError(filling.problem)
+        raise RefusedError("which names belong together is not clear")
     first = {parameter.name: values[parameter.name][0] for parameter in tool.parameters if parameter.name in values}
     calls = tuple({**first, name: value} for name in several for value in values[name])
     return Filled(calls or (first,), frozenset(filling.used), has_free_text)
@@ -205,7 +187,6 @@ class _Filling:
         self.tokens = clause.tokens
         self.values: dict[str, list[object]] = {}
         self.used: set[int] = set()
-        self.problem = ""
 
     def _open(self, *types: str) -> list[Parameter]:
         return [
@@ -234,7 +215,7 @@ class _Filling:
         taken = set(self.used)
         for choice in sorted(choices, key=len, reverse=True):
             wanted = stems(choice)
-            for start in range(len(words) - len(wanted) + 1):
+            for start in range(len(words)):
                 places = range(start, start + len(wanted))
                 if wanted and words[start : places.stop] == wanted and taken.isdisjoint(places):
                     chosen[choice] = places
@@ -247,42 +228,30 @@ class _Filling:
         days = self._open("day")
         for period in self.clause.periods:
             word = period.words.split()[0]
-            months = [
-                parameter for parameter in self._open("choice") if not period.is_day and word in parameter.choices
-            ]
+            months = [parameter for parameter in self._open("choice") if word in parameter.choices]
             if period.is_day and period.year and days:
                 self.values[days.pop(0).name] = [period.first.isoformat()]
-            elif months:
+            elif months and not period.is_day:
                 self.values[months[0].name] = [word]
             else:
-                self.problem = "a time is named that no argument takes"
+                raise RefusedError("a time is named that no argument takes")
 
     def fill_numbers(self) -> None:
-        """Each number for the argument whose words stand beside it; nothing where two ways fit as well."""
-        numbers = {
-            place: value
-            for place, token in enumerate(self.tokens)
-            if place not in self.used and (value := number_value(token.text)) is not None
-        }
+        """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
         wanted = self._open("integer", "number")
-        required = [parameter for parameter in wanted if parameter.is_required]
-        optional = [parameter for parameter in wanted if not parameter.is_required]
-        is_named = any(self._nearness(parameter, place) for parameter in optional for place in numbers)
-        if len(numbers) == 1 and len(required) == 1 and not is_named:
-            wanted = required
-        if not 0 < len(numbers) <= min(len(wanted), _MOST_NUMBERS):
-            return
-        orders = list(permutations(wanted, len(numbers)))
-        scores = [sum(map(self._nearness, order, numbers)) for order in orders]
-        best = max(scores)
-        if scores.count(best) > 1:
-            return
-        for parameter, (place, value) in zip(orders[scores.index(best)], numbers.items(), strict=True):
-            number = int(value) if value.is_integer() else value
-            is_allowed = not parameter.choices or str(number) in parameter.choices
-            if is_allowed and (value.is_integer() or parameter.type == "number"):
-                self.values[parameter.name] = [number]
+        for place, token in enumerate(self.tokens):
+            value = None if place in self.used else number_value(token.text)
+            if value is None:
+                continue
+            scores = {parameter: self._nearness(parameter, place) for parameter in wanted}
+            best = max(scores.values(), default=0.0)
+            nearest = [parameter for parameter in wanted if scores[parameter] == best]
+            if not best:
+                nearest = [parameter for parameter in wanted if parameter.is_required]
+            if len(nearest) == 1 and _takes_number(nearest[0], value):
+                self.values[nearest[0].name] = [int(value) if value.is_integer() else value]
                 self.used.add(place)
+                wanted.remove(nearest[0])
 
     def _nearness(self, parameter: Parameter, place: int) -> float:
         """How many words beside a number are the argument's own: "10 years", "a rate of 5", "5000 rows per second"."""
@@ -299,13 +268,17 @@ class _Filling:
     def fill_route(self) -> None:
         """Two required texts that speak of a start and an end are the names in "from A to B"."""
         route = _ROUTE.search(self.clause.text)
-        wanted = [parameter for parameter in self._open("string") if parameter.is_required]
-        starts = [parameter for parameter in wanted if _START & _parameter_words(parameter)]
-        ends = [parameter for parameter in wanted if _END & _parameter_words(parameter)]
+        wanted = {
+            parameter.name: stem_set(f"{parameter.name} {parameter.description}".replace("_", " "))
+            for parameter in self._open("string")
+            if parameter.is_required
+        }
+        starts = [name for name in wanted if _START & wanted[name]]
+        ends = [name for name in wanted if _END & wanted[name]]
         if route is None or (len(wanted), len(starts), len(ends)) != (2, 1, 1) or starts == ends:
             return
-        self.values[starts[0].name] = [route["start"]]
-        self.values[ends[0].name] = [route["end"]]
+        self.values[starts[0]] = [route["start"]]
+        self.values[ends[0]] = [route["end"]]
         self.used.update(place for place, token in enumerate(self.tokens) if route.start() <= token.start < route.end())
 
     def fill_text(self) -> bool:
@@ -313,10 +286,6 @@ class _Filling:
         wanted = [parameter for parameter in self._open("string") if parameter.is_required]
         if len(wanted) != 1:
             return False
-        if quoted := quoted_phrases(self.clause.text):
-            self.values[wanted[0].name] = [quoted[0]]
-            self.used.update(place for place, token in enumerate(self.tokens) if token.text in quoted[0])
-            return True
         offered = stems(" ".join(_OPTIONS.findall(self.tool.headline)))
         known = tool_words(self.tool).difference(offered)
         rest = [
@@ -327,10 +296,16 @@ class _Filling:
             and token.stem not in known
             and token.text.lower() not in AMOUNTS
         ]
-        if rest:
-            text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
-            self.values[wanted[0].name] = [text]
-            self.used.update(rest)
-            if _NO_NAME.search(text):
-                self.problem = f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}"
-        return bool(rest)
+        if not rest:
+            return False
+        text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
+        if _NO_NAME.search(text):
+            raise RefusedError(f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}")
+        self.values[wanted[0].name] = [text]
+        self.used.update(rest)
+        return True
+
+
+def _takes_number(parameter: Parameter, value: float) -> bool:
+    is_allowed = not parameter.choices or f"{value:g}" in parameter.choices
+    return is_allowed and (value.is_integer() or parameter.type == "number")

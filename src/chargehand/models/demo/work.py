@@ -9,30 +9,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import cast
 
-from msgspec import Raw, structs
+from msgspec import structs
 
 from chargehand.models.demo.fitting import choose_fit, rate_tool
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
-from chargehand.models.demo.memory import (
-    SEARCH,
-    archive_question,
-    asked_block,
-    keep,
-    note_turns,
-    read_keepings,
-)
+from chargehand.models.demo.memory import asked_block, keep, note_turns, read_keepings
 from chargehand.models.demo.passages import accept_passages, search_query
 from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
-from chargehand.models.demo.request import LONGEST, LOOKING, Clause, RefusedError, parse_request
+from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
-    Material,
     chart_in_words,
-    column_decimals,
-    column_numbers,
     figure_in_words,
-    format_value,
     gather,
-    number_columns,
     passage_in_words,
     table_in_words,
 )
@@ -44,16 +32,10 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 
 _MOST_STEPS = 6
-_ASKS_VALUE = re.compile(r"\A(?:how many|what (?:is|was|are|were))\s+", re.IGNORECASE)
-_LINKING = re.compile(r"\b(?:are|is|were|was)(?: there)?\s", re.IGNORECASE)
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
 _TAG_RULE = re.compile(r"^\W*for (?P<what>[^:\n]{1,80}):(?P<tags>[^\n]*match_all[^\n]*)$", re.IGNORECASE | re.MULTILINE)
 _TAGS = re.compile(r"(match_all|match_some)\s*=\s*\[([^\]]*)\]")
-_BROAD = frozenset({"comprehensive", "broad", "all", "every", "overall", "complete", "full"})
-_ABOUT_SUBJECT = re.compile(
-    r"\b(?:of|about|on|into)\s+(?P<about>.+?)(?:\s+from (?:all|every)\b.*)?[.?! ]*\Z", re.IGNORECASE
-)
 
 
 def work(subject: Working, request: Request) -> Reply:
@@ -68,7 +50,13 @@ def work(subject: Working, request: Request) -> Reply:
     if was_answered and messages[-1].role == "user":
         return give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
     try:
-        return note_turns(job) or _ask_others(job, is_message=is_message) or _serve_clauses(job, request.schema)
+        reply = note_turns(job)
+        if reply is None and not is_message:
+            reply = _ask_others(job)
+        if reply is not None:
+            return reply
+        text = _serve_task(job)
+        return Reply(text if request.schema is None else fill_shape(request.schema, text))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
             return give_up("the task took too many steps", job.steps, final=False)
@@ -84,26 +72,26 @@ def _message_text(instruction: str) -> str:
     return instruction[match.end() : end].strip() if match and end > 0 else instruction
 
 
-def _serve_clauses(job: Job, schema: Raw | None) -> Reply:
+def _serve_task(job: Job) -> str:
+    """The results of all clauses, what was kept of them, and what was left out."""
     parsed = parse_request(job.subject.instruction)
     if parsed.is_too_long:
         raise RefusedError(f"the task is longer than {LONGEST:,} characters")
     asked = [clause for clause in parsed.clauses if clause.kind != "keep"]
     results = _try_all(partial(serve_clause, clause, job) for clause in asked)
     lines = [result for result in results if isinstance(result, str)]
-    refusals = [result for result in results if isinstance(result, RefusedError)]
+    refusals = {
+        clause.text: result for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)
+    }
     if refusals and not lines:
-        raise _combine_refusals(refusals, job)
+        raise _combine_refusals(list(refusals.values()), job)
     text = "\n".join([*lines, *parsed.remarks])
-    if schema is not None:
-        return Reply(_fill_schema(schema, job, text))
     kept = _try_all(partial(keep, keeping, job, text) for keeping in read_keepings(job, parsed.clauses))
     lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
     if not any(lines):
         raise RefusedError("the task does not say what is wanted")
-    left = [clause.text for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)]
-    left = [f"{LEFT}{text}" if text.endswith((".", "?", "!")) else f"{LEFT}{text}." for text in left]
-    return Reply("\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(left)))))
+    left = [f"{LEFT}{clause.rstrip('?. ')}." for clause in refusals]
+    return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(left))))
 
 
 def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
@@ -130,11 +118,6 @@ def _combine_refusals(refusals: list[RefusedError], job: Job) -> RefusedError:
     return RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
 
 
-def _fill_schema(schema: Raw, job: Job, text: str) -> str:
-    returned = gather(outcome.value for outcome in job.outcomes if not outcome.error)
-    return fill_shape(schema, returned if returned != Material() else job.given, text)
-
-
 # --- one clause
 
 
@@ -152,16 +135,10 @@ def serve_clause(clause: Clause, job: Job) -> str:
 
 
 def _ask(clause: Clause, job: Job) -> str:
-    if not clause.content and not clause.periods:
-        raise RefusedError("it does not say what is wanted")
-    if clause.about is not None and (block := asked_block(clause, job.subject.blocks)) is not None:
-        if not block.text.strip():
-            raise RefusedError(f"the block {block.label} is empty")
+    block = asked_block(clause, job.subject.blocks)
+    if block is not None and block.text.strip():
         return f"{block.text.strip()} (block {block.label})"
-    try:
-        fit = choose_fit(clause, [(job.subject.worker, job.tools)])
-    except RefusedError as refusal:
-        return _ask_without_tool(clause, job, refusal)
+    fit = choose_fit(clause, [(job.subject.worker, job.tools)])
     match fit.reading:
         case Query():
             return _query(fit.tool, fit.reading, job)
@@ -169,18 +146,8 @@ def _ask(clause: Clause, job: Job) -> str:
             return figure_in_words(job.call_for_figure(fit.tool.name, {"expression": fit.reading}), fit.reading)
         case Filled():
             return _make_calls(clause, fit.tool, fit.reading, job)
-        case None if fit.tool.kind == "message":
-            raise RefusedError("whom to ask is not said")
         case None:
             return _search(clause, fit.tool, job)
-
-
-def _ask_without_tool(clause: Clause, job: Job, refusal: RefusedError) -> str:
-    """What an archive says, by a worker that has nothing else."""
-    archive = job.tool(SEARCH)
-    if archive is None or not only_remembers(job.tools) or not (clause.question or clause.opening in LOOKING):
-        raise refusal
-    return _search(clause, archive, job)
 
 
 def _query(tool: ToolCard, query: Query, job: Job) -> str:
@@ -192,41 +159,28 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
         raise RefusedError(f"no rows are on record: {query.title}")
     if not table.rows:
         return f"{query.title}: none on record."
-    is_list = query.shape == "rows" and len(table.columns) > 2 and len(table.rows) > 1
-    text = table_in_words(table, query.title, is_list=is_list)
-    numbers = number_columns(table)
-    if query.adds_up and len(numbers) == 1 and len(table.rows) > 1:
-        total = sum(column_numbers(table, numbers[0]))
-        text += f" Together: {format_value(total, column_decimals(table, numbers[0]))}."
-    return text
+    return table_in_words(table, query.title)
 
 
 def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
-    place = "the documents"
-    if tool.kind == "memory":
-        place = "the archive"
-        clause = archive_question(clause)
     query = search_query(clause, tool, job.subject.worker)
     outcome = job.outcomes_of(tool.name, [{"query": query}])[0]
     if outcome.error and not outcome.error.startswith("nothing found"):
         raise RefusedError(f"`{tool.name}` failed: {outcome.error}")
     passages = gather([outcome.value]).passages
-    accepted = accept_passages(clause, passages, tool, job.subject.worker, place)
+    accepted = accept_passages(clause, passages, tool, job.subject.worker)
     return "\n".join(passage_in_words(passage) for passage in accepted)
 
 
 def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
     results = job.call_all(tool.name, filled.calls)
-    words = clause.stems
-    asked = _ASKS_VALUE.match(clause.text)
-    label = _LINKING.sub("", clause.text[asked.end() :]).rstrip("?. ") if asked else ""
     lines: list[str] = []
     for arguments, material in zip(filled.calls, results, strict=True):
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
-        texts = [table_in_words(table, title, words) for table in material.tables]
-        texts += [figure_in_words(figure, label or title) for figure in material.figures]
+        texts = [table_in_words(table, title, clause.stems) for table in material.tables]
+        texts += [figure_in_words(figure, title) for figure in material.figures]
         texts += [passage_in_words(passage) for passage in material.passages]
         texts += [chart_in_words(chart) for chart in material.charts]
         texts += [text.strip() for text in material.texts]
@@ -255,52 +209,34 @@ def _convert(clause: Clause, job: Job) -> str:
     return conversion.in_words(result.value, rate)
 
 
-# --- asking other workers by their tags, as the prompt says
+# --- asking other workers
 
 
-def _ask_others(job: Job, *, is_message: bool) -> Reply | None:
-    """The next step of a worker that asks others, those with the tags that its prompt has for such questions.
+def _ask_others(job: Job) -> Reply | None:
+    """The next step of a worker that asks others: those that its prompt names for such questions, else everybody.
 
-    Without rules in its prompt it asks everybody, unless it has tools of its own or was asked by another worker itself.
-    None for any other worker.
+    None for a worker that cannot ask, or has tools of its own and no such rule.
     """
+    instruction = job.subject.instruction
     if job.tool(_ASK_OTHERS) is None:
         return None
-    instruction = job.subject.instruction
-    clauses = [clause for clause in parse_request(instruction).clauses if clause.kind == "ask" and clause.content]
-    tags = _choose_tags(job.prompt, instruction)
-    if tags is None and not _TAG_RULE.search(job.prompt) and clauses and not is_message and only_remembers(job.tools):
-        tags = {}
-    if tags is None:
+    rules = [(match["what"], dict(_TAGS.findall(match["tags"]))) for match in _TAG_RULE.finditer(job.prompt)]
+    words = content_stems(instruction)
+    fitting = [tags for what, tags in rules if words.intersection(content_stems(what))]
+    if not fitting and (rules or not only_remembers(job.tools)):
         return None
-    about = _ABOUT_SUBJECT.search(clauses[0].text) if clauses and _is_broad(instruction) else None
-    message = f"What do you know about {about['about']}?" if about else instruction
-    listed = {name: re.findall(r"[\w-]+", tags[name]) for name in tags}
-    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": message, **listed}])[0]
+    tags = {name: re.findall(r"[\w-]+", names) for name, names in fitting[0].items()} if fitting else {}
+    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": instruction, **tags}])[0]
     if outcome.error:
         raise RefusedError(f"nobody could be asked: {outcome.error}")
     return Reply(_report_replies(outcome.value))
-
-
-def _is_broad(text: str) -> bool:
-    return not _BROAD.isdisjoint(text.lower().replace(".", " ").split())
-
-
-def _choose_tags(prompt: str, instruction: str) -> dict[str, str] | None:
-    """The tags of the rule for broad questions where this is one, else of the first that shares a word with it."""
-    asked = content_stems(instruction)
-    rules = [(match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _TAG_RULE.finditer(prompt)]
-    broad = [tags for what, tags in rules if _is_broad(what)]
-    fitting = [tags for what, tags in rules if asked.intersection(content_stems(what))]
-    ordered = [*broad, *fitting] if _is_broad(instruction) else [*fitting, *broad]
-    return ordered[0] if ordered else None
 
 
 def _report_replies(value: object) -> str:
     replies = cast("dict[str, list[dict[str, object]]]", value).get("replies", []) if isinstance(value, dict) else []
     answered: list[str] = []
     failed: list[str] = []
-    for reply in replies or [{"reply": value}]:
+    for reply in replies:
         name = reply.get("worker") or reply.get("agent_name") or "somebody"
         if reply.get("reply"):
             answered.append(f"{name}: {shorten(str(reply['reply']), 1_500)}")
