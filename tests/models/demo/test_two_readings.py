@@ -12,9 +12,9 @@ from tests.models.demo.asking import ask
         ("support", "Which lamp was ordered on 12 October 2026?", "'ordered' may be"),
         ("shop", "Convert -100 euros to US dollars at the rate of 29 May 2026.", "negative numbers"),
         ("shop", "How many orders had a quantity above \u22121 in May 2026?", "negative numbers"),
-        ("contract_review", "What did Bellwether Paper invoice in all?", "which total is meant"),
-        ("shop", "How many orders came in through the web shop in 2026?", "'web shop' names two values"),
-        ("shop", "How many orders came from Italy or through wholesale?", "'Italy or through wholesale' may mean"),
+        ("contract_review", "What did Bellwether Paper invoice in all?", "what 'in all' belongs to"),
+        ("shop", "How many orders came in through the web shop in 2026?", "a second value of orders.channel"),
+        ("shop", "How many orders came from Italy or through wholesale?", "ask for one at a time"),
     ],
 )
 def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reason: str) -> None:

@@ -54,9 +54,8 @@ class Column(Struct, frozen=True):
 
     @property
     def short_words(self) -> tuple[str, ...]:
-        """The same without the unit at the end."""
-        kept = tuple(word for word in self.words if word not in _UNITS)
-        return kept or self.words
+        """The same without the unit."""
+        return tuple(word for word in self.words if word not in _UNITS) or self.words
 
     @property
     def is_day(self) -> bool:
@@ -80,13 +79,10 @@ class Column(Struct, frozen=True):
         return self.complete and set(self.values) <= {"yes", "no"} and bool(self.values)
 
     @property
-    def is_year(self) -> bool:
-        return bool(self.values) and all(_YEAR.fullmatch(value) for value in self.values)
-
-    @property
     def adds_up(self) -> bool:
         """Whether the sum over rows is what people mean by its name."""
-        return self.is_number and not self.is_year and _SINGLE.isdisjoint(self.words)
+        is_year = bool(self.values) and all(_YEAR.fullmatch(value) for value in self.values)
+        return self.is_number and not is_year and _SINGLE.isdisjoint(self.words)
 
     @property
     def unit(self) -> str:
@@ -116,14 +112,10 @@ class TableSpec(Struct, frozen=True):
     def label(self) -> Column:
         """The column by which people know a row."""
         texts = [column for column in self.columns if column.is_text and not column.is_key]
-        for column in texts:
-            if column.name == "name":
-                return column
-        for column in texts:
-            if stem(column.name) == stem(self.name):
-                return column
-        first = self.columns[0]
-        return first if first.is_key or not texts else texts[0]
+        named = [column for column in texts if column.name in {"name", "title"}]
+        named += [column for column in texts if stem(column.name) == stem(self.name)]
+        keys = [column for column in self.columns[:1] if column.is_key]
+        return (named or keys or texts or list(self.columns))[0]
 
     @property
     def quantity(self) -> Column | None:
@@ -229,9 +221,8 @@ class Condition(Struct, frozen=True):
 
 
 class Rank(Struct, frozen=True):
-    """The first places by a measure."""
+    """That the first places by the measure are asked for, and with which word."""
 
-    measure: Measure
     direction: str
     """ASC or DESC."""
     word: str
@@ -248,9 +239,10 @@ class Entity(Struct, frozen=True):
 
 
 class TableQuery(Struct):
-    """The parts of a question."""
+    """The parts of a question. `is_named`: whether a word of it names the base table."""
 
     base: TableSpec
+    is_named: bool
     entity: Entity | None = None
     group: Group | None = None
     measure: Measure | None = None
@@ -258,11 +250,6 @@ class TableQuery(Struct):
     rank: Rank | None = None
     limit: int = 0
     time_words: str = ""
-
-    @property
-    def is_by_row(self) -> bool:
-        """Whether the rows of the base table are asked for."""
-        return self.entity is not None and self.entity.is_row
 
     @property
     def tables(self) -> list[str]:
@@ -279,8 +266,6 @@ class Query(Struct, frozen=True):
     title: str
     shape: Literal["number", "groups", "rows"]
     tables: tuple[str, ...]
-    adds_up: bool = False
-    """Whether the numbers of its groups make a total."""
 
 
 def column_measure(column: Column, aggregate: str = "") -> Measure:
@@ -307,50 +292,55 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
 
 def complete_query(query: TableQuery) -> None:
     """Put the parts of a question together; RefusedError where that can be done in two ways."""
+    entity = query.entity
     if query.rank is not None:
-        _apply_rank(query, query.rank)
+        _complete_rank(query, query.rank)
     elif query.limit:
         raise RefusedError("by what the first are to be chosen is not said")
-    elif query.measure is not None and query.measure.is_implied and query.is_by_row and query.group is None:
+    elif query.measure is not None and query.measure.is_implied and entity is not None and entity.is_row:
         query.measure = structs.replace(query.measure, aggregate="")
-    measure = query.measure
-    is_by_others = query.entity is not None and not query.is_by_row
+    is_by_others = entity is not None and not entity.is_row
     if is_by_others and any(condition.is_excluded for condition in query.conditions):
         raise RefusedError("whether others without such a row are meant is not clear")
+    measure = query.measure
     if measure is None or not measure.aggregate:
+        _check_listed(query)
         return
     names = (query.base.label, query.base.key) if query.base.key is not None else ()
     if measure.expression == "*" and any(condition.column in names for condition in query.conditions):
         raise RefusedError("whether rows or pieces are counted is not clear")
-    if query.group is None and query.entity is not None:
-        query.group = query.entity.group
+    if query.group is None and entity is not None:
+        query.group = entity.group
     if measure.aggregate == "AVG" and query.group is not None:
         is_of_sums = query.group.is_time and measure.column is not None and measure.column.adds_up
         if is_of_sums or query.group.sql == query.base.columns[0].sql:
             raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
 
 
-def _apply_rank(query: TableQuery, rank: Rank) -> None:
+def _complete_rank(query: TableQuery, rank: Rank) -> None:
     """The first places of what is asked for, or without that the extreme itself, of each group if there is one."""
-    measure = rank.measure
-    column = measure.column
-    if query.measure is not None:
-        raise RefusedError("it asks for a ranking and for another figure")
-    if column is not None and column.table != query.base.name:
+    measure = query.measure
+    if measure is None or (measure.column is not None and measure.column.table != query.base.name):
         raise RefusedError("what is ranked is not in this table")
     if query.entity is None:
-        if column is None or not measure.is_implied or query.limit:
+        if measure.column is None or not measure.is_implied or query.limit:
             raise RefusedError("of what the first places are asked for is not clear")
-        query.measure = column_measure(column, "MAX" if rank.direction == "DESC" else "MIN")
+        query.measure = column_measure(measure.column, "MAX" if rank.direction == "DESC" else "MIN")
         query.rank = None
         return
-    if query.group is not None:
-        raise RefusedError("it asks for a ranking within groups")
     is_sum = measure.is_implied and bool(measure.aggregate)
-    if is_sum and not query.is_by_row and rank.word not in _OF_A_SUM:
+    if query.group is not None or (is_sum and not query.entity.is_row and rank.word not in _OF_A_SUM):
         raise RefusedError(f"the {rank.word} {measure.label} may be of one row or of a sum; say total {measure.label}")
     query.group = query.entity.group
-    query.measure = measure
+
+
+def _check_listed(query: TableQuery) -> None:
+    """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
+    entity = query.entity
+    is_lookup = query.measure is not None and bool(query.conditions)
+    is_own = entity is not None and entity.group.tables == (query.base.name,)
+    if not (is_lookup if entity is None else is_own or query.is_named) or (query.group is not None and query.rank is None):
+        raise RefusedError("what is to be looked up is not in the tables")
 
 
 def render_query(query: TableQuery, schema: Schema) -> Query:
@@ -364,40 +354,39 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
     measure = query.measure
     if measure is not None and (measure.aggregate or query.rank is not None):
         return _render_measured(query, measure, source)
-    columns = list(query.entity.columns) if query.entity is not None else []
-    if query.entity is None:
-        columns = [column.sql for column in query.base.columns if column.is_text or column.is_day]
-    columns += [measure.expression] if measure is not None else []
+    columns = [column.sql for column in query.base.columns if column.is_text or column.is_day]
+    label = query.base.name
+    if query.entity is not None:
+        columns = list(query.entity.columns)
+        label = query.entity.words
+    if measure is not None:
+        columns.append(measure.expression)
+        label = measure.label
     sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(columns))} {source} ORDER BY 1 LIMIT {_MOST_ROWS}"
-    label = query.entity.words if query.entity is not None else query.base.name
-    title = _title(query, measure.label if measure is not None else label)
-    return Query(sql=sql, title=title, shape="rows", tables=tuple(query.tables))
+    return Query(sql=sql, title=_title(query, label), shape="rows", tables=tuple(query.tables))
 
 
 def _render_measured(query: TableQuery, measure: Measure, source: str) -> Query:
-    group = query.group
+    """A figure, or one for each group; with a rank the first places, all that are equal among them."""
     label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
-    names = [_alias(group.label)] if group is not None else []
-    names.append(_alias(f"{measure.label} {measure.unit}".strip()))
-    parts = [measure] if group is None else [group, measure]
-    columns = [f"{part.sql} AS {name}" for part, name in zip(parts, names, strict=True)]
-    sql = f"SELECT {'DISTINCT ' if query.rank is not None else ''}{', '.join(columns)} {source}"
+    names = [_alias(f"{measure.label} {measure.unit}".strip())]
+    columns = [f"{measure.sql} AS {names[0]}"]
+    group = query.group
+    if group is not None:
+        names.insert(0, _alias(group.label))
+        columns.insert(0, f"{group.sql} AS {names[0]}")
+    sql = f"SELECT DISTINCT {', '.join(columns)} {source}"
     if group is not None and measure.aggregate:
         sql += " GROUP BY 1"
     if query.rank is not None:
         place = f"RANK() OVER (ORDER BY {names[-1]} {query.rank.direction}) AS place"
         sql = f"SELECT {', '.join(names)} FROM (SELECT *, {place} FROM ({sql})) WHERE place <= {query.limit or 1}"  # noqa: S608 - our names
-        sql += f" ORDER BY place, 1 LIMIT {_MOST_ROWS}"
         label = f"{'highest' if query.rank.direction == 'DESC' else 'lowest'} {label}"
+        sql += f" ORDER BY place, 1 LIMIT {_MOST_ROWS}"
     elif group is not None:
         sql += f" ORDER BY {'1' if group.is_time else '2 DESC, 1'} LIMIT {_MOST_ROWS}"
-    return Query(
-        sql=sql,
-        title=_title(query, label),
-        shape="number" if group is None else "groups",
-        tables=tuple(query.tables),
-        adds_up=query.rank is None and (measure.aggregate == "SUM" or measure.expression == "*"),
-    )
+    shape = "number" if group is None else "groups"
+    return Query(sql=sql, title=_title(query, label), shape=shape, tables=tuple(query.tables))
 
 
 def _title(query: TableQuery, label: str) -> str:
@@ -407,7 +396,7 @@ def _title(query: TableQuery, label: str) -> str:
     words = [condition.words for condition in query.conditions if condition.words]
     if words:
         title += f" ({', '.join(words)})"
-    return f"{title} {query.time_words}" if query.time_words else title
+    return f"{title} {query.time_words}".strip()
 
 
 def _alias(label: str) -> str:

@@ -3,7 +3,6 @@
 A clause is read once for each table, which is the base of the query. Where two readings fit, neither is taken.
 """
 
-import re
 from datetime import date
 
 from msgspec import structs
@@ -34,26 +33,16 @@ _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = _DID | word_set("has have had was were is are")
 _LINKS = word_set("and or nor")
-_IN_ALL = re.compile(r"\b(?:in all|altogether|in total)\b", re.IGNORECASE)
-_UNTIL = word_set("to until till through -")
-_TESTS = {
-    "": "BETWEEN '{first}' AND '{last}'",
-    "since": ">= '{first}'",
-    "after": "> '{last}'",
-    "before": "< '{first}'",
-    "until": "<= '{last}'",
-    "till": "<= '{last}'",
-}
-_TWO_READINGS = word_set("by from to within through between")
+_RANGES = {("between", "and"), ("from", "to"), ("from", "until"), ("from", "through")}
+_TESTS = {"since": ">= '{first}'", "after": "> '{last}'", "before": "< '{first}'"}
+_UNCLEAR = word_set("by from to through")
 _SKIPPED = word_set("the in of month")
 
 
 def read_query(clause: Clause, description: str) -> Query:
     """The query for a clause over the tables that a tool's description lists; RefusedError where there is none."""
     lexicon = read_lexicon(description)
-    if lexicon is None:
-        raise RefusedError("no tables are described")
-    if clause.points_back:
+    if lexicon is None or clause.points_back:
         raise RefusedError("it speaks of an earlier result, which no table holds")
     items = read_items(clause, lexicon)
     queries: list[Query] = []
@@ -86,11 +75,12 @@ class _QueryReader:
         self.clause = clause
         self.scope = scope
         self.base = scope.base
-        self.query = TableQuery(scope.base)
+        self.query = TableQuery(scope.base, is_named=any(scope.base in item.tables for item in scope.items))
         self.used: set[int] = set()
         """The places of the items that were taken."""
         self.waiting: dict[OperatorKind, Item] = {}
-        self.last_value: Item | None = None
+        self.units: set[str] = set()
+        """Of the columns that are used."""
 
     def read(self) -> TableQuery:
         """The query; RefusedError where a word cannot be read."""
@@ -105,36 +95,21 @@ class _QueryReader:
             self._read_entity,
             self._read_value,
         )
-        for item in self.scope.items[:-1]:
+        items = self.scope.items[:-1]
+        for item in items:
             if item.at not in self.used and any(reader(item) for reader in readers):
                 self.used.add(item.at)
         if "entity" in self.waiting and self.waiting["entity"].low != "which":
             del self.waiting["entity"]
         for item in self.waiting.values():
-            raise RefusedError(f"what {item.text!r} belongs to is not clear")
+            raise RefusedError(f"what {item.text!r} belongs to is not clear", is_known=bool(self.query.conditions))
         complete_query(self.query)
-        if self.query.measure is None or not self.query.measure.aggregate:
-            self._check_listed()
-        leftover = [
-            repr(item.text)
-            for item in self.scope.items[:-1]
-            if item.at not in self.used and not self._says_nothing_more(item)
-        ]
+        leftover = [item for item in items if not self._is_accounted_for(item)]
+        if any(item.low in _LINKS for item in leftover) and self.query.conditions:
+            raise RefusedError("it names several things; ask for one at a time", is_known=True)
         if leftover:
-            raise RefusedError(f"nothing there says {join_words(leftover)}")
+            raise RefusedError(f"nothing there says {join_words([repr(item.text) for item in leftover])}")
         return self.query
-
-    def _check_listed(self) -> None:
-        """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
-        query = self.query
-        if _IN_ALL.search(self.clause.text):
-            raise RefusedError("which total is meant is not said", is_known=True)
-        if query.group is not None and query.rank is None:
-            raise RefusedError("what is to be put together is not said")
-        is_lookup = query.measure is not None and bool(query.conditions)
-        is_own = query.entity is not None and query.entity.group.tables == (self.base.name,)
-        if not (is_lookup if query.entity is None else is_own or self.scope.is_named):
-            raise RefusedError("what is to be looked up is not in the tables")
 
     # --- words
 
@@ -148,18 +123,16 @@ class _QueryReader:
             item = self._after(item)
         return item
 
-    def _says_nothing_more(self, item: Item) -> bool:
-        """Little words, a unit, the name of a table that is read, that of a column beside its value."""
-        if item.low == "or":
-            return False
-        if not item.refs:
-            is_unit = self.query.measure is not None and _UNITS.get(item.low) == self.query.measure.unit
-            return item.is_free or item.stems[0] in LIGHT_VERBS or is_unit
+    def _is_accounted_for(self, item: Item) -> bool:
+        """Items that were used, little words, a unit, the name of a table that is read, of a column beside its value."""
+        if item.at in self.used or item.low in _LINKS:
+            return item.at in self.used
+        if not item.is_noun:
+            return item.is_free or item.stems[0] in LIGHT_VERBS or _UNITS.get(item.low) in self.units
         beside = [self.scope.items[item.at - 1], self._after(item)]
         columns = {value.column for other in beside if other.at in self.used for value in other.values}
         is_table = any(table.name in self.query.tables for table in item.tables)
-        is_one_of_two = any(other.low in _LINKS for other in beside)  # "orders and revenue"
-        return (is_table and not is_one_of_two) or not columns.isdisjoint(item.columns)
+        return is_table or not columns.isdisjoint(item.columns)
 
     # --- times
 
@@ -168,22 +141,21 @@ class _QueryReader:
         column = self.scope.day_column()
         periods = [_check_period(period, column) for period in self.clause.periods]
         first = periods[0]
+        last = periods[-1]
         words = [item for item in self.scope.items if item.end <= first.start and item.low not in _SKIPPED]
-        before = words[-1].low if words and words[-1].low in _TESTS.keys() | _TWO_READINGS else ""
+        before = words[-1].low if words else ""
+        between = self.clause.text[first.end : last.start].strip(" ,").lower()
+        is_range = len(periods) == 2 and (before, between) in _RANGES
+        if not is_range and (len(periods) > 1 or before in _UNCLEAR):
+            raise RefusedError("how the times belong together is not clear")
+        if is_range or before in _TESTS:
+            self.used.add(words[-1].at)
+        self.used |= {item.at for item in self.scope.items if first.end <= item.start < last.start}
         self.used |= {item.at for item in self.scope.items if column in item.columns}
-        self.used |= {words[-1].at} if before else set()
-        time_words = f"{before or ('on' if first.is_day else 'in')} {first.words}"
-        if len(periods) == 2:
-            between = self.clause.text[first.end : periods[1].start].strip(" ,").lower()
-            if between not in _UNTIL and not (between == "and" and before == "between"):
-                raise RefusedError("how the times belong together is not clear")
-            time_words = f"from {first.words} to {periods[1].words}"
-            before = ""
-        elif len(periods) > 2 or before in _TWO_READINGS:
-            raise RefusedError(f"{time_words} can be read in two ways")
-        test = _TESTS[before].format(first=first.first, last=periods[-1].last)
+        test = _TESTS.get(before, "BETWEEN '{first}' AND '{last}'").format(first=first.first, last=last.last)
         self.query.conditions.append(Condition(f"{column.sql} {test}", "", column))
-        self.query.time_words = time_words
+        preposition = before if before in _TESTS else "in"
+        self.query.time_words = f"from {first.words} to {last.words}" if is_range else f"{preposition} {first.words}"
 
     # --- operators
 
@@ -195,8 +167,7 @@ class _QueryReader:
             self.waiting.pop("entity", None)
         if kind == "count" and self._aggregate() == "SUM":
             del self.waiting["aggregate"]  # the total number
-        following = self._next(item)
-        is_vain = kind == "not" and self.scope.flag(following) is None and self.scope.value(following) is None
+        is_vain = kind == "not" and self.scope.value(self._next(item)) is None
         if is_vain or kind in self.waiting or (kind == "rank" and self.query.rank is not None):
             raise RefusedError(f"what {item.text!r} belongs to is not clear")
         self.waiting[kind] = item
@@ -206,26 +177,27 @@ class _QueryReader:
 
     def _aggregate(self) -> str:
         """The aggregate that waits."""
-        return self.waiting.get("aggregate", self.scope.items[-1]).operator_value
+        return self.waiting["aggregate"].operator_value if "aggregate" in self.waiting else ""
 
     def _add_measure(self, measure: Measure) -> None:
         """A measure for what waits: what is ranked by it, else what is asked for."""
-        self.waiting.pop("aggregate", None)
-        self.waiting.pop("count", None)
-        item = self.waiting.pop("rank", None)
-        if item is not None:
-            self.query.rank = Rank(measure, item.operator_value, item.low)
-            return
         if self.query.measure is not None:
             raise RefusedError("it asks for several figures; ask for one at a time")
-        self.waiting.pop("entity", None)
+        rank = self.waiting.pop("rank", None)
+        if rank is not None:
+            self.query.rank = Rank(rank.operator_value, rank.low)
+        else:
+            self.waiting.pop("entity", None)
+        self.waiting.pop("aggregate", None)
+        self.waiting.pop("count", None)
         self.query.measure = measure
+        self.units.add(measure.unit)
 
     # --- numbers
 
     def _read_limit(self, item: Item) -> bool:
         """Which three products, the top 5."""
-        if item.number is None or self.query.limit or not {"entity", "rank"} & set(self.waiting):
+        if item.number is None or self.query.limit or self.waiting.keys().isdisjoint({"entity", "rank"}):
             return False
         self.query.limit = max(1, int(item.number))
         return True
@@ -237,14 +209,12 @@ class _QueryReader:
         column = self.scope.number_column(item)
         if comparison.operator != "compare" or number.number is None or column is None:
             return False
-        is_of_rows = self.query.entity is None or self.query.is_by_row
+        is_of_rows = self.query.entity is None or self.query.entity.is_row
         if column.table != self.base.name or (column.adds_up and not is_of_rows) or "rank" in self.waiting:
             raise RefusedError("it can be read of single rows or of their sum; say total, or the rows")
-        words = f"{column_measure(column).label} {comparison.operator_value} {number.number:g}"
-        sql = f"{column.sql} {comparison.operator_value} {number.number!r}"
-        self.query.conditions.append(Condition(sql, words, column))
-        if self._after(number).low in _UNITS and _UNITS[self._after(number).low] == column.unit:
-            self.used.add(self._after(number).at)
+        test = f"{comparison.operator_value} {number.number:.15g}"
+        self.query.conditions.append(Condition(f"{column.sql} {test}", f"{item.text} {test}", column))
+        self.units.add(column.unit)
         self.used |= {comparison.at, number.at}
         return True
 
@@ -265,11 +235,9 @@ class _QueryReader:
 
     def _group(self, item: Item) -> Group | None:
         """A column, the rows of a table by their name, or months, years and days."""
-        unit = item.low
-        if unit in _TIME_UNITS:
-            days = [column for column in item.columns if column.is_day and column.table in self.scope.paths]
-            day = days[0] if days else self.scope.day_column()
-            return Group(f"substr({day.sql}, 1, {_TIME_UNITS[unit]})", unit, (day.table,), is_time=True)
+        if item.low in _TIME_UNITS:
+            day = self.scope.day_column()
+            return Group(f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})", item.low, (day.table,), is_time=True)
         table = self.scope.table(item)
         column = self.scope.text_column(item) or (table.label if table is not None else None)
         return self.scope.column_group(column) if column is not None else None
@@ -283,7 +251,9 @@ class _QueryReader:
         counts = "count" in self.waiting and not self._aggregate()
         ranks_count = rank is not None and rank.low in _OF_A_COUNT
         if counts and item.stems == (_SELL,) and self.base.quantity is not None:
-            measure = self._count_sold(self.base.quantity)
+            is_number = self.waiting["count"].low != "how much"
+            sold = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
+            measure = sold if is_number else None
         elif table is self.base and (ranks_count or (counts and not self._follows_verb(item))):
             measure = Measure("*", "COUNT", f"number of {item.low}")
         else:
@@ -293,80 +263,61 @@ class _QueryReader:
         self._add_measure(measure)
         return True
 
-    def _count_sold(self, quantity: Column) -> Measure | None:
-        if self.waiting["count"].low == "how much":
-            return None
-        return structs.replace(column_measure(quantity, "SUM"), label="number sold")
-
     def _follows_verb(self, item: Item) -> bool:
         """Whether a verb stands between what is counted and an item: "how many lamps did Ada order"."""
         between = self.scope.items[self.waiting["count"].at : item.at]
         return any(other.low in _AUXILIARIES for other in between)
 
     def _read_entity(self, item: Item) -> bool:
-        if "entity" not in self.waiting or self.scope.flag(item) is not None:
+        if "entity" not in self.waiting:
             return False
-        table = self.scope.table(item)
-        if table is not None and item.low not in _TIME_UNITS:
+        table = self.scope.table(item) if item.low not in _TIME_UNITS else None
+        group = self._group(item) if table is None else self.scope.column_group(table.label)
+        if group is None:
+            return False
+        columns = [group.sql]
+        is_row = self.base.key is not None and self.scope.text_column(item) in (self.base.key, self.base.label)
+        if table is not None:
             is_row = table is self.base
             listed = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
             columns = [column.sql for column in listed]
-            group = self.scope.column_group(table.label)
-        else:
-            group = self._group(item)
-            if group is None:
-                return False
-            columns = [group.sql]
-            is_row = self.base.key is not None and self.scope.text_column(item) in (self.base.key, self.base.label)
         del self.waiting["entity"]
         self.query.entity = Entity(item.text, group, tuple(columns), is_row)
         return True
 
     def _read_value(self, item: Item) -> bool:
-        flag = self.scope.flag(item)
-        value = self.scope.value(item) if flag is None else Value(flag, "yes")
+        value = self.scope.value(item)
         if value is None:
             return False
-        self._check_alone(item, value)
+        self._check_value(item, value)
         is_excluded = self.waiting.pop("not", None) is not None
         text = value.text.replace("'", "''")
         words = f"not {item.text}" if is_excluded else item.text
         sql = f"{value.column.sql} {'<>' if is_excluded else '='} '{text}'"
         self.query.conditions.append(Condition(sql, words, value.column, is_excluded))
-        self.last_value = item
         if "group" in self.waiting and self.waiting["group"].low == "by":
             del self.waiting["group"]  # "placed by Ada Brandt"
         return True
 
-    def _check_alone(self, item: Item, value: Value) -> None:
-        """RefusedError where how a value goes with the last one, or with who is asked for, is not clear."""
-        before = self.scope.items[item.at - 1]
-        if self.query.entity is not None and before.text == self.query.entity.words and not self.query.is_by_row:
-            reason = f"whether {before.text!r} does it or it is done to {before.text!r} is not clear"
-            raise RefusedError(reason, is_known=True)  # "which rival won"
-        last = self.last_value
-        if last is None:
-            return
-        phrase = self.clause.text[last.start : item.end]
+    def _check_value(self, item: Item, value: Value) -> None:
+        """RefusedError where how a value goes with another one, or with who is asked for, is not clear."""
         if any(condition.column == value.column for condition in self.query.conditions):
-            reason = f"{phrase!r} names two values of {value.column.sql}; ask for one at a time"
-            raise RefusedError(reason, is_known=True)
-        between = self.scope.items[last.at + 1 : item.at]
-        is_linked = all(held.is_free for held in between) and any(held.low in _LINKS for held in between)
-        is_done_by = not between and self.scope.items[last.at - 1].low in _DID  # "did Plotline win"
-        if is_linked or is_done_by:
-            reason = f"{phrase!r} may mean both at once or each of them; ask for one at a time"
+            raise RefusedError(f"{item.text!r} is a second value of {value.column.sql}; ask for one", is_known=True)
+        before = self.scope.items[item.at - 1]
+        entity = self.query.entity
+        is_of_entity = entity is not None and not entity.is_row and before.text == entity.words  # "which rival won"
+        is_done_by = bool(before.values) and self.scope.items[before.at - 1].low in _DID  # "did Plotline win"
+        if item.at and (is_of_entity or is_done_by):
+            reason = f"whether {before.text!r} does it or it is done to {before.text!r} is not clear"
             raise RefusedError(reason, is_known=True)
 
 
 def _check_period(period: Period, column: Column) -> Period:
-    """The period, with the one year it can be of; RefusedError where rows of it are not on record."""
+    """The period; RefusedError where its year is not said or rows of it are not on record."""
     first = date.fromisoformat(min(column.values))
     last = date.fromisoformat(max(column.values))
-    years = {period.of_year(year) for year in range(first.year, last.year + 1)}
-    if len(years) > 1:
+    if not period.year:
         raise RefusedError(f"which year {period.words} is of is not said")
-    dated = years.pop()
-    if dated.first > last or dated.last < first:
+    if period.first > last or period.last < first:
         raise RefusedError(f"nothing is on record for {period.words}: {column.table} are from {first} to {last}")
-    return dated
+    return period

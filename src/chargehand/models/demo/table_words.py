@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_query import (
@@ -24,12 +24,13 @@ _REVENUE = stem_set("revenue turnover sales")
 _BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
 _DAY_WORDS = word_set("day date month week time on at")
 
-
+Phrase: TypeAlias = tuple[str, ...]
+"""The stems of its words."""
 OperatorKind: TypeAlias = Literal["entity", "count", "aggregate", "rank", "group", "not", "compare"]
 _PHRASES: tuple[tuple[OperatorKind, str, str], ...] = (
     ("entity", "", "which, list, show, name, find, what, get, display"),
     ("count", "", "how many, how much, number of, number the, count of, count the"),
-    ("aggregate", "SUM", "total, sum, overall, altogether, combined"),
+    ("aggregate", "SUM", "total, sum, overall, altogether, combined, in all, in total"),
     ("aggregate", "AVG", "average, mean, avg"),
     ("rank", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top"),
     ("rank", "ASC", "lowest, smallest, minimum, min, fewest, least"),
@@ -47,18 +48,17 @@ _OPERATORS: dict[str, tuple[OperatorKind | None, str]] = {
 }
 
 
-Ref: TypeAlias = TableSpec | Column | Value | Measure
-
-
 class Item(Struct, frozen=True):
     """A word or a phrase of a clause, its place among them, and everything in the schema that it may name."""
 
     at: int
     text: str
-    stems: tuple[str, ...]
+    stems: Phrase
     start: int
     end: int
-    refs: tuple[Ref, ...] = ()
+    tables: list[TableSpec] = []
+    columns: list[Column] = []
+    values: list[Value] = []
     operator: OperatorKind | None = None
     operator_value: str = ""
     """Of an aggregate its SQL function, of a rank its direction, of a comparison its sign."""
@@ -70,28 +70,18 @@ class Item(Struct, frozen=True):
         return self.text.lower()
 
     @property
-    def columns(self) -> list[Column]:
-        return [ref for ref in self.refs if isinstance(ref, Column)]
-
-    @property
-    def values(self) -> list[Value]:
-        return [ref for ref in self.refs if isinstance(ref, Value)]
-
-    @property
-    def tables(self) -> list[TableSpec]:
-        return [ref for ref in self.refs if isinstance(ref, TableSpec)]
+    def is_noun(self) -> bool:
+        return bool(self.tables or self.columns or self.values)
 
 
 class Lexicon(Struct, frozen=True):
-    """What can be named in a schema, by the stems of its words."""
+    """What can be named in a schema."""
 
     schema: Schema
-    phrases: dict[tuple[str, ...], list[Ref]]
-
-    def add(self, words: Iterable[str], ref: Ref) -> None:
-        refs = self.phrases.setdefault(tuple(words), [])
-        if ref not in refs:
-            refs.append(ref)
+    tables: dict[Phrase, list[TableSpec]] = field(default_factory=dict[Phrase, list[TableSpec]])
+    columns: dict[Phrase, list[Column]] = field(default_factory=dict[Phrase, list[Column]])
+    values: dict[Phrase, list[Value]] = field(default_factory=dict[Phrase, list[Value]])
+    """Values of columns with texts, and `yes` for the name of a column with yes and no."""
 
 
 @lru_cache(maxsize=200)
@@ -100,39 +90,19 @@ def read_lexicon(description: str) -> Lexicon | None:
     schema = read_schema(description)
     if schema is None:
         return None
-    lexicon = Lexicon(schema, phrases={})
+    lexicon = Lexicon(schema)
     for table in schema.tables.values():
-        lexicon.add(stems(table.name), table)
+        lexicon.tables.setdefault(tuple(stems(table.name)), []).append(table)
         for column in table.columns:
-            lexicon.add(column.words, column)
-            lexicon.add(column.short_words, column)
-            for value in column.values if column.is_text else ():
-                if not value.endswith("..."):
-                    lexicon.add(stems(value), Value(column, value))
-    taken = set(lexicon.phrases)
-    for revenue in _revenues(schema):
-        for word in _REVENUE:
-            if (word,) not in taken:
-                lexicon.add((word,), revenue)
+            for phrase in {column.words, column.short_words}:
+                if column.is_flag:
+                    lexicon.values.setdefault(phrase, []).append(Value(column, "yes"))
+                else:
+                    lexicon.columns.setdefault(phrase, []).append(column)
+            for text in column.values if column.is_text else ():
+                if not text.endswith("..."):
+                    lexicon.values.setdefault(tuple(stems(text)), []).append(Value(column, text))
     return lexicon
-
-
-def _revenues(schema: Schema) -> list[Measure]:
-    """Quantity times price, of each table that has or refers to both; the table comes first in `tables`."""
-    revenues: list[Measure] = []
-    for table in schema.tables.values():
-        prices = [column for name in schema.paths(table.name) for column in schema.tables[name].prices]
-        if table.quantity is not None and len(prices) == 1:
-            revenue = Measure(
-                expression=f"{table.quantity.sql} * {prices[0].sql}",
-                aggregate="SUM",
-                label="revenue",
-                unit=prices[0].unit,
-                decimals=2,
-                tables=(table.name, prices[0].table),
-            )
-            revenues.append(revenue)
-    return revenues
 
 
 def read_items(clause: Clause, lexicon: Lexicon) -> list[Item]:
@@ -140,52 +110,47 @@ def read_items(clause: Clause, lexicon: Lexicon) -> list[Item]:
     items: list[Item] = []
     position = 0
     while position < len(clause.tokens):
-        item = _read_item(clause, position, len(items), lexicon)
+        sizes = range(min(_LONGEST_PHRASE, len(clause.tokens) - position), 0, -1)
+        phrases = [_read_item(clause, clause.tokens[position : position + size], len(items), lexicon) for size in sizes]
+        item = next((item for item in phrases if item.is_noun or item.operator is not None), phrases[-1])
         items.append(item)
         position += len(item.stems)
     end = len(clause.text)
     return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end)]
 
 
-def _read_item(clause: Clause, position: int, at: int, lexicon: Lexicon) -> Item:
-    tokens = clause.tokens[position:]
-    refs: tuple[Ref, ...] = ()
-    operator: OperatorKind | None = None
-    value = ""
-    for size in range(_LONGEST_PHRASE, 0, -1):
-        tokens = clause.tokens[position : position + size]
-        phrase = " ".join(token.text.lower() for token in tokens)
-        refs = _named(tokens, phrase, lexicon)
-        operator, value = _OPERATORS.get("not" if size == 1 and tokens[0].stem == "not" else phrase, (None, ""))
-        if refs or operator is not None:
-            break
+def _read_item(clause: Clause, tokens: tuple[Token, ...], at: int, lexicon: Lexicon) -> Item:
+    """What a phrase names: a value that is written the same way, else a table or column, else a value by its stem."""
+    phrase = tuple(token.stem for token in tokens)
     text = clause.text[tokens[0].start : tokens[-1].end]
+    words = " ".join(token.text.lower() for token in tokens)
+    is_free = len(tokens) == 1 and _is_free(tokens[0])
+    tables = lexicon.tables.get(phrase, [])
+    columns = lexicon.columns.get(phrase, [])
+    values = lexicon.values.get(phrase, [])
+    written = [value for value in values if value.text.lower() == words]
+    if is_free or (written and tables and words != tables[0].name.lower()):
+        tables = []
+        columns = []
+        values = [value for value in written if value.text == text or not is_free]
+    elif tables:
+        values = []
+    is_noun = bool(tables or columns or values)
+    operator, operator_value = _OPERATORS.get("not" if phrase == ("not",) else words, (None, ""))
     return Item(
         at=at,
         text=text,
-        stems=tuple(token.stem for token in tokens),
+        stems=phrase,
         start=tokens[0].start,
         end=tokens[-1].end,
-        refs=refs,
-        operator=None if refs else operator,
-        operator_value=value,
-        number=None if refs else number_value(text),
-        is_free=not refs and len(tokens) == 1 and _is_free(tokens[0]),
+        tables=tables,
+        columns=columns,
+        values=values,
+        operator=None if is_noun else operator,
+        operator_value=operator_value,
+        number=None if is_noun else number_value(text),
+        is_free=is_free and not is_noun,
     )
-
-
-def _named(tokens: tuple[Token, ...], phrase: str, lexicon: Lexicon) -> tuple[Ref, ...]:
-    """What a phrase names: a value that is written the same way, else a table or column, else a value by its stem."""
-    refs = lexicon.phrases.get(tuple(token.stem for token in tokens), [])
-    tables = [ref for ref in refs if isinstance(ref, TableSpec)]
-    values = [ref for ref in refs if isinstance(ref, Value)]
-    written = [ref for ref in values if ref.text.lower() == phrase]
-    if len(tokens) == 1 and _is_free(tokens[0]):
-        return tuple(ref for ref in values if ref.text == tokens[0].text)
-    if tables and values:
-        is_value = bool(written) and phrase != tables[0].name.lower()
-        refs = written if is_value else [ref for ref in refs if not isinstance(ref, Value)]
-    return tuple(refs)
 
 
 def _is_free(token: Token) -> bool:
@@ -202,17 +167,10 @@ class Scope:
         self.schema = schema
         self.base = base
         self.paths = schema.paths(base.name)
-        self.is_named = any(base in item.tables for item in items)
-        """Whether a word names the base table."""
 
     def table(self, item: Item) -> TableSpec | None:
         """The table an item names, if it can be reached."""
         return next((table for table in item.tables if table.name in self.paths), None)
-
-    def flag(self, item: Item) -> Column | None:
-        """The column with yes and no that an item names."""
-        flags = [column for column in item.columns if column.is_flag and column.table in self.paths]
-        return flags[0] if len(flags) == 1 else None
 
     def text_column(self, item: Item) -> Column | None:
         """The column with texts or keys that an item names."""
@@ -221,8 +179,7 @@ class Scope:
     def number_column(self, item: Item) -> Column | None:
         """The column with numbers that an item names."""
         column = self._nearest([column for column in item.columns if column.is_number], item)
-        is_verb = item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN
-        if column is not None and is_verb and self.schema.tables[column.table].prices:
+        if column is not None and item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN:
             raise RefusedError(f"{item.text!r} may mean the price or the cost; say which is meant")
         return column
 
@@ -232,32 +189,27 @@ class Scope:
         column = self._nearest(values, item)
         if column is None:
             return None
-        if set(item.stems) & {stem(name) for name in self.schema.tables}:
-            what_is_done = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
-            raise RefusedError(
-                f"{item.text!r} may be {column.sql} or {what_is_done}; say which is meant", is_known=True
-            )
+        if not column.is_flag and set(item.stems) & {stem(name) for name in self.schema.tables}:
+            reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
+            raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant", is_known=True)
         return values[column]
 
     def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
         """The one of the columns that the fewest joins lead to; two of them are two readings."""
         distances = {column: len(self.paths[column.table]) for column in columns if column.table in self.paths}
-        fewest = min(distances.values(), default=0)
-        near = [column for column, distance in distances.items() if distance == fewest]
+        near = [column for column in distances if distances[column] == min(distances.values())]
         near = [column for column in near if not column.is_key] or near
         if len(near) > 1:
-            raise RefusedError(
-                f"{item.text!r} may be {join_words([column.sql for column in near], 'or')}; say which is meant"
-            )
+            names = join_words([column.sql for column in near], "or")
+            raise RefusedError(f"{item.text!r} may be {names}; say which is meant")
         return near[0] if near else None
 
     def measure(self, item: Item, aggregate: str = "") -> Measure | None:
         """What an item measures: a column with numbers, or revenue."""
-        for revenue in item.refs:
-            if isinstance(revenue, Measure) and revenue.tables[0] == self.base.name:
-                if aggregate == "AVG":
-                    raise RefusedError("an average revenue may be of orders, products or months; say revenue per one")
-                return revenue
+        if not item.is_noun and item.stems[0] in _REVENUE:
+            if aggregate == "AVG":
+                raise RefusedError("an average revenue may be of orders, products or months; say revenue per one")
+            return self._revenue()
         column = self.number_column(item)
         if column is None:
             return None
@@ -265,19 +217,34 @@ class Scope:
             raise RefusedError(f"{column.sql} would be counted several times")
         return column_measure(column, aggregate)
 
+    def _revenue(self) -> Measure | None:
+        """Quantity times price, of a table that has or refers to both."""
+        prices = [column for name in self.paths for column in self.schema.tables[name].prices]
+        if self.base.quantity is None or len(prices) != 1:
+            return None
+        return Measure(
+            expression=f"{self.base.quantity.sql} * {prices[0].sql}",
+            aggregate="SUM",
+            label="revenue",
+            unit=prices[0].unit,
+            decimals=2,
+            tables=(prices[0].table,),
+        )
+
     def day_column(self) -> Column:
-        """The column with the dates that are meant: one that is named, else the only one."""
+        """The column with the dates that are meant: one that is named, else the only one if it is a plain date."""
         reachable = [column for name in self.paths for column in self.schema.tables[name].columns if column.is_day]
-        named = [column for item in self.items for column in item.columns if column in reachable]
-        days = named or [column for column in reachable if column.table == self.base.name] or reachable
-        if not days:
-            raise RefusedError(f"{self.base.name} have no dates")
-        day = days[0]
-        is_plain = bool(_DAY_WORDS & set(day.name.split("_"))) or day.words[0] == stem(day.table)
-        if len(set(days)) > 1 or not (named or is_plain):
-            names = join_words([column.name for column in days], "or")
-            raise RefusedError(f"which date of {self.base.name} is meant is not said: {names}")
-        return day
+        named = {column for item in self.items for column in item.columns if column in reachable}
+        own = {column for column in reachable if column.table == self.base.name}
+        plain = {
+            column
+            for column in own or reachable
+            if _DAY_WORDS & set(column.name.split("_")) or column.words[0] == stem(column.table)
+        }
+        days = named or (plain if len(own or reachable) == 1 else set[Column]())
+        if len(days) != 1:
+            raise RefusedError(f"which date of {self.base.name} is meant is not said")
+        return days.pop()
 
     def column_group(self, column: Column) -> Group:
         """Rows by a column; of a code by the name behind it, in the table that it is the key of."""
