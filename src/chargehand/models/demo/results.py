@@ -235,7 +235,7 @@ def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()
     parts: list[str] = []
     for row in table.rows[:_MOST_LISTED]:
         cells = [format_cell(table, row, at) for at in names]
-        if len(numbers) == 1:
+        if len(numbers) == 1 and len(names) < 2:
             parts.append(f"{', '.join(cells)} {format_cell(table, row, numbers[0])}".strip())
         else:
             cells += [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]

@@ -375,8 +375,10 @@ def _render_measured(query: TableQuery, measure: Measure, source: str) -> Query:
     if group is not None:
         names.insert(0, _alias(group.label))
         columns.insert(0, f"{group.sql} AS {names[0]}")
-    sql = f"SELECT DISTINCT {', '.join(columns)} {source}"
-    if group is not None and measure.aggregate:
+    sql = f"SELECT {', '.join(columns)} {source}"
+    if not measure.aggregate:
+        sql = f"SELECT DISTINCT {', '.join(columns)} {source}"
+    elif group is not None:
         sql += " GROUP BY 1"
     if query.rank is not None:
         place = f"RANK() OVER (ORDER BY {names[-1]} {query.rank.direction}) AS place"

@@ -246,8 +246,9 @@ class _Filling:
             scores = {parameter: self._nearness(parameter, place) for parameter in wanted}
             best = max(scores.values(), default=0.0)
             nearest = [parameter for parameter in wanted if scores[parameter] == best]
-            if not best:
-                nearest = [parameter for parameter in wanted if parameter.is_required]
+            if not best:  # "order 12" is a name
+                is_name = place > 0 and not self.tokens[place - 1].is_free
+                nearest = [parameter for parameter in wanted if parameter.is_required and not is_name]
             if len(nearest) == 1 and _takes_number(nearest[0], value):
                 self.values[nearest[0].name] = [int(value) if value.is_integer() else value]
                 self.used.add(place)
