@@ -199,11 +199,15 @@ class Measure(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """What rows are put together by."""
+    """What rows are put together by, or what is asked for ("which country")."""
 
     sql: str
     label: str
-    tables: tuple[str, ...]
+    table: str
+    columns: tuple[str, ...] = ()
+    """What is listed of it."""
+    is_row: bool = False
+    """Whether each row of the base table is one of its own."""
     is_time: bool = False
 
 
@@ -215,10 +219,6 @@ class Condition(Struct, frozen=True):
     column: Column
     is_excluded: bool = False
 
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return (self.column.table,)
-
 
 class Rank(Struct, frozen=True):
     """That the first places by the measure are asked for, and with which word."""
@@ -228,23 +228,14 @@ class Rank(Struct, frozen=True):
     word: str
 
 
-class Entity(Struct, frozen=True):
-    """What is asked for ("which country"): how rows are grouped by it, and what is listed of it."""
-
-    words: str
-    group: Group
-    columns: tuple[str, ...]
-    is_row: bool
-    """Whether it is a row of the base table, so that what is said of it is said of each row."""
-
-
 class TableQuery(Struct):
     """The parts of a question. `is_named`: whether a word of it names the base table."""
 
     base: TableSpec
     is_named: bool
-    entity: Entity | None = None
     group: Group | None = None
+    is_listed: bool = False
+    """Whether the group is what is asked for."""
     measure: Measure | None = None
     conditions: list[Condition] = field(default_factory=list[Condition])
     rank: Rank | None = None
@@ -252,10 +243,16 @@ class TableQuery(Struct):
     time_words: str = ""
 
     @property
+    def lists_rows(self) -> bool:
+        """Whether the rows of the base table are asked for."""
+        return self.is_listed and self.group is not None and self.group.is_row
+
+    @property
     def tables(self) -> list[str]:
         """The tables that are needed, the base table first."""
-        parts = [self.group, self.measure, self.entity.group if self.entity is not None else None, *self.conditions]
-        names = {name for part in parts if part is not None for name in part.tables}
+        names = {condition.column.table for condition in self.conditions}
+        names.update([self.group.table] if self.group is not None else [])
+        names.update(self.measure.tables if self.measure is not None else ())
         return [self.base.name, *sorted(names - {self.base.name})]
 
 
@@ -292,15 +289,13 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
 
 def complete_query(query: TableQuery) -> None:
     """Put the parts of a question together; RefusedError where that can be done in two ways."""
-    entity = query.entity
     if query.rank is not None:
         _complete_rank(query, query.rank)
     elif query.limit:
         raise RefusedError("by what the first are to be chosen is not said")
-    elif query.measure is not None and query.measure.is_implied and entity is not None and entity.is_row:
+    elif query.measure is not None and query.measure.is_implied and query.lists_rows:
         query.measure = structs.replace(query.measure, aggregate="")
-    is_by_others = entity is not None and not entity.is_row
-    if is_by_others and any(condition.is_excluded for condition in query.conditions):
+    if query.is_listed and not query.lists_rows and any(condition.is_excluded for condition in query.conditions):
         raise RefusedError("whether others without such a row are meant is not clear")
     measure = query.measure
     if measure is None or not measure.aggregate:
@@ -309,8 +304,6 @@ def complete_query(query: TableQuery) -> None:
     names = (query.base.label, query.base.key) if query.base.key is not None else ()
     if measure.expression == "*" and any(condition.column in names for condition in query.conditions):
         raise RefusedError("whether rows or pieces are counted is not clear")
-    if query.group is None and entity is not None:
-        query.group = entity.group
     if measure.aggregate == "AVG" and query.group is not None:
         is_of_sums = query.group.is_time and measure.column is not None and measure.column.adds_up
         if is_of_sums or query.group.sql == query.base.columns[0].sql:
@@ -322,24 +315,20 @@ def _complete_rank(query: TableQuery, rank: Rank) -> None:
     measure = query.measure
     if measure is None or (measure.column is not None and measure.column.table != query.base.name):
         raise RefusedError("what is ranked is not in this table")
-    if query.entity is None:
+    if not query.is_listed:
         if measure.column is None or not measure.is_implied or query.limit:
             raise RefusedError("of what the first places are asked for is not clear")
         query.measure = column_measure(measure.column, "MAX" if rank.direction == "DESC" else "MIN")
         query.rank = None
-        return
-    is_sum = measure.is_implied and bool(measure.aggregate)
-    if query.group is not None or (is_sum and not query.entity.is_row and rank.word not in _OF_A_SUM):
+    elif measure.is_implied and measure.aggregate and not query.lists_rows and rank.word not in _OF_A_SUM:
         raise RefusedError(f"the {rank.word} {measure.label} may be of one row or of a sum; say total {measure.label}")
-    query.group = query.entity.group
 
 
 def _check_listed(query: TableQuery) -> None:
     """Rows are listed of the table that is asked for, under conditions or all of them; nothing else is guessed."""
-    entity = query.entity
-    is_lookup = query.measure is not None and bool(query.conditions)
-    is_own = entity is not None and entity.group.tables == (query.base.name,)
-    if not (is_lookup if entity is None else is_own or query.is_named) or (query.group is not None and query.rank is None):
+    is_lookup = query.group is None and query.measure is not None and bool(query.conditions)
+    is_own = query.group is not None and (query.group.table == query.base.name or query.is_named)
+    if not is_lookup and not (query.is_listed and is_own):
         raise RefusedError("what is to be looked up is not in the tables")
 
 
@@ -356,9 +345,9 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
         return _render_measured(query, measure, source)
     columns = [column.sql for column in query.base.columns if column.is_text or column.is_day]
     label = query.base.name
-    if query.entity is not None:
-        columns = list(query.entity.columns)
-        label = query.entity.words
+    if query.group is not None:
+        columns = list(query.group.columns)
+        label = query.group.label
     if measure is not None:
         columns.append(measure.expression)
         label = measure.label
@@ -393,7 +382,7 @@ def _render_measured(query: TableQuery, measure: Measure, source: str) -> Query:
 
 def _title(query: TableQuery, label: str) -> str:
     title = label[:1].upper() + label[1:]
-    if query.group is not None:
+    if query.group is not None and query.group.label != label:
         title += f" by {query.group.label}"
     words = [condition.words for condition in query.conditions if condition.words]
     if words:

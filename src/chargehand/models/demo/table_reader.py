@@ -11,8 +11,6 @@ from chargehand.models.demo.request import Clause, Period, RefusedError
 from chargehand.models.demo.table_query import (
     Column,
     Condition,
-    Entity,
-    Group,
     Measure,
     Query,
     Rank,
@@ -25,8 +23,6 @@ from chargehand.models.demo.table_query import (
 from chargehand.models.demo.table_words import Item, OperatorKind, Scope, read_items, read_lexicon
 from chargehand.models.demo.words import LIGHT_VERBS, join_words, stem, word_set
 
-_MOST_COLUMNS = 6
-_TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 _UNITS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
 _SELL = stem("sell")
 _OF_A_COUNT = word_set("most fewest least")
@@ -79,6 +75,8 @@ class _QueryReader:
         self.used: set[int] = set()
         """The places of the items that were taken."""
         self.waiting: dict[OperatorKind, Item] = {}
+        self.asked: Item | None = None
+        """What is asked for, such as the country of "which country"."""
         self.units: set[str] = set()
         """Of the columns that are used."""
 
@@ -92,7 +90,6 @@ class _QueryReader:
             self._read_threshold,
             self._read_group,
             self._read_measure,
-            self._read_entity,
             self._read_value,
         )
         items = self.scope.items[:-1]
@@ -209,7 +206,7 @@ class _QueryReader:
         column = self.scope.number_column(item)
         if comparison.operator != "compare" or number.number is None or column is None:
             return False
-        is_of_rows = self.query.entity is None or self.query.entity.is_row
+        is_of_rows = not self.query.is_listed or self.query.lists_rows
         if column.table != self.base.name or (column.adds_up and not is_of_rows) or "rank" in self.waiting:
             raise RefusedError("it can be read of single rows or of their sum; say total, or the rows")
         test = f"{comparison.operator_value} {number.number:.15g}"
@@ -221,32 +218,25 @@ class _QueryReader:
     # --- nouns
 
     def _read_group(self, item: Item) -> bool:
-        if "group" not in self.waiting:
+        """What rows are put together by ("per country"), or what is asked for ("which country")."""
+        kind: OperatorKind = "group" if "group" in self.waiting else "entity"
+        if kind not in self.waiting:
             return False
-        if "rank" in self.waiting and self.scope.measure(item) is not None:
+        if kind == "group" and "rank" in self.waiting and self.scope.measure(item) is not None:
             del self.waiting["group"]  # "by revenue" says what is ranked
             return False
-        group = self._group(item)
+        group = self.scope.group(item)
         if group is None or self.query.group is not None:
             return False
         self.query.group = group
-        del self.waiting["group"]
+        self.query.is_listed = kind == "entity"
+        self.asked = item if kind == "entity" else self.asked
+        del self.waiting[kind]
         return True
-
-    def _group(self, item: Item) -> Group | None:
-        """A column, the rows of a table by their name, or months, years and days."""
-        if item.low in _TIME_UNITS:
-            day = self.scope.day_column()
-            return Group(f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})", item.low, (day.table,), is_time=True)
-        table = self.scope.table(item)
-        column = self.scope.text_column(item) or (table.label if table is not None else None)
-        return self.scope.column_group(column) if column is not None else None
 
     def _read_measure(self, item: Item) -> bool:
         """A figure: rows or pieces that are counted, what is aggregated, ranked by, or asked for as it is."""
         table = self.scope.table(item)
-        if self.waiting.keys() == {"entity"} and table is not None and item.low == table.name:
-            return False  # the table is asked for
         rank = self.waiting.get("rank")
         counts = "count" in self.waiting and not self._aggregate()
         ranks_count = rank is not None and rank.low in _OF_A_COUNT
@@ -268,23 +258,6 @@ class _QueryReader:
         between = self.scope.items[self.waiting["count"].at : item.at]
         return any(other.low in _AUXILIARIES for other in between)
 
-    def _read_entity(self, item: Item) -> bool:
-        if "entity" not in self.waiting:
-            return False
-        table = self.scope.table(item) if item.low not in _TIME_UNITS else None
-        group = self._group(item) if table is None else self.scope.column_group(table.label)
-        if group is None:
-            return False
-        columns = [group.sql]
-        is_row = self.base.key is not None and self.scope.text_column(item) in (self.base.key, self.base.label)
-        if table is not None:
-            is_row = table is self.base
-            listed = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
-            columns = [column.sql for column in listed]
-        del self.waiting["entity"]
-        self.query.entity = Entity(item.text, group, tuple(columns), is_row)
-        return True
-
     def _read_value(self, item: Item) -> bool:
         value = self.scope.value(item)
         if value is None:
@@ -304,10 +277,9 @@ class _QueryReader:
         if any(condition.column == value.column for condition in self.query.conditions):
             raise RefusedError(f"{item.text!r} is a second value of {value.column.sql}; ask for one", is_known=True)
         before = self.scope.items[item.at - 1]
-        entity = self.query.entity
-        is_of_entity = entity is not None and not entity.is_row and before.text == entity.words  # "which rival won"
+        is_of_asked = before is self.asked and not self.query.lists_rows  # "which rival won"
         is_done_by = bool(before.values) and self.scope.items[before.at - 1].low in _DID  # "did Plotline win"
-        if item.at and (is_of_entity or is_done_by):
+        if item.at and (is_of_asked or is_done_by):
             reason = f"whether {before.text!r} does it or it is done to {before.text!r} is not clear"
             raise RefusedError(reason, is_known=True)
 

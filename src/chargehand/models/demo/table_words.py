@@ -20,6 +20,9 @@ from chargehand.models.demo.table_query import (
 from chargehand.models.demo.words import NEGATIONS, Token, join_words, number_value, stem, stem_set, stems, word_set
 
 _LONGEST_PHRASE = 6
+_MOST_COLUMNS = 6
+_TIME_UNITS = {"month": 7, "year": 4, "day": 10}
+"""Periods, and how many characters of a date name them."""
 _REVENUE = stem_set("revenue turnover sales")
 _BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
 _DAY_WORDS = word_set("day date month week time on at")
@@ -246,12 +249,32 @@ class Scope:
             raise RefusedError(f"which date of {self.base.name} is meant is not said")
         return days.pop()
 
-    def column_group(self, column: Column) -> Group:
-        """Rows by a column; of a code by the name behind it, in the table that it is the key of."""
-        for table in self.schema.tables.values():
-            is_key = table.name in self.paths and table.key is not None and table.key.name == column.name
-            if is_key and (column.is_key or table.label.name == "name"):
-                column = table.label
-        key = self.schema.tables[column.table].key
-        name = key.name.removesuffix("_id") if column.name == "name" and key is not None else column.name
-        return Group(column.sql, name.replace("_", " "), (column.table,))
+    def group(self, item: Item) -> Group | None:
+        """What an item puts rows together by: days, months and years, the rows of a table, or the values of a column.
+
+        Of a code it is the name behind it, in the table that it is the key of.
+        """
+        if item.low in _TIME_UNITS:
+            day = self.day_column()
+            sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
+            return Group(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
+        table = self.table(item)
+        column = table.label if table is not None else self.text_column(item)
+        if column is None:
+            return None
+        is_row = self.base.key is not None and column in (self.base.key, self.base.label)
+        for other in self.schema.tables.values():
+            is_key = other.name in self.paths and other.key is not None and other.key.name == column.name
+            if is_key and (column.is_key or other.label.name == "name"):
+                column = other.label
+        columns = (column,)
+        if table is not None:
+            is_row = table is self.base
+            columns = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
+        return Group(
+            column.sql,
+            label=item.low if table is not None else column.name.replace("_", " "),
+            table=column.table,
+            columns=tuple(listed.sql for listed in columns),
+            is_row=is_row,
+        )
