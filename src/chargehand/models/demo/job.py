@@ -19,6 +19,10 @@ Arguments: TypeAlias = dict[str, object]
 _OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
 
 
+def _encode(arguments: Arguments) -> str:
+    return msgspec.json.encode(arguments).decode()
+
+
 class CallsNeededError(Exception):
     """Calls that have to be made before there is a result."""
 
@@ -46,8 +50,8 @@ class Job(Struct, frozen=True):
     def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[Outcome]:
         """What came of these calls; those that were not made yet are asked for."""
         made = [
-            next((held for held in self.outcomes if held.call.name == tool and held.arguments == arguments), None)
-            for arguments in calls
+            next((held for held in self.outcomes if held.call.name == tool and held.call.arguments == text), None)
+            for text in map(_encode, calls)
         ]
         missing = [(tool, arguments) for arguments, outcome in zip(calls, made, strict=True) if outcome is None]
         if missing:
@@ -68,7 +72,7 @@ class Job(Struct, frozen=True):
 
     def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:
         """The number that a call returned."""
-        figures = self.call(tool, arguments).figures
+        figures = self.call(tool, arguments).of(Figure)
         if not figures or as_number(figures[0].value) is None:
             raise RefusedError(f"{tool} returned no number")
         return figures[0]
@@ -89,7 +93,7 @@ def read_job(subject: Working, request: Request, messages: Sequence[Message]) ->
 def call_tools(calls: Sequence[tuple[str, Arguments]], steps: int) -> Reply:
     """The reply that makes calls."""
     made = [
-        ToolCall(id=f"call_{steps + 1}_{number}", name=name, arguments=msgspec.json.encode(arguments).decode())
+        ToolCall(id=f"call_{steps + 1}_{number}", name=name, arguments=_encode(arguments))
         for number, (name, arguments) in enumerate(calls, 1)
     ]
     return Reply(calls=tuple(made), finish="tools")

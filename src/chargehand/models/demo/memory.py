@@ -1,4 +1,4 @@
-"""Clauses about memory: what is to be kept and where, blocks that are asked about, and notes of turns."""
+"""Clauses about memory: what is to be kept and where, and notes of turns."""
 
 import re
 from typing import cast
@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job
 from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.words import content_stems, join_words, shorten, stem, stem_set
+from chargehand.models.demo.words import join_words, shorten, stem, stem_set
 from chargehand.models.messages import Reply
-from chargehand.models.subject import Shown
 
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
@@ -75,13 +74,6 @@ def keep(keeping: Keeping, job: Job, text: str) -> str:
     if outcome.error:
         raise RefusedError(outcome.error)
     return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
-
-
-def asked_block(clause: Clause, blocks: tuple[Shown, ...]) -> Shown | None:
-    """The block whose name stands in a clause that asks what something says."""
-    words = {token.stem for token in clause.tokens}
-    named = [block for block in blocks if content_stems(block.label) <= words]
-    return named[0] if clause.about is not None and len(named) == 1 else None
 
 
 def note_turns(job: Job) -> Reply | None:

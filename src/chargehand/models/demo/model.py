@@ -60,8 +60,7 @@ def _reply(request: Request) -> Reply:
     subject = request.subject if request.subject is not None else _guess_task(request)
     match subject:
         case Planning():
-            prompt = "\n".join(message.text for message in request.messages)
-            return Reply(plan.write_plan(subject, prompt))
+            return Reply(plan.write_plan(subject))
         case Working():
             return work.work(subject, request)
         case Answering():

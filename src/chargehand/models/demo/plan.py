@@ -32,7 +32,6 @@ _LEADING_VERB = re.compile(
     r"(?:me\s+)?(?:(?:the|a|an)\s+)?",
     re.IGNORECASE,
 )
-_BLOCK = re.compile(r'from "block (?P<label>[\w-]+)|^\[(?P<trusted>[\w-]+): ', re.MULTILINE)
 
 
 class PlannedTask(Struct):
@@ -62,10 +61,9 @@ class PlannedTask(Struct):
         return " ".join([sentence, *self.keeps, _RETURNS.get(self.kind, "Return what was found.")])
 
 
-def write_plan(subject: Planning, prompt: str) -> str:
-    """The plan in JSON. The prompt shows which blocks of memory there are."""
-    labels = (match["label"] or match["trusted"] for match in _BLOCK.finditer(prompt))
-    plan = make_plan(subject, frozenset(label for label in labels if content_stems(label)))
+def write_plan(subject: Planning) -> str:
+    """The plan in JSON."""
+    plan = make_plan(subject)
     tasks = {
         task.id: {"instruction": task.instruction, "worker": task.worker, "after": task.after} for task in plan.tasks
     }
@@ -74,10 +72,10 @@ def write_plan(subject: Planning, prompt: str) -> str:
     return msgspec.json.encode(reply).decode()
 
 
-def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> "DemoPlan":
+def make_plan(subject: Planning) -> "DemoPlan":
     """The plan for a request. Where one has failed in part there is nothing else to try."""
     parsed = parse_request(" ".join(subject.goal.split()))
-    plan = DemoPlan(subject.workers, parsed.clauses, blocks)
+    plan = DemoPlan(subject.workers, parsed.clauses)
     if subject.tasks:
         return plan
     for clause in parsed.clauses:
@@ -97,10 +95,9 @@ def make_plan(subject: Planning, blocks: frozenset[str] = frozenset()) -> "DemoP
 class DemoPlan:
     """The tasks for a request, made clause by clause, and what nobody can serve of it."""
 
-    def __init__(self, workers: tuple[WorkerCard, ...], clauses: tuple[Clause, ...], blocks: frozenset[str]) -> None:
+    def __init__(self, workers: tuple[WorkerCard, ...], clauses: tuple[Clause, ...]) -> None:
         self.staff = [(worker, tools_of(worker)) for worker in workers if worker.name]
         self.clauses = clauses
-        self.blocks = blocks
         self.tasks: list[PlannedTask] = []
         self.unserved: list[str] = []
         self.last_failed = False
@@ -147,8 +144,6 @@ class DemoPlan:
     def _ask(self, clause: Clause) -> PlannedTask:
         if not clause.content:
             raise RefusedError("it does not say what is wanted")
-        if self._asks_block(clause):
-            return self._add(clause.text, self.staff[0][0].name, "search", [])
         try:
             fit = choose_fit(clause, self.staff)
         except RefusedError as refusal:
@@ -157,11 +152,6 @@ class DemoPlan:
                 raise RefusedError(reason) from refusal
             return self._add(clause.text, self._choose_by_card(clause, refusal), "call", [])
         return self._add(clause.text, fit.worker.name, fit.tool.kind, [])
-
-    def _asks_block(self, clause: Clause) -> bool:
-        """Whether a block of memory is asked about, which all workers see."""
-        words = {token.stem for token in clause.tokens}
-        return clause.about is not None and any(content_stems(label) <= words for label in self.blocks)
 
     def _choose_by_card(self, clause: Clause, refusal: RefusedError) -> str:
         """A worker without tools of its own, such as a team or one that asks others, gets what its card speaks of."""

@@ -3,8 +3,7 @@
 import re
 from decimal import Decimal
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.results import (
@@ -17,7 +16,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.tools import ToolCard
 from chargehand.models.demo.words import content_stems, stem_set, stems, word_set
-from chargehand.models.exhibits import Figure
+from chargehand.models.exhibits import Figure, Table
 from chargehand.models.subject import Working
 
 # --- charts
@@ -42,7 +41,7 @@ def chart_arguments(clause: Clause, given: Material) -> dict[str, object]:
     words = clause.stems
     if "pie" in words:
         raise RefusedError("only bars and lines can be drawn")
-    tables = [table for table in given.tables if number_columns(table)]
+    tables = [table for table in given.of(Table) if number_columns(table)]
     if not tables or len(tables[0].rows) > _MOST_VALUES:
         raise RefusedError(f"there is no table of at most {_MOST_VALUES} numbers to draw")
     table = tables[0]
@@ -105,9 +104,9 @@ def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversi
 def _read_amount(clause: Clause, given: Material) -> Decimal:
     """The amount in euros that a clause names, else the one number of the one table that was given."""
     named = _NAMED_AMOUNT.match(clause.text)
-    if named and not given.tables:
+    if named and not given.of(Table):
         return Decimal(named["amount"].replace(",", ""))
-    tables = [table for table in given.tables if len(table.rows) == 1 and len(number_columns(table)) == 1]
+    tables = [table for table in given.of(Table) if len(table.rows) == 1 and len(number_columns(table)) == 1]
     if len(tables) == 1:
         column = number_columns(tables[0])[0]
         if tables[0].columns[column].lower().endswith("_eur"):
@@ -149,33 +148,3 @@ def write_text(clause: Clause, subject: Working) -> str:
     opening, closing = _FRAMES.get(form, (form, ""))
     unknown = "\n".join(["Not known:", *missing]) if missing else ""
     return "\n\n".join(filter(None, [opening, "\n".join(facts), unknown, closing]))
-
-
-# --- shapes
-
-
-class _Property(Struct, frozen=True):
-    """What a JSON Schema says of a field."""
-
-    type: object = None
-    enum: list[object] | None = None
-
-
-class _Shape(Struct, frozen=True):
-    """What a JSON Schema says of a value."""
-
-    type: object = None
-    properties: dict[str, _Property] = {}
-    required: list[str] | None = None
-
-
-def fill_shape(schema: Raw, text: str) -> str:
-    """A result as JSON of a shape that asks for one text; RefusedError for any other."""
-    shape = msgspec.json.decode(bytes(schema), type=_Shape)
-    if shape.type == "string":
-        return msgspec.json.encode(text).decode()
-    texts = [name for name, about in shape.properties.items() if about.type == "string" and not about.enum]
-    required = list(shape.properties) if shape.required is None else shape.required
-    if len(texts) != 1 or set(required) - set(texts):
-        raise RefusedError("the demo model fills no shape but one text")
-    return msgspec.json.encode({texts[0]: text}).decode()

@@ -94,31 +94,29 @@ _PERIOD = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_NEAR = 12
 
 
 class Period(Struct, frozen=True):
-    """A time that is named in a text: its first and last day, how it is written, and where it stands.
+    """A day, a month or a year that is named in a text, how it is written, and where it stands.
 
-    Without a year (`year` is 0) it is of no use until one is found for it.
+    Without a year (`year` is 0) it is of no use until one is found for it; without a month it is a year.
     """
 
     words: str
     start: int
     end: int
     year: int
-    first_month: int = 1
-    last_month: int = 12
+    month: int = 0
     day: int = 0
 
     @property
     def first(self) -> date:
-        return date(self.year, self.first_month, self.day or 1)
+        return date(self.year, self.month or 1, self.day or 1)
 
     @property
     def last(self) -> date:
-        end = calendar.monthrange(self.year, self.last_month)[1]
-        return date(self.year, self.last_month, self.day or end)
+        month = self.month or 12
+        return date(self.year, month, self.day or calendar.monthrange(self.year, month)[1])
 
     @property
     def is_day(self) -> bool:
@@ -130,45 +128,27 @@ class Period(Struct, frozen=True):
 
 
 def find_periods(text: str) -> list[Period]:
-    """All periods in order. A year that is missing is taken from the one nearest after it, else before it."""
+    """All periods in order. Where one year is said it is that of the others too."""
     periods = [
-        Period(
-            words=found.text.rstrip("."),
-            start=found.start,
-            end=found.end,
-            year=found.year,
-            first_month=found.month,
-            last_month=found.month,
-            day=found.day,
-        )
+        Period(found.text.rstrip("."), found.start, found.end, found.year, found.month, found.day)
         for found in find_dates(text)
         if found.other is None and found.day <= calendar.monthrange(found.year or 2024, found.month)[1]
     ]
     for match in _PERIOD.finditer(text):
-        period = _read_period(match)
-        if period is not None and not any(held.start < period.end and period.start < held.end for held in periods):
+        name = match.lastgroup or ""
+        words = match[name].rstrip(".")
+        period = Period(words, match.start(name), match.start(name) + len(words), year=0)
+        if name == "year":
+            period = structs.replace(period, year=int(words))
+        elif words[0].isupper():  # "may" and "march" are no months, or it cannot be told
+            period = structs.replace(period, month=month_number(words))
+        is_taken = any(held.start < period.end and period.start < held.end for held in periods)
+        if not is_taken and (period.year or period.month):
             periods.append(period)
-    periods.sort(key=lambda period: period.start)
-    for at in range(len(periods) - 2, -1, -1):
-        if periods[at + 1].year and periods[at + 1].start - periods[at].end < _NEAR:
-            periods[at] = periods[at].of_year(periods[at + 1].year)
-    known = 0
-    for at, period in enumerate(periods):
-        if known:
-            periods[at] = period.of_year(known)
-        known = periods[at].year or known
-    return periods
-
-
-def _read_period(match: re.Match[str]) -> Period | None:
-    """A month without a day, or a year."""
-    if match["year"]:
-        return Period(match["year"], match.start("year"), match.end("year"), int(match["year"]))
-    words = match[0].rstrip(".")
-    if not words[0].isupper():
-        return None  # "may" and "march" are no months, or it cannot be told
-    month = month_number(words)
-    return Period(words, match.start(), match.start() + len(words), year=0, first_month=month, last_month=month)
+    years = {period.year for period in periods if period.year}
+    if len(years) == 1:
+        periods = [period.of_year(min(years)) for period in periods]
+    return sorted(periods, key=lambda period: period.start)
 
 
 class RefusedError(Exception):

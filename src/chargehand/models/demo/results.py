@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -27,12 +27,8 @@ class Outcome(Struct, frozen=True):
     error: str
     value: object
 
-    @property
-    def arguments(self) -> dict[str, object]:
-        try:
-            return msgspec.json.decode(self.call.arguments, type=dict[str, object])
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return {}
+
+_Kind = TypeVar("_Kind", bound=Exhibit)
 
 
 class Material(Struct):
@@ -41,21 +37,13 @@ class Material(Struct):
     exhibits: list[Exhibit] = field(default_factory=list[Exhibit])
     texts: list[str] = field(default_factory=list[str])
 
-    @property
-    def tables(self) -> list[Table]:
-        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Table)]
-
-    @property
-    def figures(self) -> list[Figure]:
-        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Figure)]
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        """The exhibits of a kind."""
+        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, kind)]
 
     @property
     def passages(self) -> list[Passage]:
-        return [passage for exhibit in self.exhibits if isinstance(exhibit, Passages) for passage in exhibit.found]
-
-    @property
-    def charts(self) -> list[Chart]:
-        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, Chart)]
+        return [passage for passages in self.of(Passages) for passage in passages.found]
 
 
 def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:

@@ -136,20 +136,11 @@ class Schema(Struct, frozen=True):
 
     tables: dict[str, TableSpec]
 
-    def paths(self, base: str) -> dict[str, tuple[tuple[str, str, str], ...]]:
-        """Every table with one row for each row of `base`, and the joins (from, to, column) that lead there."""
-        found: dict[str, tuple[tuple[str, str, str], ...]] = {base: ()}
-        queue = [base]
-        while queue:
-            here = queue.pop(0)
-            for other in self.tables.values():
-                if other.name in found or other.key is None:
-                    continue
-                link = self.tables[here].column(other.key.name)
-                if link is not None:
-                    found[other.name] = (*found[here], (here, other.name, other.key.name))
-                    queue.append(other.name)
-        return found
+    def joins(self, base: str) -> dict[str, str]:
+        """The tables with one row for each row of `base`, and the column that leads there; none for itself."""
+        columns = {column.name for column in self.tables[base].columns}
+        keys = {table.name: table.key.name for table in self.tables.values() if table.key is not None}
+        return {base: ""} | {name: key for name, key in keys.items() if key in columns and name != base}
 
 
 @lru_cache(maxsize=200)
@@ -334,12 +325,14 @@ def _check_listed(query: TableQuery) -> None:
 
 def render_query(query: TableQuery, schema: Schema) -> Query:
     """The SQL of a question that was read, and its title."""
-    paths = schema.paths(query.base.name)
-    joins = dict.fromkeys(join for table in sorted(query.tables) for join in paths[table])
-    clauses = [f"JOIN {target} ON {source}.{column} = {target}.{column}" for source, target, column in joins]
+    base = query.base.name
+    joins = schema.joins(base)
+    clauses = [
+        f"JOIN {table} ON {base}.{joins[table]} = {table}.{joins[table]}" for table in query.tables if table != base
+    ]
     if query.conditions:
         clauses.append("WHERE " + " AND ".join(condition.sql for condition in query.conditions))
-    source = " ".join([f"FROM {query.base.name}", *clauses])
+    source = " ".join([f"FROM {base}", *clauses])
     measure = query.measure
     if measure is not None and (measure.aggregate or query.rank is not None):
         return _render_measured(query, measure, source)

@@ -169,11 +169,11 @@ class Scope:
         self.items = items
         self.schema = schema
         self.base = base
-        self.paths = schema.paths(base.name)
+        self.joins = schema.joins(base.name)
 
     def table(self, item: Item) -> TableSpec | None:
         """The table an item names, if it can be reached."""
-        return next((table for table in item.tables if table.name in self.paths), None)
+        return next((table for table in item.tables if table.name in self.joins), None)
 
     def text_column(self, item: Item) -> Column | None:
         """The column with texts or keys that an item names."""
@@ -198,9 +198,9 @@ class Scope:
         return values[column]
 
     def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
-        """The one of the columns that the fewest joins lead to; two of them are two readings."""
-        distances = {column: len(self.paths[column.table]) for column in columns if column.table in self.paths}
-        near = [column for column in distances if distances[column] == min(distances.values())]
+        """The one of the columns in the base table, else in those it refers to; two of them are two readings."""
+        near = [column for column in columns if column.table in self.joins]
+        near = [column for column in near if column.table == self.base.name] or near
         near = [column for column in near if not column.is_key] or near
         if len(near) > 1:
             names = join_words([column.sql for column in near], "or")
@@ -222,7 +222,7 @@ class Scope:
 
     def _revenue(self) -> Measure | None:
         """Quantity times price, of a table that has or refers to both."""
-        prices = [column for name in self.paths for column in self.schema.tables[name].prices]
+        prices = [column for name in self.joins for column in self.schema.tables[name].prices]
         if self.base.quantity is None or len(prices) != 1:
             return None
         return Measure(
@@ -236,7 +236,7 @@ class Scope:
 
     def day_column(self) -> Column:
         """The column with the dates that are meant: one that is named, else the only one if it is a plain date."""
-        reachable = [column for name in self.paths for column in self.schema.tables[name].columns if column.is_day]
+        reachable = [column for name in self.joins for column in self.schema.tables[name].columns if column.is_day]
         named = {column for item in self.items for column in item.columns if column in reachable}
         own = {column for column in reachable if column.table == self.base.name}
         plain = {
@@ -264,7 +264,7 @@ class Scope:
             return None
         is_row = self.base.key is not None and column in (self.base.key, self.base.label)
         for other in self.schema.tables.values():
-            is_key = other.name in self.paths and other.key is not None and other.key.name == column.name
+            is_key = other.name in self.joins and other.key is not None and other.key.name == column.name
             if is_key and (column.is_key or other.label.name == "name"):
                 column = other.label
         columns = (column,)

@@ -13,9 +13,9 @@ from msgspec import structs
 
 from chargehand.models.demo.fitting import choose_fit, rate_tool
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
-from chargehand.models.demo.memory import asked_block, keep, note_turns, read_keepings
+from chargehand.models.demo.memory import keep, note_turns, read_keepings
 from chargehand.models.demo.passages import accept_passages, search_query
-from chargehand.models.demo.products import chart_arguments, fill_shape, read_conversion, write_text
+from chargehand.models.demo.products import chart_arguments, read_conversion, write_text
 from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
     chart_in_words,
@@ -26,7 +26,8 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
+from chargehand.models.demo.words import shorten
+from chargehand.models.exhibits import Chart, Figure, Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
@@ -34,8 +35,6 @@ from chargehand.models.subject import Working
 _MOST_STEPS = 6
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
-_TAG_RULE = re.compile(r"^\W*for (?P<what>[^:\n]{1,80}):(?P<tags>[^\n]*match_all[^\n]*)$", re.IGNORECASE | re.MULTILINE)
-_TAGS = re.compile(r"(match_all|match_some)\s*=\s*\[([^\]]*)\]")
 
 
 def work(subject: Working, request: Request) -> Reply:
@@ -55,8 +54,9 @@ def work(subject: Working, request: Request) -> Reply:
             reply = _ask_others(job)
         if reply is not None:
             return reply
-        text = _serve_task(job)
-        return Reply(text if request.schema is None else fill_shape(request.schema, text))
+        if request.schema is not None:
+            raise RefusedError("the demo model fills no shapes")
+        return Reply(_serve_task(job))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
             return give_up("the task took too many steps", job.steps, final=False)
@@ -84,7 +84,9 @@ def _serve_task(job: Job) -> str:
         clause.text: result for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)
     }
     if refusals and not lines:
-        raise _combine_refusals(list(refusals.values()), job)
+        reasons = dict.fromkeys(refusal.reason for refusal in refusals.values())
+        may_retry = any(refusal.may_retry for refusal in refusals.values())
+        raise RefusedError("; ".join(reasons), may_retry=may_retry)
     text = "\n".join([*lines, *parsed.remarks])
     kept = _try_all(partial(keep, keeping, job, text) for keeping in read_keepings(job, parsed.clauses))
     lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
@@ -110,14 +112,6 @@ def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
     return results
 
 
-def _combine_refusals(refusals: list[RefusedError], job: Job) -> RefusedError:
-    if job.subject.gaps and not job.subject.inputs:
-        missing = "; ".join(gap.message for gap in job.subject.gaps if gap.message)
-        return RefusedError(f"an input is missing: {shorten(missing, 300)}")
-    reasons = dict.fromkeys(refusal.reason for refusal in refusals)
-    return RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
-
-
 # --- one clause
 
 
@@ -135,9 +129,6 @@ def serve_clause(clause: Clause, job: Job) -> str:
 
 
 def _ask(clause: Clause, job: Job) -> str:
-    block = asked_block(clause, job.subject.blocks)
-    if block is not None and block.text.strip():
-        return f"{block.text.strip()} (block {block.label})"
     fit = choose_fit(clause, [(job.subject.worker, job.tools)])
     match fit.reading:
         case Query():
@@ -151,7 +142,7 @@ def _ask(clause: Clause, job: Job) -> str:
 
 
 def _query(tool: ToolCard, query: Query, job: Job) -> str:
-    tables = job.call(tool.name, {"sql": query.sql}).tables
+    tables = job.call(tool.name, {"sql": query.sql}).of(Table)
     if not tables:
         raise RefusedError(f"{tool.name} returned no table")
     table = tables[0]
@@ -179,10 +170,10 @@ def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
-        texts = [table_in_words(table, title, clause.stems) for table in material.tables]
-        texts += [figure_in_words(figure, title) for figure in material.figures]
+        texts = [table_in_words(table, title, clause.stems) for table in material.of(Table)]
+        texts += [figure_in_words(figure, title) for figure in material.of(Figure)]
         texts += [passage_in_words(passage) for passage in material.passages]
-        texts += [chart_in_words(chart) for chart in material.charts]
+        texts += [chart_in_words(chart) for chart in material.of(Chart)]
         texts += [text.strip() for text in material.texts]
         lines += texts or [f"{title}: nothing was returned."]
     return "\n".join(lines)
@@ -192,7 +183,7 @@ def _draw(clause: Clause, job: Job) -> str:
     tool = job.tool_of_kind("chart")
     if tool is None:
         raise RefusedError("there is no tool here that draws")
-    charts = job.call(tool.name, chart_arguments(clause, job.given)).charts
+    charts = job.call(tool.name, chart_arguments(clause, job.given)).of(Chart)
     if not charts:
         raise RefusedError("no chart was returned")
     return chart_in_words(charts[0])
@@ -213,36 +204,18 @@ def _convert(clause: Clause, job: Job) -> str:
 
 
 def _ask_others(job: Job) -> Reply | None:
-    """The next step of a worker that asks others: those that its prompt names for such questions, else everybody.
-
-    None for a worker that cannot ask, or has tools of its own and no such rule.
-    """
-    instruction = job.subject.instruction
-    if job.tool(_ASK_OTHERS) is None:
+    """The next step of a worker that has no tools of its own but may ask others: it asks all. None for any other."""
+    if job.tool(_ASK_OTHERS) is None or not only_remembers(job.tools):
         return None
-    rules = [(match["what"], dict(_TAGS.findall(match["tags"]))) for match in _TAG_RULE.finditer(job.prompt)]
-    words = content_stems(instruction)
-    fitting = [tags for what, tags in rules if words.intersection(content_stems(what))]
-    if not fitting and (rules or not only_remembers(job.tools)):
-        return None
-    tags = {name: re.findall(r"[\w-]+", names) for name, names in fitting[0].items()} if fitting else {}
-    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": instruction, **tags}])[0]
-    if outcome.error:
+    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": job.subject.instruction}])[0]
+    if outcome.error or not isinstance(outcome.value, dict):
         raise RefusedError(f"nobody could be asked: {outcome.error}")
-    return Reply(_report_replies(outcome.value))
-
-
-def _report_replies(value: object) -> str:
-    replies = cast("dict[str, list[dict[str, object]]]", value).get("replies", []) if isinstance(value, dict) else []
-    answered: list[str] = []
-    failed: list[str] = []
-    for reply in replies:
-        name = reply.get("worker") or reply.get("agent_name") or "somebody"
-        if reply.get("reply"):
-            answered.append(f"{name}: {shorten(str(reply['reply']), 1_500)}")
-        else:
-            reason = str(reply.get("failure") or "no answer").removesuffix(MENTIONS_MODEL)
-            failed.append(f"{name}: {shorten(reason, 300)}")
+    replies = cast("dict[str, list[dict[str, object]]]", outcome.value).get("replies", [])
+    answered = [
+        f"{reply.get('worker') or reply.get('agent_name')}: {shorten(str(reply['reply']), 1_500)}"
+        for reply in replies
+        if reply.get("reply")
+    ]
     if not answered:
-        raise RefusedError(f"nobody who was asked had an answer. {' '.join(failed)}")
-    return "\n".join([f"{len(answered)} replied.", *answered, *(["No answer:", *failed] if failed else [])])
+        raise RefusedError(f"none of the {len(replies)} that were asked had an answer")
+    return Reply("\n".join([f"{len(answered)} of {len(replies)} replied.", *answered]))
