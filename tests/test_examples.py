@@ -154,7 +154,7 @@ def test_a_team_works_in_a_team(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     first, second, *answer = done.stdout.splitlines()
     assert (first.partition(":")[0], second.partition(":")[0]) == ("t1 cellar", "t2 clerk")
-    assert answer == ["- Anvils in stock: 12 [t1].", "- An anvil costs 240 euros [t2]."]
+    assert answer == ["- Stock (anvils): 12 [t1].", "- An anvil costs 240 euros [t2]."]
 
 
 # --- the page

@@ -157,7 +157,9 @@ class DemoPlan:
         """A worker without tools of its own, such as a team or one that asks others, gets what its card speaks of."""
         if refusal.is_known:
             raise refusal
-        bare = [worker for worker, tools in self.staff if only_remembers(tools) and not serves_kind(worker, [], "write")]
+        bare = [
+            worker for worker, tools in self.staff if only_remembers(tools) and not serves_kind(worker, [], "write")
+        ]
         scores = {worker.name: card_score(clause, worker) for worker in bare}
         best = [name for name in scores if scores[name] == max(scores.values()) > 0]
         if len(best) == 1:

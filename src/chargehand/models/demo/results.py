@@ -55,9 +55,9 @@ def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
             asked.update({call.id: call for call in message.calls})
         elif message.role == "tool" and message.call in asked:
             value = _decode(message.text)
-            fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+            fields = cast("dict[str, object]", value if isinstance(value, dict) else {})
             error = str(fields["error"]) if list(fields) == ["error"] else ""
-            outcomes.append(Outcome(asked[message.call], error, value))
+            outcomes.append(Outcome(asked[message.call], error, cast("object", value)))
     return outcomes
 
 
@@ -112,17 +112,18 @@ def _add_object(material: Material, value: dict[str, object], depth: int) -> Non
         material.exhibits += product.exhibits
         material.texts += [product.text] if product.text else []
         return
-    nested = {key: held for key, held in value.items() if isinstance(held, dict | list)}
+    nested = [key for key, held in value.items() if isinstance(held, dict | list)]
     plain = [f"{key.replace('_', ' ')} {format_value(value[key])}" for key in value if key not in nested]
     if plain:
         line = ", ".join(plain)
         material.texts.append(f"{line[:1].upper()}{line[1:]}.")
-    for key, held in nested.items():
+    for key in nested:
+        held = value[key]
         if isinstance(held, list) and all(isinstance(item, str) for item in cast("list[object]", held)):
             listed = ", ".join(cast("list[str]", held)) or "none"
             material.texts.append(f"{key.replace('_', ' ').capitalize()}: {listed}.")
         else:
-            _add(material, held, depth + 1)
+            _add(material, value[key], depth + 1)
 
 
 def _as_product(value: dict[str, object]) -> Product | None:

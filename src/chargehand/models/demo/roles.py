@@ -1,7 +1,9 @@
 """The other roles of a model: routing, handing out tasks, splitting, rewriting, judging, reviewing, making workers."""
 
 import re
+from decimal import Decimal
 from functools import singledispatch
+from itertools import pairwise
 
 import msgspec
 
@@ -31,6 +33,7 @@ _LONGEST_RESULT = 20_000
 _OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _TASK_ID = re.compile(r"\bt\d+\b")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
@@ -120,10 +123,10 @@ def keep_ledger(subject: Ledger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts, as many as there may be."""
+    """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return encode(simple=True, why="It is one task of a plan.")
-    plan = make_plan(Planning(subject.instruction, subject.workers, subject.most))
+    plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
     why = f"The plan for it has {len(plan.tasks)} tasks."
     if len(plan.tasks) < 2:
         worker = plan.tasks[0].worker if plan.tasks else None
@@ -133,7 +136,29 @@ def split(subject: Splitting) -> str:
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
         for task in plan.tasks
     ]
+    if len(subtasks) > subject.most > 1:
+        subtasks = _group_clauses(subject)
     return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
+
+
+def _group_clauses(subject: Splitting) -> list[dict[str, object]]:
+    """As many parts as there may be, in the order of the clauses; what points back stays with what it points to."""
+    sentences: list[str] = []
+    for clause in parse_request(subject.instruction).clauses:
+        text = f"{clause.text[:1].upper()}{clause.text[1:].rstrip('?. ')}."
+        if sentences and (clause.points_back or clause.kind != "ask"):
+            sentences[-1] += f" {text}"
+        else:
+            sentences.append(text)
+    bounds = [number * len(sentences) // subject.most for number in range(subject.most + 1)]
+    parts: list[dict[str, object]] = []
+    for start, end in pairwise(bounds):
+        instruction = " ".join(sentences[start:end])
+        tasks = make_plan(Planning(instruction, subject.workers, _MOST_TASKS)).tasks
+        if tasks:
+            single = tasks[0].instruction if len(tasks) == 1 else instruction
+            parts.append({"instruction": single, "worker": tasks[0].worker, "after": []})
+    return parts
 
 
 # --- rewriting what failed
@@ -185,14 +210,32 @@ def _result_text(given: Given) -> str:
 def review(subject: Reviewing) -> str:
     """Problems that can be seen: nothing there, a refusal, half a sentence, a figure from nowhere."""
     text = subject.text.strip()
-    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in subject.doubts]
+    doubts = [doubt for doubt in subject.doubts if not _is_sum(doubt, text)]
+    problems = [f"This stands in no input and in no result of a tool: {doubt}." for doubt in doubts]
     if not re.search(r"[^\W_]", text) or subject.result in (None, [], {}):
         problems = ["The result is empty."]
     elif _NO_RESULT.match(text) and len(text.split()) < 60:
         problems = ["It does not do the task but says that it cannot."]
     elif _CUT_OFF.match(text.splitlines()[-1]):
         problems.append("It ends in the middle of a sentence.")
+    elif _is_off_topic(subject, text):
+        problems.append("It does not speak of what was asked.")
     return encode(problems=problems[:8], accepted=not problems)
+
+
+def _is_sum(doubt: str, text: str) -> bool:
+    """Whether a number is what all others of the result come to."""
+    numbers = [Decimal(number.replace(",", "")) for number in _NUMBER.findall(text[:_LONGEST_RESULT])]
+    is_number = _NUMBER.fullmatch(doubt) is not None and len(numbers) > 2
+    return is_number and 2 * Decimal(doubt.replace(",", "")) == sum(numbers)
+
+
+def _is_off_topic(subject: Reviewing, text: str) -> bool:
+    words = content_stems(text[:_LONGEST_RESULT])
+    known = content_stems(subject.instruction)
+    for given in subject.material:
+        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
+    return len(words) >= 8 and len(known) >= 2 and words.isdisjoint(known)
 
 
 # --- making a worker
@@ -204,10 +247,9 @@ def make_worker(subject: Making) -> str:
     task = shorten(without_returns(subject.instruction), 400)
     words = content_stems(task)
     scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
-    ranked = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
-    tools = [name for name in ranked if 2 * scores[name] > scores[ranked[0]]][:_MOST_TOOLS]
+    ranked = sorted((name for name in scores if scores[name] > 1), key=lambda name: -scores[name])
     persona = (
         f"A specialist for one task: {task.rstrip('. ')}. It works only from what it is given and what its tools "
         "return, names where each figure comes from, and says plainly what is missing."
     )
-    return encode(persona=persona, tools=tools)
+    return encode(persona=persona, tools=ranked[:_MOST_TOOLS])

@@ -35,59 +35,28 @@ _SINGLE = stem_set(
 
 
 class Column(Struct, frozen=True):
-    """A column. `complete` says that `values` are all there are, else they are the least, a middle and the greatest."""
+    """A column: its values where all are known, else the least, a middle and the greatest."""
 
     table: str
     name: str
-    type: str
-    values: tuple[str, ...] = ()
-    complete: bool = False
+    kind: Literal["key", "day", "number", "flag", "text"]
+    """Keys only identify rows; a flag is yes or no."""
+    values: tuple[str, ...]
+    words: tuple[str, ...]
+    """The stems of its name."""
+    unit: str
+    adds_up: bool
+    """Whether the sum over rows is what people mean by its name."""
+    is_real: bool
 
     @property
     def sql(self) -> str:
         return f"{self.table}.{self.name}"
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The stems of its name."""
-        return tuple(stems(self.name))
-
-    @property
     def short_words(self) -> tuple[str, ...]:
-        """The same without the unit."""
+        """The stems of its name without the unit."""
         return tuple(word for word in self.words if word not in _UNITS) or self.words
-
-    @property
-    def is_day(self) -> bool:
-        return self.type == "TEXT" and bool(self.values) and all(_DAY.fullmatch(value) for value in self.values)
-
-    @property
-    def is_key(self) -> bool:
-        """Whether it only identifies rows."""
-        return self.name.endswith("_id") or self.name == "id"
-
-    @property
-    def is_number(self) -> bool:
-        return self.type in {"INTEGER", "REAL"} and not self.is_key
-
-    @property
-    def is_text(self) -> bool:
-        return self.type == "TEXT" and not self.is_day and not self.is_flag
-
-    @property
-    def is_flag(self) -> bool:
-        return self.complete and set(self.values) <= {"yes", "no"} and bool(self.values)
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether the sum over rows is what people mean by its name."""
-        is_year = bool(self.values) and all(_YEAR.fullmatch(value) for value in self.values)
-        return self.is_number and not is_year and _SINGLE.isdisjoint(self.words)
-
-    @property
-    def unit(self) -> str:
-        last = self.name.rsplit("_", 1)[-1]
-        return _CURRENCIES.get(last, "percent" if last == "percent" else "")
 
 
 class Value(Struct, frozen=True):
@@ -98,37 +67,17 @@ class Value(Struct, frozen=True):
 
 
 class TableSpec(Struct, frozen=True):
-    """A table; its first column is its key if it is named after the table."""
+    """A table."""
 
     name: str
     columns: tuple[Column, ...]
-
-    @property
-    def key(self) -> Column | None:
-        first = self.columns[0]
-        return first if stem(first.name.removesuffix("_id")) == stem(self.name) else None
-
-    @property
-    def label(self) -> Column:
-        """The column by which people know a row."""
-        texts = [column for column in self.columns if column.is_text and not column.is_key]
-        named = [column for column in texts if column.name in {"name", "title"}]
-        named += [column for column in texts if stem(column.name) == stem(self.name)]
-        keys = [column for column in self.columns[:1] if column.is_key]
-        return (named or keys or texts or list(self.columns))[0]
-
-    @property
-    def quantity(self) -> Column | None:
-        """The column that says how many pieces a row is about."""
-        column = self.column("quantity") or self.column("units")
-        return column if column is not None and column.is_number else None
-
-    @property
-    def prices(self) -> list[Column]:
-        return [column for column in self.columns if column.is_number and "price" in column.name.split("_")]
-
-    def column(self, name: str) -> Column | None:
-        return next((column for column in self.columns if column.name == name), None)
+    key: Column | None
+    """Its first column, if that is named after the table."""
+    label: Column
+    """The column by which people know a row."""
+    quantity: Column | None
+    """The column that says how many pieces a row is about."""
+    prices: list[Column]
 
 
 class Schema(Struct, frozen=True):
@@ -148,18 +97,55 @@ def read_schema(description: str) -> Schema | None:
     """The tables a description lists; None where it lists none."""
     tables: dict[str, TableSpec] = {}
     for match in _TABLE.finditer(description):
-        columns = tuple(_column(match["name"], found) for found in _COLUMN.finditer(match["columns"]))
+        columns = tuple(_read_column(match["name"], found) for found in _COLUMN.finditer(match["columns"]))
         if columns:
-            tables[match["name"]] = TableSpec(match["name"], columns)
+            tables[match["name"]] = _read_table(match["name"], columns)
     return Schema(tables) if tables else None
 
 
-def _column(table: str, match: re.Match[str]) -> Column:
+def _read_table(name: str, columns: tuple[Column, ...]) -> TableSpec:
+    texts = [column for column in columns if column.kind == "text"]
+    numbers = [column for column in columns if column.kind == "number"]
+    labels = [column for column in texts if column.name in {"name", "title"}]
+    labels += [column for column in texts if stem(column.name) == stem(name)]
+    labels += [column for column in columns[:1] if column.kind == "key"]
+    return TableSpec(
+        name=name,
+        columns=columns,
+        key=columns[0] if stem(columns[0].name.removesuffix("_id")) == stem(name) else None,
+        label=[*labels, *texts, *columns][0],
+        quantity=next((column for column in numbers if column.name in {"quantity", "units"}), None),
+        prices=[column for column in numbers if "price" in column.name.split("_")],
+    )
+
+
+def _read_column(table: str, match: re.Match[str]) -> Column:
+    name = match["name"]
+    last = name.rsplit("_", 1)[-1]
+    words = tuple(stems(name))
     values = tuple(
         value["text"].replace("''", "'") if value["text"] is not None else value["number"]
         for value in _VALUE.finditer(match["values"] or "")
     )
-    return Column(table=table, name=match["name"], type=match["type"], values=values, complete=match["how"] == "one of")
+    is_number = match["type"] in {"INTEGER", "REAL"}
+    is_year = bool(values) and all(_YEAR.fullmatch(value) for value in values)
+    kind = "number" if is_number else "text"
+    if name.endswith("_id") or name == "id":
+        kind = "key"
+    elif not is_number and values and all(_DAY.fullmatch(value) for value in values):
+        kind = "day"
+    elif not is_number and match["how"] == "one of" and set(values) <= {"yes", "no"}:
+        kind = "flag"
+    return Column(
+        table=table,
+        name=name,
+        kind=kind,
+        values=values,
+        words=words,
+        unit=_CURRENCIES.get(last, "percent" if last == "percent" else ""),
+        adds_up=kind == "number" and not is_year and _SINGLE.isdisjoint(words),
+        is_real=match["type"] == "REAL",
+    )
 
 
 # --- the parts of a question
@@ -262,7 +248,7 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
     decimals = 0
     if aggregate == "AVG":
         decimals = 3 if column.unit == "percent" else 2
-    elif aggregate_or_sum == "SUM" and column.type == "REAL":
+    elif aggregate_or_sum == "SUM" and column.is_real:
         decimals = 2
     label = column.name.rpartition("_")[0] if column.unit else column.name
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
@@ -336,7 +322,7 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
     measure = query.measure
     if measure is not None and (measure.aggregate or query.rank is not None):
         return _render_measured(query, measure, source)
-    columns = [column.sql for column in query.base.columns if column.is_text or column.is_day]
+    columns = [column.sql for column in query.base.columns if column.kind in {"text", "day"}]
     label = query.base.name
     if query.group is not None:
         columns = list(query.group.columns)

@@ -129,11 +129,11 @@ def read_lexicon(description: str) -> Lexicon | None:
         lexicon.tables.setdefault(tuple(stems(table.name)), []).append(table)
         for column in table.columns:
             for phrase in {column.words, column.short_words}:
-                if column.is_flag:
+                if column.kind == "flag":
                     lexicon.values.setdefault(phrase, []).append(Value(column, "yes"))
                 else:
                     lexicon.columns.setdefault(phrase, []).append(column)
-            for text in column.values if column.is_text else ():
+            for text in column.values if column.kind == "text" else ():
                 if not text.endswith("..."):
                     lexicon.values.setdefault(tuple(stems(text)), []).append(Value(column, text))
     return lexicon
@@ -208,11 +208,11 @@ class Scope:
 
     def text_column(self, item: Item) -> Column | None:
         """The column with texts or keys that an item names."""
-        return self._nearest([column for column in item.columns if column.is_text or column.is_key], item)
+        return self._nearest([column for column in item.columns if column.kind in {"text", "key"}], item)
 
     def number_column(self, item: Item) -> Column | None:
         """The column with numbers that an item names."""
-        column = self._nearest([column for column in item.columns if column.is_number], item)
+        column = self._nearest([column for column in item.columns if column.kind == "number"], item)
         if column is not None and item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN:
             raise RefusedError(f"{item.text!r} may mean the price or the cost; say which is meant")
         return column
@@ -223,7 +223,7 @@ class Scope:
         column = self._nearest(values, item)
         if column is None:
             return None
-        if not column.is_flag and set(item.stems) & {stem(name) for name in self.schema.tables}:
+        if column.kind != "flag" and set(item.stems) & {stem(name) for name in self.schema.tables}:
             reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
             raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant", is_known=True)
         return values[column]
@@ -232,7 +232,7 @@ class Scope:
         """The one of the columns in the base table, else in those it refers to; two of them are two readings."""
         near = [column for column in columns if column.table in self.joins]
         near = [column for column in near if column.table == self.base.name] or near
-        near = [column for column in near if not column.is_key] or near
+        near = [column for column in near if column.kind != "key"] or near
         if len(near) > 1:
             names = join_words([column.sql for column in near], "or")
             raise RefusedError(f"{item.text!r} may be {names}; say which is meant")
@@ -267,7 +267,9 @@ class Scope:
 
     def day_column(self) -> Column:
         """The column with the dates that are meant: one that is named, else the only one if it is a plain date."""
-        reachable = [column for name in self.joins for column in self.schema.tables[name].columns if column.is_day]
+        reachable = [
+            column for name in self.joins for column in self.schema.tables[name].columns if column.kind == "day"
+        ]
         named = {column for item in self.items for column in item.columns if column in reachable}
         own = {column for column in reachable if column.table == self.base.name}
         plain = {
@@ -296,7 +298,7 @@ class Scope:
         is_row = self.base.key is not None and column in (self.base.key, self.base.label)
         for other in self.schema.tables.values():
             is_key = other.name in self.joins and other.key is not None and other.key.name == column.name
-            if is_key and (column.is_key or other.label.name == "name"):
+            if is_key and (column.kind == "key" or other.label.name == "name"):
                 column = other.label
         columns = (column,)
         if table is not None:
@@ -564,11 +566,12 @@ class _QueryReader:
 
 
 def _check_period(period: Period, column: Column) -> Period:
-    """The period; RefusedError where its year is not said or rows of it are not on record."""
+    """The period, of the only year on record where none is said; RefusedError where there are no rows of it."""
     first = date.fromisoformat(min(column.values))
     last = date.fromisoformat(max(column.values))
-    if not period.year:
+    dated = period.of_year(first.year) if first.year == last.year else period
+    if not dated.year:
         raise RefusedError(f"which year {period.words} is of is not said")
-    if period.first > last or period.last < first:
+    if dated.first > last or dated.last < first:
         raise RefusedError(f"nothing is on record for {period.words}: {column.table} are from {first} to {last}")
-    return period
+    return dated

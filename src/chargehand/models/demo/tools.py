@@ -167,7 +167,9 @@ def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
     filling.fill_route()
     has_free_text = filling.fill_text()
     values = filling.values
-    missing = [parameter.name for parameter in tool.parameters if parameter.is_required and parameter.name not in values]
+    missing = [
+        parameter.name for parameter in tool.parameters if parameter.is_required and parameter.name not in values
+    ]
     if missing:
         raise RefusedError(f"{tool.name} needs {', '.join(missing).replace('_', ' ')}, which is not said")
     several = [name for name in values if len(values[name]) > 1]
@@ -224,13 +226,17 @@ class _Filling:
         return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
     def fill_periods(self) -> None:
-        """Days in their order."""
+        """Days in their order, and months for arguments whose choices are months."""
         days = self._open("day")
-        if len(self.clause.periods) > len(days) or not all(period.is_day for period in self.clause.periods):
-            raise RefusedError("a time is named that no argument takes")
-        for parameter, period in zip(days, self.clause.periods, strict=False):
-            if period.year:
-                self.values[parameter.name] = [period.first.isoformat()]
+        for period in self.clause.periods:
+            word = period.words.split()[0]
+            months = [parameter for parameter in self._open("choice") if word in parameter.choices]
+            if period.is_day and period.year and days:
+                self.values[days.pop(0).name] = [period.first.isoformat()]
+            elif months and not period.is_day:
+                self.values[months[0].name] = [word]
+            else:
+                raise RefusedError("a time is named that no argument takes")
 
     def fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
@@ -253,7 +259,9 @@ class _Filling:
     def _nearness(self, parameter: Parameter, place: int) -> float:
         """How many words of an argument's name stand beside a number: "10 years", "a rate of 5"."""
         own = stems(parameter.name)
-        beside = {token.stem for token in (*self.tokens[max(0, place - 2) : place], *self.tokens[place + 1 : place + 4])}
+        beside = {
+            token.stem for token in (*self.tokens[max(0, place - 2) : place], *self.tokens[place + 1 : place + 4])
+        }
         is_described = not beside.isdisjoint(content_stems(parameter.description))
         return sum(word in beside for word in own) / len(own) + 0.1 * is_described
 

@@ -54,9 +54,7 @@ def work(subject: Working, request: Request) -> Reply:
             reply = _ask_others(job)
         if reply is not None:
             return reply
-        if request.schema is not None:
-            raise RefusedError("the demo model fills no shapes")
-        return Reply(_serve_task(job))
+        return Reply(_serve_task(job, is_shaped=request.schema is not None))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
             return give_up("the task took too many steps", job.steps, final=False)
@@ -72,8 +70,10 @@ def _message_text(instruction: str) -> str:
     return instruction[match.end() : end].strip() if match and end > 0 else instruction
 
 
-def _serve_task(job: Job) -> str:
+def _serve_task(job: Job, *, is_shaped: bool) -> str:
     """The results of all clauses, what was kept of them, and what was left out."""
+    if is_shaped:
+        raise RefusedError("the demo model fills no output types")
     parsed = parse_request(job.subject.instruction)
     if parsed.is_too_long:
         raise RefusedError(f"the task is longer than {LONGEST:,} characters")
