@@ -402,7 +402,7 @@ class _QueryReader:
         return item
 
     def _is_accounted_for(self, item: Item) -> bool:
-        """Items that were used, little words, a unit, the name of a table that is read, of a column beside its value."""
+        """Items that were used, little words, a unit, a table that is read, a column beside its value."""
         if item.at in self.used or item.low in _LINKS:
             return item.at in self.used
         if not item.is_noun:
