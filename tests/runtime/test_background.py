@@ -61,7 +61,7 @@ async def test_it_works_after_every_so_many_turns_and_not_before() -> None:
         "desk-librarian-1": ["turn-1", "turn-2", "turn-3"],
         "desk-librarian-2": ["turn-4", "turn-5", "turn-6"],
     }
-    assert await noted(team) == [f"- {ASK} ({n}) -> The price of a room in Ghent: 90." for n in range(1, 7)]
+    assert await noted(team) == [f"- {ASK} ({n}) -> Price (Ghent): 90." for n in range(1, 7)]
 
 
 async def test_two_of_them_look_back_each_in_its_own_time() -> None:
@@ -182,37 +182,6 @@ async def test_what_it_writes_is_marked_as_from_outside() -> None:
     async with team.remembering() as memory:
         [block] = await memory.catalog.find(Block)
     assert block.tainted
-
-
-async def test_odd_requests_are_noted_as_well_and_the_newest_answer_to_one_counts() -> None:
-    answers = iter(("90", "95", "100"))
-
-    @tool
-    def rate(city: str) -> str:
-        """The price of a room in a city: Ghent or Malmo."""
-        return f"{city}: {next(answers)} euros. More is not known."
-
-    ann = Worker("ann", "knows the prices of rooms", tools=[rate])
-    team = Team([ann, librarian(1)], supervisor=Supervisor(plan=PLAN), memory=Memory(blocks=[NOTES]))
-    for ask in ("5→6 -> 7", "*** Begin Patch\nnow", "5→6 -> 7"):
-        await team.run(ask)
-        assert [one.ending for one in await team.rest()] == ["complete"]
-    lines = await noted(team)
-    assert [line.partition(" -> ")[0] for line in lines] == ["- *** Begin Patch now", "- 5→6 => 7"]
-    assert "100 euros" in lines[-1]
-
-
-async def test_a_block_that_is_full_keeps_the_newest_lines() -> None:
-    notes = Memory(blocks=[Block("notes", limit=400)])
-    team = Team([Worker("ann", tools=[price]), librarian(1)], supervisor=Supervisor(plan=PLAN), memory=notes)
-    for number in range(1, 13):
-        await team.run(f"{ASK} ({number})")
-        [found] = await team.rest()
-        assert found.ending == "complete"
-    lines = await noted(team)
-    assert lines[-1].startswith(f"- {ASK} (12)")
-    assert 3 <= len(lines) <= 5
-    assert len(set(lines)) == len(lines)
 
 
 @pytest.mark.parametrize(

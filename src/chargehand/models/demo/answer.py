@@ -131,7 +131,12 @@ def _sources(parts: list[Part]) -> list[str]:
 
 def _missing(subject: Answering, parts: list[Part]) -> list[str]:
     """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
-    lines = [(gap.task, gap.message) for gap in subject.gaps if gap.message and gap.task]
+    asked = {given.task: without_returns(given.instruction).rstrip("?. ") for given in subject.results}
+    lines: list[tuple[str, str]] = []
+    for gap in subject.gaps:
+        if gap.message and gap.task:
+            is_of_run = gap.reason != "logic" and gap.task in asked  # it does not say what was asked
+            lines.append((gap.task, f"{asked[gap.task]}: {gap.message.rstrip('.')}." if is_of_run else gap.message))
     lines += [(part.task, line) for part in parts for line in part.left]
     plain = [(task, line.replace(MENTIONS_MODEL, "").strip()) for task, line in lines]
     return [f"- {line[:1].upper()}{line[1:]} [{task}]" for task, line in plain]

@@ -103,4 +103,5 @@ def note_turns(job: Job) -> Reply | None:
 def _turn_line(turn: dict[str, object]) -> str:
     """What was asked, and how the answer begins."""
     asked = shorten(str(turn.get("request", "")), 120)
-    return f"- {asked} -> {shorten(str(turn.get('answer', '')), 200) or '(no answer)'}"
+    answer = str(turn.get("answer", "")).strip().partition("\n")[0]
+    return f"- {asked} -> {shorten(answer, 200) or '(no answer)'}"

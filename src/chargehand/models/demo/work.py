@@ -92,7 +92,7 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
     lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
     if not any(lines):
         raise RefusedError("the task does not say what is wanted")
-    left = [f"{LEFT}{clause.rstrip('?. ')}." for clause in refusals]
+    left = [f"{LEFT}{clause}" if clause.endswith((".", "?", "!")) else f"{LEFT}{clause}." for clause in refusals]
     return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(left))))
 
 
