@@ -180,6 +180,8 @@ class Group(Struct, frozen=True):
 
     sql: str
     label: str
+    words: str
+    """As it is said."""
     table: str
     columns: tuple[str, ...] = ()
     """What is listed of it."""
@@ -326,7 +328,7 @@ def render_query(query: TableQuery, schema: Schema) -> Query:
     label = query.base.name
     if query.group is not None:
         columns = list(query.group.columns)
-        label = query.group.label
+        label = query.group.words
     if measure is not None:
         columns.append(measure.expression)
         label = measure.label
@@ -361,7 +363,7 @@ def _render_measured(query: TableQuery, measure: Measure, source: str) -> Query:
 
 def _title(query: TableQuery, label: str) -> str:
     title = label[:1].upper() + label[1:]
-    if query.group is not None and query.group.label != label:
+    if query.group is not None and query.group.words != label:
         title += f" by {query.group.label}"
     words = [condition.words for condition in query.conditions if condition.words]
     if words:

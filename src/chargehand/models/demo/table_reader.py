@@ -290,7 +290,7 @@ class Scope:
         if item.low in _TIME_UNITS:
             day = self.day_column()
             sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
-            return Group(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
+            return Group(sql, label=item.low, words=item.text, table=day.table, columns=(sql,), is_time=True)
         table = self.table(item)
         column = table.label if table is not None else self.text_column(item)
         if column is None:
@@ -304,9 +304,12 @@ class Scope:
         if table is not None:
             is_row = table is self.base
             columns = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
+        owner = self.schema.tables[column.table]
+        named = owner.key if column is owner.label and owner.key is not None else column
         return Group(
             column.sql,
-            label=item.low if table is not None else column.name.replace("_", " "),
+            label=named.name.removesuffix("_id").replace("_", " "),
+            words=item.text,
             table=column.table,
             columns=tuple(listed.sql for listed in columns),
             is_row=is_row,
