@@ -280,9 +280,10 @@ async def test_part_of_an_answer_is_handed_on_with_what_is_missing() -> None:
     assert (found.ending, found.reason) == ("partial", "gaps")
     assert "3 pears" in str(found.answer)
     assert "middle: bottom: Count the figs: the figs are gone" in str(found.answer)
-    result = found.results[TaskId("t1")]
-    assert isinstance(result, dict)
-    assert result["missing"] == ["middle: bottom: Count the figs: the figs are gone"]
+    (done,) = [entry.event for entry in found.entries if isinstance(entry.event, ev.AttemptSucceeded)]
+    assert done.missing is not None
+    assert done.missing.parts == ("middle: bottom: Count the figs: the figs are gone",)
+    assert [(gap.worker, gap.message) for gap in done.missing.gaps] == [("middle > bottom", "the figs are gone")]
 
 
 async def test_what_a_team_left_out_is_named_even_if_whoever_answers_does_not_mention_it() -> None:

@@ -36,6 +36,18 @@ BUGS = (
         "missing = (*missing, unwritten_gap(state, broke=broke))",
         "pass",
     ),
+    Bug(
+        "a run whose results leave something out is complete",
+        "engine/supervise.py",
+        "    inside = missing_gaps(state)\n",
+        "    inside = ()\n",
+    ),
+    Bug(
+        "what a result leaves out is forgotten",
+        "engine/attempts.py",
+        "        progress.missing = event.missing\n",
+        "        pass\n",
+    ),
     # inputs
     Bug("a failed required input does not matter", "engine/growth.py", '(need == "required" and not good) or', ""),
     Bug("a failed optional input is waited for", "engine/growth.py", 'elif good or need == "optional":', "elif good:"),

@@ -423,10 +423,13 @@ class Play:
         named = {gap.task for gap in found.gaps if gap.status not in ("unserved", "unwritten", "unplanned")}
         self._require(named == missing - replaced, f"16: gaps {found.gaps} for {missing}")
         unserved = any(gap.status == "unserved" for gap in found.gaps)
-        self._require(unserved == shadow.left_out, f"16: left out {shadow.left_out}, gaps {found.gaps}")
+        partial = {task for task, node in shadow.nodes.items() if node.status == "done" and node.is_partial} - replaced
+        is_answered = found.ending in ("complete", "partial")
+        left_out = shadow.left_out or bool(is_answered and partial)
+        self._require(unserved == left_out, f"16: left out {shadow.left_out}, partial {partial}, gaps {found.gaps}")
         self._statuses(state)
         self._effects()
-        self._ending(state, missing - replaced)
+        self._ending(state, missing - replaced, left_out=left_out)
         unheard = self.world.asks and "silence" in plot.faults
         if plot.calm and not unheard and not plot.policy.approve and "planner" not in plot.faults:
             self._as_expected(state)
@@ -443,17 +446,17 @@ class Play:
             task = TaskId(key.rpartition("/")[0])
             self._require(count <= 1 or task in self.shadow.again, f"11: {key} happened {count} times")
 
-    def _ending(self, state: RunState, missing: set[TaskId]) -> None:
+    def _ending(self, state: RunState, missing: set[TaskId], *, left_out: bool) -> None:
         assert state.ended is not None
         ending = state.ended.ending
         done = any(one.status is Status.DONE for one in state.tasks.values())
         if ending == "complete":
-            self._require(not missing and done and not self.shadow.left_out, f"16: complete without {missing}")
+            self._require(not missing and done and not left_out, f"16: complete without {missing}")
         if ending == "failed":
             self._require(not done, "a run with results does not fail")
         if ending == "partial":
             unanswered = state.combine != "none" and state.answer is None
-            self._require(bool(missing) or unanswered or self.shadow.left_out, "partial without a gap")
+            self._require(bool(missing) or unanswered or left_out, "partial without a gap")
         written = any(isinstance(entry.event, ev.AnswerWritten) for entry in self.entries)
         unwritten = ending == "partial" and state.combine != "none" and not written
         told = [gap for gap in state.ended.gaps if gap.status == "unwritten"]

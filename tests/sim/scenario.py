@@ -27,8 +27,9 @@ FAULTS = (
     "outage",  # a model that is dead for a while
     "pauses",  # planner, refiner or answerer is told to come back later: after seconds, or after days
     "mistakes",  # programming errors in workers, workers that give up honestly, refusals of a provider
+    "partial",  # results that leave out a part of their task
 )
-_DRAWN_APART = frozenset(("pauses", "mistakes"))
+_DRAWN_APART = frozenset(("pauses", "mistakes", "partial"))
 """Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
 HARSH = frozenset(
     ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage", "pauses")

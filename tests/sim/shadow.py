@@ -30,6 +30,7 @@ class Node(Struct):
     items: int = -1
     probe: float = 0.0
     given_up_by: str = ""  # who failed for good
+    is_partial: bool = False  # its result leaves something out
 
 
 class Gauge(Struct):
@@ -259,6 +260,7 @@ class Shadow:
     def _attemptsucceeded(self, event: ev.AttemptSucceeded) -> None:
         self._close(event.task, event.attempt, event.used)
         self.nodes[event.task].items = event.items
+        self.nodes[event.task].is_partial = event.missing is not None
         self._count(self.nodes[event.task], None)
         self._terminal(event.task, "done")
 

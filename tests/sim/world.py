@@ -8,7 +8,7 @@ import random
 from collections import Counter
 
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.failure import Failure, FailureKind, PendingCall, Question, Refusal
+from chargehand.engine.failure import Failure, FailureKind, Missing, PendingCall, Question, Refusal
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.engine.value import decode_value
@@ -129,7 +129,9 @@ class World:
             raise ZeroDivisionError("an input nobody reckoned with")
         if fate == "quit":
             raise asyncio.CancelledError
-        return Done(float("nan") if fate == "nan" else self.value(task), used)
+        value = float("nan") if fate == "nan" else self.value(task)
+        is_partial = "partial" in self.plot.faults and self.rng("missing", task).random() < 0.1
+        return Done(value, used, missing=Missing((f"the colour of {task}",)) if is_partial else None)
 
     def _used(self, rng: random.Random) -> Amount | None:
         if "usage" not in self.plot.faults:

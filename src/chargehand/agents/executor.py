@@ -12,7 +12,7 @@ from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
-from chargehand.agents.nested import Foreman, Subteam, aware, bare, inherited
+from chargehand.agents.nested import Foreman, Subteam, aware, bare
 from chargehand.agents.planner import Lead
 from chargehand.agents.routing.decision import Board, Watch
 from chargehand.agents.setup import Equipped, equip, skills, toolset
@@ -158,7 +158,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
 
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         brief = self._read(self.writer.model, brief)
-        return answer(self.writer, inherited(brief, leads=self.leads), context)
+        return answer(self.writer, brief, context)
 
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""

@@ -1,6 +1,6 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,14 @@ from chargehand.agents.inputs import DAY, day_text, show_inputs
 from chargehand.agents.memory_text import block_facts, turn_facts
 from chargehand.agents.messages import OPENING, contents, written_by_worker
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
-from chargehand.agents.partial_results import part
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
-from chargehand.agents.tool_calls import Calls
+from chargehand.agents.tool_calls import MESSAGE_TOOLS, Calls
 from chargehand.agents.worker import REPEATS
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.failure import Failure, FailureCode
+from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
 from chargehand.engine.tracing import Tracing
@@ -29,7 +28,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.exhibits import Product
-from chargehand.models.left_out import HINT, SHOUTED
+from chargehand.models.left_out import HINT, SHOUTED, left
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear
 from chargehand.models.reply_limit import longer_limit, reply_limit
@@ -38,6 +37,8 @@ from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
 _REPAIRS = 2
+_MAX_MISSING = 20
+"""How many parts of its task a worker can say it left out."""
 
 
 class Kit(Struct, eq=False, frozen=True):
@@ -331,9 +332,8 @@ class Attempt:
         made = Product(reply.text.strip())
         if (calls := self._tried) is not None:
             made = Product(made.text, tuple(calls.exhibits), tuple(calls.sources))
-        if HINT in made.text or SHOUTED in made.text:
-            return Done(part(made, self._history.messages), NOTHING)
-        return Done(made, NOTHING)
+        missing = _missing_parts(made.text, self._history.messages)
+        return Done(made, NOTHING, missing=Missing(missing) if missing else None)
 
     async def _traced(self, done: Done, *, last: bool) -> Done | None:
         """The result with what its figures rest on; None where the worker is to look at them again, which it is once.
@@ -400,3 +400,15 @@ def _system(equipped: Equipped, prompts: Prompts) -> Message:
     if equipped.shape is not None:
         system += f"\n\nReply with JSON of this schema and nothing else:\n{bytes(equipped.shape.raw).decode()}"
     return Message("system", system)
+
+
+def _missing_parts(text: str, messages: Sequence[Message]) -> tuple[str, ...]:
+    """What a worker says in its result that it left out.
+
+    What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
+    """
+    if HINT not in text and SHOUTED not in text:
+        return ()
+    received = {call.id for message in messages for call in message.calls if call.name.startswith(MESSAGE_TOOLS)}
+    quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
+    return left(text, quoted)[1][:_MAX_MISSING]

@@ -13,22 +13,12 @@ import msgspec
 from msgspec import Raw, Struct, field, structs
 
 from chargehand.agents.inputs import show_inputs
-from chargehand.agents.partial_results import (
-    INWARDS,
-    MARK,
-    Answer,
-    Partly,
-    in_words,
-    inner_gaps,
-    left_out,
-    of_worker,
-    partly,
-)
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.failure import Failure, FailureKind, Gap, Question
+from chargehand.engine.failure import Failure, FailureKind, Gap, Missing, Question
+from chargehand.engine.missing import missing_gaps
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Task, TaskId, digest
+from chargehand.engine.plan import NO_TASK, TaskId, digest
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.reuse import offers
 from chargehand.engine.roster import Roster
@@ -55,7 +45,7 @@ _LARGEST_EXHIBIT = 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
 _WHY = {"budget": "the money it was given was too little", "deadline": "its time ran out"}
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
-_ACTED = b'"acted":true'
+_INWARDS = " > "
 ONCE = "It has had effects already, so it is not tried again."
 NOT_ALLOWED = "A person did not allow a call of it, so it is not tried again."
 
@@ -223,7 +213,8 @@ class Subteam(Struct, frozen=True, eq=False):
             raise WorkFailed(came.failure, NOTHING)
         if came.missing:
             context.note(f"{self.worker} left something out: {'; '.join(came.missing)}")
-        return Done(handed(came), NOTHING)
+        missing = Missing(came.missing, came.gaps) if came.missing else None
+        return Done(handed(came), NOTHING, missing=missing)
 
 
 def _request(brief: Brief) -> str:
@@ -303,7 +294,7 @@ def _value(text: str) -> Raw:
 def came_of(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], *, acted: bool) -> Came:
     """What came of the run of a team that works as `name`: `state` is what its entries amount to."""
     found = [decode_value(one.value) for one in results(state) if one.value is not None]
-    missing = _missing(state, found, name)
+    missing = _missing(state, name)
     end = state.ended
     ending: ev.Ending = "needs_input" if end is None else end.ending
     if ending not in ("complete", "partial"):
@@ -342,34 +333,7 @@ def handed(came: Came) -> object:
         return Product(text(came.answer), came.exhibits, came.sources)
     said = text(came.answer).strip()
     listed = "\n".join(f"- {one}" for one in came.missing)
-    return Partly(
-        text=f"{said}\n\nNot answered:\n{listed}",
-        missing=came.missing,
-        exhibits=came.exhibits,
-        sources=came.sources,
-        gaps=came.gaps,
-    )
-
-
-def inherited(brief: Brief, *, leads: bool = True) -> Brief:
-    """The brief with what was left out of results that were delivered among the gaps: an answer has to name it.
-
-    `leads`: there are teams among the workers.
-    """
-    if not any(given.value is not None and MARK in bytes(given.value) for given in brief.inputs):
-        return brief
-    tasks = {one.id: one for one in brief.tasks}
-    teams: list[str] = []
-    own: list[tuple[Task, Partly]] = []
-    for one in brief.inputs:
-        value = None if one.value is None else decode_value(one.value)
-        task = tasks.get(TaskId(one.task), Task(TaskId(one.task), ""))
-        for said in filter(None, map(partly, cast("list[object]", value) if isinstance(value, list) else [value])):
-            teams += said.missing if leads and not in_words(said) else ()
-            own += [(task, said)] if in_words(said) else []
-    answers = [Answer(tasks[given.task], given.value) for given in brief.inputs if given.task in tasks]
-    more = [Gap(NO_TASK, "unserved", "team", line) for line in dict.fromkeys(teams)]
-    return structs.replace(brief, gaps=(*brief.gaps, *more, *left_out(own, answers)))
+    return Product(f"{said}\n\nNot answered:\n{listed}", came.exhibits, came.sources)
 
 
 def offered(state: RunState, entries: Sequence[ev.Entry]) -> tuple[ev.Offer, ...]:
@@ -378,7 +342,9 @@ def offered(state: RunState, entries: Sequence[ev.Entry]) -> tuple[ev.Offer, ...
     Not where something was changed in the world: it might be changed twice.
     """
     found = offers(state)
-    return found if acted(entries) else tuple(one for one in found if not of_worker(one.result))
+    if acted(entries):
+        return found
+    return tuple(offer for offer in found if offer.missing is None or offer.missing.gaps)
 
 
 def text(value: object) -> str:
@@ -390,28 +356,25 @@ def text(value: object) -> str:
 # --- what is missing
 
 
-def _missing(state: RunState, found: Sequence[object], name: str) -> tuple[str, ...]:
+def _missing(state: RunState, name: str) -> tuple[str, ...]:
     lines: list[str] = []
     own = gaps(state) if state.ended is None else state.ended.gaps
-    for gap in (*own, *inner_gaps(state)):
+    for gap in (*own, *missing_gaps(state)):
         if gap.run:
             continue
         task = state.tasks.get(gap.task)
         what = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
         asked = f"{_short(what, _LONGEST // 2)}: " if what else ""
         lines.append(f"{name}: {asked}{gap.message}")
-    lines += [f"{name}: {line}" for value in found for line in _left_out(value)]
+    for task_id in state.partial:
+        progress = state.tasks.get(task_id)
+        if progress is not None and progress.missing is not None and progress.missing.gaps:
+            lines += [f"{name}: {part}" for part in progress.missing.parts]
     lines = list(dict.fromkeys(lines))  # a run that has ended lists what its workers left, too
     if state.ended is not None and state.ended.ending == "partial" and state.answer is None and not lines:
         lines.append(f"{name}: the answer could not be written; these are the results")
     more = [f"{name}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
     return (*(_short(line, _LONGEST) for line in lines[:_MOST]), *more)
-
-
-def _left_out(value: object) -> tuple[str, ...]:
-    """What the team behind a result left out."""
-    found = partly(value)
-    return () if found is None or in_words(found) else found.missing
 
 
 def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[Gap, ...]:
@@ -429,7 +392,7 @@ def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[
 def _outwards(run: str, name: str, gap: Gap) -> Gap:
     message = _short(gap.message, _LONGEST)
     if gap.run:
-        return structs.replace(gap, task=NO_TASK, message=message, worker=f"{name}{INWARDS}{gap.worker}")
+        return structs.replace(gap, task=NO_TASK, message=message, worker=f"{name}{_INWARDS}{gap.worker}")
     return structs.replace(gap, task=NO_TASK, message=message, worker=name, run=run, inner=gap.task)
 
 
@@ -523,15 +486,25 @@ def refused_by_person(entries: Sequence[ev.Entry]) -> bool:
 
 def acted(entries: Sequence[ev.Entry]) -> bool:
     """Whether something was changed in the world in a run, by itself or by teams inside it, or may have been."""
-    begun: set[tuple[str, int, int]] = set()
+    effects: set[tuple[str, int, int]] = set()
+    subteams: set[tuple[str, int, int]] = set()
     for event in (entry.event for entry in entries):
-        if isinstance(event, ev.StepStarted) and event.effect == "effect":
-            begun.add((event.task, event.attempt, event.step))
+        if isinstance(event, ev.StepStarted):
+            step = (event.task, event.attempt, event.step)
+            if event.effect == "effect":
+                effects.add(step)
+            elif event.kind == "subteam":
+                subteams.add(step)
         elif isinstance(event, ev.StepFinished):
+            step = (event.task, event.attempt, event.step)
             if not event.good:
-                begun.discard((event.task, event.attempt, event.step))
-            elif _ACTED in bytes(event.result):  # most results are none of a team: they are not read for this
-                came = decode_value(event.result)
-                if isinstance(came, dict) and cast("Mapping[str, object]", came).get("acted") is True:
-                    return True
-    return bool(begun)
+                effects.discard(step)
+            elif step in subteams and msgspec.json.decode(event.result, type=_Effects).acted:
+                return True
+    return bool(effects)
+
+
+class _Effects(Struct, frozen=True):
+    """What of the end of a nested run says whether it changed something."""
+
+    acted: bool = False

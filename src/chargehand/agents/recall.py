@@ -22,7 +22,6 @@ from chargehand.agents.memory_text import (
     whole,
 )
 from chargehand.agents.money import CallClaim
-from chargehand.agents.partial_results import Partly
 from chargehand.agents.prompts import Prompts
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
@@ -331,7 +330,7 @@ def _opening(text: str, size: int) -> str:
 
 
 def _words(value: object) -> str:
-    if isinstance(value, Product | Partly):
+    if isinstance(value, Product):
         return value.text
     return value if isinstance(value, str) else bytes(encode_value(value)).decode()
 

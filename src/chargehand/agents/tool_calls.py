@@ -12,7 +12,6 @@ from msgspec import Struct, field, structs
 
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
-from chargehand.agents.partial_results import MAIL
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.code_errors import mistake_failure
@@ -34,6 +33,8 @@ from chargehand.tools.rules import Called, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
 
 _PIECE = 16 * 1024
+MESSAGE_TOOLS = "send_message_to_agent"
+"""How the names of all tools begin that wait for another worker's words."""
 _MISTAKES = 3
 AT_ONCE = 64
 """Calls that are made in one step."""
@@ -395,7 +396,7 @@ class Calls(Struct, eq=False, kw_only=True):
 
     def _witness(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
         """Keep what the result of the worker may rest on."""
-        kept = self.heard if call.name.startswith(MAIL) else self.returned
+        kept = self.heard if call.name.startswith(MESSAGE_TOOLS) else self.returned
         kept.append(returned.error or self._without_expression(returned.value))
         if tool.effect != "read" and not returned.error:
             kept.append(call.arguments)

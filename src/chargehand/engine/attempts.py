@@ -100,6 +100,9 @@ def attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
     progress.items = event.items
     progress.steps = None
     progress.tracing = event.tracing
+    if event.missing is not None:
+        progress.missing = event.missing
+        state.partial[event.task] = None
     if state.breakers:
         name = breaker_name(state.agents[progress.worker])
         if name in state.breakers:

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.facts import NotedFact
-from chargehand.engine.failure import Asked, Failure, Gap, Question, StepKind
+from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy
 from chargehand.engine.roster import Roster
@@ -41,7 +41,7 @@ class Parent(Struct, frozen=True, omit_defaults=True):
     """The workers who wait, from the outermost inwards; none of them is asked again."""
 
 
-class Offer(Struct, frozen=True):
+class Offer(Struct, frozen=True, omit_defaults=True):
     """A finished result that may be used again by whoever asks for the same with the same inputs."""
 
     key: str
@@ -54,6 +54,8 @@ class Offer(Struct, frozen=True):
     """How long the list is; -1: the result is no list."""
     tracing: Tracing | None = None
     """What its figures rest on; `null`: no model wrote it."""
+    missing: Missing | None = None
+    """What the result leaves out; `null`: nothing."""
 
 
 class ClientRequest(Struct, frozen=True, omit_defaults=True):
@@ -346,6 +348,8 @@ class AttemptSucceeded(_Fact, frozen=True, tag="attempt.succeeded"):
     """What its figures rest on, if it has any."""
     exit_tool: str = ""
     """The tool after which a rule `exit_loop` ended the attempt."""
+    missing: Missing | None = None
+    """What the result leaves out; `null`: nothing."""
 
 
 class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
@@ -427,6 +431,8 @@ class ResultReused(_Fact, frozen=True, tag="task.reused"):
     """How long the list is; -1: the result is no list."""
     tracing: Tracing | None = None
     """What its figures rest on; `null`: no model wrote it."""
+    missing: Missing | None = None
+    """What the result leaves out; `null`: nothing."""
 
 
 class TaskFailed(_Fact, frozen=True, tag="task.failed"):

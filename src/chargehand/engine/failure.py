@@ -213,3 +213,12 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """The run inside in which it is missing; empty: this one."""
     inner: TaskId = NO_TASK
     """The task of that run."""
+
+
+class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a result leaves out."""
+
+    parts: tuple[str, ...]
+    """The parts of its task that were not done, in words."""
+    gaps: tuple[Gap, ...] = ()
+    """The gaps of the nested run that the result is from; empty: a worker left these parts itself."""

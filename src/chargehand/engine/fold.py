@@ -195,6 +195,9 @@ def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     progress.result = event.result
     progress.items = event.items
     progress.tracing = event.tracing
+    if event.missing is not None:
+        progress.missing = event.missing
+        state.partial[event.task] = None
     settle(state, progress, Status.DONE)
 
 

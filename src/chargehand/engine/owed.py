@@ -6,6 +6,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.breaker import next_change
 from chargehand.engine.events import Finding, Gap, InputAnswered
+from chargehand.engine.missing import unanswered_gaps
 from chargehand.engine.plan import Combine, LoopState, Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
@@ -75,7 +76,9 @@ def brief(state: RunState, work: Work) -> Brief:
     if work.kind in ("plan", "answer"):
         desk = state.planning if work.kind == "plan" else state.answering
         tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
-        missing = tuple(one for one in gaps(state) if work.kind == "answer" or one.status != "unfinished")
+        missing = (*gaps(state), *unanswered_gaps(state))
+        if work.kind == "plan":
+            missing = tuple(gap for gap in gaps(state) if gap.status != "unfinished")
         return Brief(
             work,
             goal,

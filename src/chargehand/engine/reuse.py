@@ -44,4 +44,5 @@ def offer_of(state: RunState, progress: Progress, task: TaskId) -> Offer:
         result=progress.result or Raw(b"null"),
         items=progress.items,
         tracing=progress.tracing,
+        missing=progress.missing,
     )

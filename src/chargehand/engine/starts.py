@@ -75,6 +75,7 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
         result=offer.result,
         items=offer.items,
         tracing=offer.tracing,
+        missing=offer.missing,
     )
 
 

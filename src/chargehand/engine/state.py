@@ -94,6 +94,7 @@ class Progress(Struct):
     items_done: int = 0
     elements: list[Raw] | None = None
     tracing: Tracing | None = None
+    missing: ev.Missing | None = None  # what its result leaves out
     refused: tuple[str, ...] = ()  # results that a check did not accept
 
     @property
@@ -167,6 +168,7 @@ class RunState(Struct):
     unsettled: int = 0
     items: int = 0  # tasks that came of repeating one over a list
     fresh: int = 0  # settled since the planner was last asked
+    partial: dict[TaskId, None] = {}  # tasks whose results leave something out
     offers: dict[str, tuple[str, ev.Offer]] = {}
     again: bool = False  # another run is done again: its plan may have come of what it found
     asked: int = 0

@@ -2,6 +2,7 @@
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.missing import missing_gaps
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, best_fit
@@ -144,6 +145,7 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
 
 def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
     missing = (*gaps(state), *untraced_gaps(state), *cut_gaps(state))
+    inside = missing_gaps(state)
     if done and state.combine != "none" and state.answer is None:
         missing = (*missing, unwritten_gap(state, broke=broke))
     cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if broke or state.starved else None
@@ -151,6 +153,15 @@ def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
         return ev.RunEnded("needs_input", "no_input", missing)
     if not done:
         return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing)
+    missing = (*missing, *(gap for gap in inside if gap not in missing))
     if missing:
-        return ev.RunEnded("partial", cause or "gaps", missing)
+        return ev.RunEnded("partial", cause or _cause_inside(inside), missing)
     return ev.RunEnded("complete", "done" if state.ledger.overspent == NOTHING else "overspent")
+
+
+def _cause_inside(inside: tuple[ev.Gap, ...]) -> ev.EndReason:
+    """What ended a nested run early ends those around it for the same reason."""
+    reasons = {gap.reason for gap in inside}
+    if "deadline" in reasons:
+        return "deadline"
+    return "budget" if "budget" in reasons else "gaps"

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from chargehand.text.sentences import split_sentences
 
 LEFT = "Not answered here: "
-NOTHING = "Nothing to add."
 HINT = "nswered"
 SHOUTED = "NSWERED"
 """No result without one of these says that something was left out: to look for them is next to free."""

@@ -17,7 +17,7 @@ from chargehand.agents.audit.report import (
     measure_coverage,
 )
 from chargehand.agents.judge import describe_contradictions
-from chargehand.agents.partial_results import inner_gaps
+from chargehand.engine.missing import missing_gaps
 from chargehand.engine.state import RunState
 from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement
 from chargehand.engine.view import gaps, results
@@ -80,7 +80,7 @@ def assess(state: RunState) -> Assessment:
     """What was counted about the answer of a run, or what there is where none was written."""
     missing = state.ended.gaps if state.ended is not None else gaps(state)
     # parts that workers left, below no task; a run that has not ended does not list them
-    missing += tuple(gap for gap in inner_gaps(state) if not gap.task and gap not in missing)
+    missing += tuple(gap for gap in missing_gaps(state) if not gap.task and gap not in missing)
     tracings = answer_tracings(state)
     audit = state.answer_audit or AnswerAudit()
     covered = [result.task for result in results(state) if result.value is not None]

@@ -7,7 +7,6 @@ as an earlier one is decided by the core, by its key.
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from chargehand.agents.nested import plainly_put
-from chargehand.agents.partial_results import of_worker
 from chargehand.agents.setup import toolset
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -86,12 +85,7 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
         if one is None or one.status is not Status.DONE or one.result is None or task in touched:
             continue
         # who asks next may get all of what was left out of this one
-        if (
-            not of_worker(one.result)
-            and is_traced(one)
-            and _plainly_done(state, one)
-            and _by_the_same(state, one, present)
-        ):
+        if one.missing is None and is_traced(one) and _plainly_done(state, one) and _by_the_same(state, one, present):
             yield offer_of(state, one, TaskId(f"{run}/{task}"))
 
 

@@ -113,6 +113,7 @@ async def _attempt(line: Line, work: Work, brief: Brief, context: "_StepContext"
         used=done.used,
         tracing=done.tracing,
         exit_tool=done.exit_tool,
+        missing=done.missing,
     )
 
 

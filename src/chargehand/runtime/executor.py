@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import AnswerSection, Effect, Failure, NotedFact, StepKind
+from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.tracing import AnswerAudit, Tracing
@@ -21,8 +21,9 @@ class Done(Struct, frozen=True):
     """A result. `used` left out means: unknown, charge what was reserved. A step that is not `good` had no effect.
 
     `tracing` says what the figures of a result or an answer rest on. `exit_tool` is the tool after which an attempt
-    ended, by a rule `exit_loop`. Of an answer: `sections` are shown below it, `chosen` is the task whose result it is,
-    `judged` says that a judge chose it, `cut` why it is not whole, `audit` what was found when it was checked.
+    ended, by a rule `exit_loop`; `missing` is what its result leaves out. Of an answer: `sections` are shown below it,
+    `chosen` is the task whose result it is, `judged` says that a judge chose it, `cut` why it is not whole,
+    `audit` what was found when it was checked.
     """
 
     value: object
@@ -30,6 +31,7 @@ class Done(Struct, frozen=True):
     good: bool = True
     tracing: Tracing | None = None
     exit_tool: str = ""
+    missing: Missing | None = None
     sections: tuple[AnswerSection, ...] = ()
     chosen: TaskId = NO_TASK
     judged: bool = False

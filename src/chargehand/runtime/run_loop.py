@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from msgspec import Raw, json
 
-from chargehand.agents.partial_results import with_inner_gaps
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
@@ -217,7 +216,7 @@ class RunLoop:
             self._take_in(now)
             while found := decide(state, now):
                 for event in found:
-                    self._record(with_inner_gaps(state, event) if type(event) is ev.RunEnded else event, now)
+                    self._record(event, now)
             if self._urgent:
                 await self._write()
             self._align(jobs)

@@ -25,7 +25,6 @@ from chargehand.agents.audit.sources import (
     noun_behind,
     plain_words,
 )
-from chargehand.agents.partial_results import Partly
 from chargehand.engine.tracing import Conflict, Kind, Origin, Statement, Tracing
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.exhibits import Product
@@ -266,7 +265,7 @@ def _bracket(tasks: Sequence[str]) -> str:
 
 def _text_of(value: object) -> str:
     """What a result says, line by line. Of data, every record is a line; grades that it gives are left out."""
-    if isinstance(value, Product | Partly):
+    if isinstance(value, Product):
         return value.text
     if isinstance(value, str):
         return value

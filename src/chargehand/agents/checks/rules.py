@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from chargehand.agents.audit.sources import URL
 from chargehand.agents.checks.spec import Rule
-from chargehand.agents.nested import Partly
 from chargehand.agents.shape import Shape
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Invalid
@@ -57,7 +56,7 @@ def read_result(result: object) -> CheckedResult:
     """NotJson for what cannot be kept. Of a product the words are its text, else all that is said in it."""
     raw = encode_value(result)
     value = decode_value(raw)
-    if isinstance(result, Product | Partly):
+    if isinstance(result, Product):
         return CheckedResult(value, result.text, result.text)
     if isinstance(value, str):
         return CheckedResult(value, value, value)

@@ -18,7 +18,7 @@ from chargehand.agents.checks.rules import (
 from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
-from chargehand.agents.nested import ONCE, Came, Partly
+from chargehand.agents.nested import ONCE, Came
 from chargehand.agents.setup import Equipped
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import Writer
@@ -226,7 +226,7 @@ class CheckedAttempt(Struct):
     def _material(self, result: object) -> tuple[Given, ...]:
         """What there was to work from: inputs, and what tools returned, else what the result shows."""
         material = [*read_inputs(self.brief, {}), *self.context.returned]
-        if isinstance(result, Product | Partly) and not self.context.returned:
+        if isinstance(result, Product) and not self.context.returned:
             for number, exhibit in enumerate(result.exhibits, 1):
                 label = f"tool {number}"
                 material.append(Given(task=label, instruction="", worker="", value=exhibit, from_tool=True))

@@ -127,9 +127,9 @@ def _add_object(material: Material, value: dict[str, object], depth: int) -> Non
 
 
 def _as_product(value: dict[str, object]) -> Product | None:
-    """What a tool or a worker returned; None for any other object. `partly` is the answer of a team with gaps."""
+    """What a tool or a worker returned; None for any other object."""
     try:
-        if "exhibits" in value or value.get("kind") == "partly" or {"text"} <= set(value) <= {"text", "sources"}:
+        if "exhibits" in value or {"text"} <= set(value) <= {"text", "sources"}:
             return msgspec.convert(value, Product, strict=False)
         if "kind" in value:
             return Product("", (msgspec.convert(value, Exhibit, strict=False),))
