@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine import events as ev
-from chargehand.engine.failure import Failure, Question
+from chargehand.engine.failure import OUTAGES, Failure, Question
 from chargehand.engine.plan import TaskId, digest
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value, encode_value
@@ -429,11 +429,9 @@ class MessageLog:
         failure = self._failure
         if failure is None:
             return "error"
-        last = self.steps[-1].attempt if self.steps else 0
-        made = sum(step.attempt == last and step.status == "success" for step in self.steps)
-        if failure.kind == "logic" and self.request is not None and made >= self.request.steps:
+        if failure.code == "too_many_steps":
             return "max_steps"
-        return "llm_api_error" if failure.kind in ("network", "timeout") else "error"
+        return "llm_api_error" if failure.kind in OUTAGES else "error"
 
     # --- messages
 
