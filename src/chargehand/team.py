@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 
@@ -16,6 +16,7 @@ from msgspec import structs
 from chargehand.agents import background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.hedging import hedging
+from chargehand.agents.messages import PERSON, Replies, matching, tags
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.nested import RunnableTeam, refuse_circles
 from chargehand.agents.prompts import Prompts
@@ -34,6 +35,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.keywords import check_declared
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Policy, Seconds
+from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
@@ -41,20 +43,21 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.models.prices import Price
 from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
-from chargehand.runtime.background import BackgroundWork, Bell
+from chargehand.runtime.background import Bell, rest_team, work_in_background
 from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.messaging import Messaging
+from chargehand.runtime.messaging import send_message
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, read_result
-from chargehand.runtime.route_feedback import RouteFeedback
+from chargehand.runtime.route_feedback import Judgement, open_examples, record_feedback
 from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
+from chargehand.stores.route_examples import RouteExample, Source
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ Goal: TypeAlias = Annotated[str, Write("what is to be done, in words")]
 RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 
 
-class Team(Messaging, BackgroundWork, RouteFeedback):
+class Team:
     """Workers, their supervisor, and what their runs are bounded by and kept in."""
 
     call_cap: CallCap | None = None
@@ -181,7 +184,7 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
 
     def bounded(
         self, *, budget: Budget | None = None, timeout: Seconds | None = None, policy: Policy | None = None
-    ) -> "Team":
+    ) -> Self:
         """The same team within other bounds."""
         team = copy.copy(self)
         team.budget = self.budget if budget is None else budget
@@ -193,7 +196,7 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
         team.roster = structs.replace(self.roster, supervision=cost)
         return team
 
-    async def keep_budget(self, finder: Finder | None = None) -> "Team":
+    async def keep_budget(self, finder: Finder | None = None) -> Self:
         """The same team with a budget that can be kept: calls are capped instead of dollars where a price is unknown.
 
         Every new run is begun by such a team; its `call_cap` says what was replaced, and by what.
@@ -225,7 +228,7 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
         if self.call_cap is not None and budget.usd is not None:
             raise PriceUnknown(self.call_cap.models)
 
-    def priced(self, price: Price) -> "Team":
+    def priced(self, price: Price) -> Self:
         """The same team, whose models cost this where no table has their price."""
         team = copy.copy(self)
         team._price = price  # noqa: SLF001 - of its own kind
@@ -418,7 +421,7 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
         request = team.request(goal, time.time())
         with self._streams.reading(run):
             async with (
-                self._open() as journal,
+                self.open_journal() as journal,
                 team.executor() as executor,
                 aclosing(
                     follow(
@@ -436,21 +439,22 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
         self.bell.ring()
 
     @asynccontextmanager
-    async def driven(self, team: "Team | None" = None) -> AsyncGenerator[Runner]:
+    async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
         """A runner for runs that nobody listens to. `team` is this one with a budget that can be kept."""
         async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
             yield driver
 
     @asynccontextmanager
     async def _driver(
-        self, team: "Team", listener: Listener | None, whisper: Whisper | None
+        self, team: Self, listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
-        async with self._open() as journal, team.executor() as executor:
+        async with self.open_journal() as journal, team.executor() as executor:
             yield Runner(journal, executor, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
 
     @asynccontextmanager
-    async def _open(self) -> AsyncGenerator[Journal]:
+    async def open_journal(self) -> AsyncGenerator[Journal]:
+        """The journal of this team, open inside the context."""
         if isinstance(self._journal, SharedFile):
             async with self._journal.opened() as journal:
                 yield journal
@@ -460,11 +464,94 @@ class Team(Messaging, BackgroundWork, RouteFeedback):
             self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
             yield self._memory
 
-    async def _result(self, team: "Team", found: Outcome, journal: Journal) -> Result:
+    async def _result(self, team: Self, found: Outcome, journal: Journal) -> Result:
         self.bell.ring()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
         return read_result(found, await journal.read(found.run), notice)
+
+    @property
+    def journal_file(self) -> Path | None:
+        """The file of its journal, if it is kept in one that this team opens."""
+        return self._journal.path if isinstance(self._journal, SharedFile) else None
+
+    # --- messages to its workers
+
+    def tags(self) -> dict[str, tuple[str, ...]]:
+        """Every tag, and the workers who carry it."""
+        return tags(self.members)
+
+    def matching(
+        self, match_all: Sequence[str] = (), match_some: Sequence[str] = (), *, sender: str = ""
+    ) -> tuple[str, ...]:
+        """The workers with all of the one tags and any of the others, in the team's order; never the sender."""
+        agents = matching(self.members, Match(tuple(match_all), tuple(match_some)), sender)
+        return tuple(agent.name for agent in agents)
+
+    async def message(
+        self,
+        text: str,
+        *,
+        match_all: Sequence[str] = (),
+        match_some: Sequence[str] = (),
+        workers: Sequence[str] = (),
+        sender: str = PERSON,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - the time of each worker, not of this call
+        run: str = "",
+    ) -> Replies:
+        """Ask every worker with these tags, or of these names, at once, and wait for their replies.
+
+        Without tags and names everybody is asked. Each is asked once, and has `timeout` seconds or its own time,
+        whichever is less; what fails is one entry among the replies. The same message under the same `run` goes on
+        where it was, or is read back.
+        """
+        match = Match(tuple(match_all), tuple(match_some))
+        return await send_message(self, text, match=match, workers=workers, sender=sender, timeout=timeout, run=run)
+
+    # --- background workers: those with `every`, who look back on the runs of their team
+
+    async def rest(self) -> tuple[Result, ...]:
+        """Run every background worker that is due, and wait until they are done.
+
+        Most often nothing is due, and nothing comes back. What was left by an earlier process is resumed.
+        """
+        return await rest_team(self)
+
+    def rest_sync(self) -> tuple[Result, ...]:
+        """The same for code without an event loop."""
+        return without_a_loop("rest", self.rest)
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """While inside, background work is done as it becomes due, and before it is left what is due then.
+
+        Whoever leaves because something went wrong, or was cancelled, leaves it for the next time.
+        """
+        return work_in_background(self)
+
+    # --- feedback on runs that were led by a route
+
+    async def feedback(self, run: str, good: float, *, worker: str = "", source: Source = "feedback") -> Judgement:
+        """Say how a run went: True, False, or from 0 to 1; `worker` is who should have done it.
+
+        A confirmed request becomes an example of its worker, a refuted one is no example of it any more. It takes the
+        place of what the same source said before, and works while another process drives runs of the same file.
+        """
+        async with open_examples(self) as journal:
+            return await record_feedback(journal, run, good, worker, source)
+
+    def feedback_sync(self, run: str, good: float, *, worker: str = "") -> Judgement:
+        """The same for code without an event loop."""
+        return without_a_loop("feedback", lambda: self.feedback(run, good, worker=worker))
+
+    async def route_examples(self, journal: Path | None = None) -> tuple[RouteExample, ...]:
+        """The confirmed examples of this team. `journal`: another file than its own."""
+        async with open_examples(self, journal) as opened:
+            return await opened.route_examples(self.name).list()
+
+    async def clear_route_examples(self, journal: Path | None = None) -> int:
+        """Remove all confirmed examples of this team; how many there were."""
+        async with open_examples(self, journal) as opened:
+            return await opened.route_examples(self.name).clear()
 
 
 def _with_timeout(policy: Policy, timeout: WrittenDuration | None) -> Policy:

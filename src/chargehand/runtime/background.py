@@ -21,7 +21,6 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Refused, RunBusy
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.front import without_a_loop
 from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.turns import TRIES, Due, covers, due, told
@@ -36,7 +35,7 @@ _MOST = 20  # runs of one worker at a time; whoever has more to look back on goe
 _TASK = TaskId("t1")
 
 
-class Team(Protocol):
+class BackgroundTeam(Protocol):
     """What is needed of a team. `aside` are those who work after turns, and after how many each."""
 
     name: str
@@ -54,9 +53,7 @@ class Team(Protocol):
 
     def executor(self) -> AbstractAsyncContextManager[Executor]: ...
 
-    async def rest(self) -> tuple[Result, ...]: ...
-
-    def _open(self) -> AbstractAsyncContextManager[Journal]: ...
+    def open_journal(self) -> AbstractAsyncContextManager[Journal]: ...
 
 
 class Rested(Struct, frozen=True):
@@ -68,7 +65,7 @@ class Rested(Struct, frozen=True):
     again: bool = False
 
 
-async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None = None) -> list[Rested]:
+async def rest(team: BackgroundTeam, journal: Journal, begun: Callable[[str], None] | None = None) -> list[Rested]:
     """Do whatever is due now. `begun` is told who sets to work, before that costs anything."""
     found: list[Rested] = []
     async with AsyncExitStack() as stack:
@@ -92,7 +89,7 @@ async def rest(team: Team, journal: Journal, begun: Callable[[str], None] | None
     return found
 
 
-async def _carried(team: Team, driver: Runner, agent: Agent, wanted: Due) -> Rested | None:
+async def _carried(team: BackgroundTeam, driver: Runner, agent: Agent, wanted: Due) -> Rested | None:
     """A run, carried to its end; None if somebody else is at it, or it was done meanwhile."""
     journal = driver.journal
     try:
@@ -113,19 +110,19 @@ async def _carried(team: Team, driver: Runner, agent: Agent, wanted: Due) -> Res
     return Rested(agent.name, outcome, wanted.covered, again)
 
 
-async def _may_try(team: Team, journal: Journal, worker: str) -> bool:
+async def _may_try(team: BackgroundTeam, journal: Journal, worker: str) -> bool:
     later = await due(journal, team.name, worker, every=2**31)  # so many new turns there never are
     return later is not None
 
 
-async def _unless_foreign(team: Team, journal: Journal, worker: str, run: str) -> None:
+async def _unless_foreign(team: BackgroundTeam, journal: Journal, worker: str, run: str) -> None:
     """Raise Refused if a run of this name is there and is nothing of ours: nobody would ever get past it."""
     first = (await journal.read(run))[0].event
     if not isinstance(first, ev.RunRequested) or not covers(first, team.name, worker):
         raise Refused(f"a run is called {run!r}, as the next background run of {worker} would be; rename the worker")
 
 
-async def _request(team: Team, journal: Journal, agent: Agent, wanted: Due) -> ev.RunRequested:
+async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, wanted: Due) -> ev.RunRequested:
     """The turns as they were, for one worker alone, within the team's budget for a run."""
     now = time.time()
     turns = [(run, await told(journal, run)) for run in wanted.covered]
@@ -174,50 +171,38 @@ class Bell:
         self._waiting.pop(event, None)
 
 
-class BackgroundWork:
-    """Background workers: those with `every`, who look back on the turns of their team."""
-
-    async def rest(self: Team) -> tuple[Result, ...]:
-        """Have everybody look back whose turns have come, and wait until they are done.
-
-        Most often nothing is due, and nothing comes back. What was left by an earlier process is gone on with.
-        """
-        if not self.aside:
-            return ()
-        async with self._open() as journal:  # pyright: ignore[reportPrivateUsage] - a part of the same class
-            found = await rest(self, journal)
-            return tuple([read_result(one.outcome, await journal.read(one.outcome.run), self.notice) for one in found])
-
-    def rest_sync(self: Team) -> tuple[Result, ...]:
-        """The same for code without an event loop."""
-        return without_a_loop("rest", self.rest)
-
-    @asynccontextmanager
-    async def background(self: Team) -> AsyncGenerator[None]:
-        """While inside, what becomes due is done beside everything else, and before it is left what is due then.
-
-        Whoever leaves because something went wrong, or was cancelled, leaves it for the next time.
-        """
-        bell = self.bell.attend()
-        over = asyncio.Event()
-        bell.set()  # there may be something left from last time
-        try:
-            async with BareTaskGroup() as jobs:
-                jobs.create_task(_attend(self, bell, over))
-                yield
-                over.set()
-                bell.set()
-        finally:
-            self.bell.leave(bell)
+async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
+    """Do whatever background work of a team is due, and wait for it; see `Team.rest`."""
+    if not team.aside:
+        return ()
+    async with team.open_journal() as journal:
+        rested = await rest(team, journal)
+        return tuple([read_result(one.outcome, await journal.read(one.outcome.run), team.notice) for one in rested])
 
 
-async def _attend(team: Team, bell: asyncio.Event, over: asyncio.Event) -> None:
+@asynccontextmanager
+async def work_in_background(team: BackgroundTeam) -> AsyncGenerator[None]:
+    """While inside, background work of a team is done as it becomes due; see `Team.background`."""
+    bell = team.bell.attend()
+    over = asyncio.Event()
+    bell.set()  # there may be something left from last time
+    try:
+        async with BareTaskGroup() as jobs:
+            jobs.create_task(_attend(team, bell, over))
+            yield
+            over.set()
+            bell.set()
+    finally:
+        team.bell.leave(bell)
+
+
+async def _attend(team: BackgroundTeam, bell: asyncio.Event, over: asyncio.Event) -> None:
     while True:
         await bell.wait()
         bell.clear()
         last = over.is_set()
         try:
-            await team.rest()
+            await rest_team(team)
         except Exception as error:  # noqa: BLE001 - whatever it is: it is due still, and no turn fails because of it
             logger.warning("background workers of %s: %s: %s", team.name, type(error).__name__, error)
         if last:

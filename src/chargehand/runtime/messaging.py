@@ -11,7 +11,7 @@ from typing import Protocol, Self, cast
 
 from msgspec import structs
 
-from chargehand.agents.messages import PERSON, Letter, Replies, Status, WorkerReply, addressed, matching, nobody, tags
+from chargehand.agents.messages import Letter, Replies, Status, WorkerReply, addressed, nobody
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -144,7 +144,7 @@ def _text(value: object) -> str:
 # --- a team that passes messages on
 
 
-class Team(Protocol):
+class MessagingTeam(Protocol):
     """What is needed of a team. `members` are those who can get messages, in their order."""
 
     name: str
@@ -159,46 +159,25 @@ class Team(Protocol):
     def driven(self, team: Self) -> AbstractAsyncContextManager[Drives]: ...
 
 
-class Messaging:
-    """Messages to the workers of a team, by tag or by name."""
-
-    def tags(self: Team) -> dict[str, tuple[str, ...]]:
-        """Every tag, and the workers who carry it."""
-        return tags(self.members)
-
-    def matching(
-        self: Team, match_all: Sequence[str] = (), match_some: Sequence[str] = (), *, sender: str = ""
-    ) -> tuple[str, ...]:
-        """The workers with all of the one tags and any of the others, in the team's order; never the sender."""
-        found = matching(self.members, Match(tuple(match_all), tuple(match_some)), sender)
-        return tuple(one.name for one in found)
-
-    async def message(
-        self: Team,
-        text: str,
-        *,
-        match_all: Sequence[str] = (),
-        match_some: Sequence[str] = (),
-        workers: Sequence[str] = (),
-        sender: str = PERSON,
-        timeout: Seconds | None = None,  # noqa: ASYNC109 - the time of each worker, not of this call
-        run: str = "",
-    ) -> Replies:
-        """Ask every worker with these tags, or of these names, at once, and wait for their replies.
-
-        Without tags and names everybody is asked. Each is asked once, and has `timeout` seconds or its own time,
-        whichever is less; what fails is one entry among the replies. The same message under the same `run` goes on
-        where it was, or is read back.
-        """
-        match = Match(tuple(match_all), tuple(match_some))
-        team = await self.keep_budget()
-        request = team.request(text, time.time())
-        letter = addressed(
-            agents=self.members, text=request.goal, match=match, names=workers, sender=sender, timeout=timeout
-        )
-        if not letter.to:
-            return Replies(note=nobody(self.members, match))
-        name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self.driven(team) as driver:
-            await carry_out(driver, name, as_message(request, letter), also=team.budget_notes)
-            return replies_of(Tracer.replay(name, await driver.journal.read(name)))
+async def send_message(
+    team: MessagingTeam,
+    text: str,
+    *,
+    match: Match,
+    workers: Sequence[str],
+    sender: str,
+    timeout: Seconds | None,  # noqa: ASYNC109 - the time of each worker, not of this call
+    run: str,
+) -> Replies:
+    """Send a message to workers of a team and wait for their replies; see `Team.message`."""
+    bounded = await team.keep_budget()
+    request = bounded.request(text, time.time())
+    letter = addressed(
+        agents=team.members, text=request.goal, match=match, names=workers, sender=sender, timeout=timeout
+    )
+    if not letter.to:
+        return Replies(note=nobody(team.members, match))
+    name = run or f"{team.name}-{secrets.token_hex(4)}"
+    async with team.driven(bounded) as driver:
+        await carry_out(driver, name, as_message(request, letter), also=bounded.budget_notes)
+        return replies_of(Tracer.replay(name, await driver.journal.read(name)))

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from chargehand.agents.nested import aware, bare
 from chargehand.agents.routing.decision import ConfirmedExamples
-from chargehand.agents.team_spec import TeamSpec
 from chargehand.engine import events as ev
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
@@ -21,8 +20,6 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.runtime.clock import Clock
-from chargehand.runtime.front import without_a_loop
-from chargehand.runtime.shared import SharedFile
 from chargehand.stores.journal import Journal
 from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source, open_journal_file
 from chargehand.text.names import did_you_mean
@@ -184,51 +181,27 @@ def _request_of(state: RunState) -> str:
     return bare(Brief(Work("plan", NO_TASK, 1), state.requested.goal, 0.0)).goal
 
 
-# --- as methods of a team
+# --- the journal of a team
 
 
-class RouteFeedback:
-    """Feedback on runs that were led by a route, and the examples it made."""
+class _JournalOwner(Protocol):
+    """What is needed of a team."""
 
-    name: str
-    spec: TeamSpec
-    _journal: Journal | SharedFile | None
+    @property
+    def journal_file(self) -> Path | None: ...
 
-    def _open(self) -> AbstractAsyncContextManager[Journal]:
-        raise NotImplementedError
+    def open_journal(self) -> AbstractAsyncContextManager[Journal]: ...
 
-    async def feedback(self, run: str, good: float, *, worker: str = "", source: Source = "feedback") -> Judgement:
-        """Say how a run went: True, False, or from 0 to 1; `worker` is who should have done it.
 
-        A confirmed request becomes an example of its worker, a refuted one is no example of it any more. It takes the
-        place of what the same source said before, and works while another process drives runs of the same file.
-        """
-        async with self._examples_journal() as journal:
-            return await record_feedback(journal, run, good, worker, source)
-
-    def feedback_sync(self, run: str, good: float, *, worker: str = "") -> Judgement:
-        """The same for code without an event loop."""
-        return without_a_loop("feedback", lambda: self.feedback(run, good, worker=worker))
-
-    async def route_examples(self, journal: Path | None = None) -> tuple[RouteExample, ...]:
-        """The confirmed examples of this team. `journal`: another file than its own."""
-        async with self._examples_journal(journal) as opened:
-            return await opened.route_examples(self.name).list()
-
-    async def clear_route_examples(self, journal: Path | None = None) -> int:
-        """Remove all confirmed examples of this team; how many there were."""
-        async with self._examples_journal(journal) as opened:
-            return await opened.route_examples(self.name).clear()
-
-    @asynccontextmanager
-    async def _examples_journal(self, journal: Path | None = None) -> AsyncGenerator[KeepsExamples]:
-        """A file is not taken over for it: another process may own it."""
-        path = journal or (self._journal.path if isinstance(self._journal, SharedFile) else None)
-        if path is not None:
-            async with open_journal_file(path) as file:
-                yield file
-            return
-        async with self._open() as opened:
-            if not isinstance(opened, KeepsExamples):
-                raise Invalid("this journal has no room for examples; give the team a file: journal='runs.db'")
-            yield opened
+@asynccontextmanager
+async def open_examples(team: _JournalOwner, file: Path | None = None) -> AsyncGenerator[KeepsExamples]:
+    """The journal of a team, or another file, to read and record examples. A file is not taken over for it."""
+    path = file or team.journal_file
+    if path is not None:
+        async with open_journal_file(path) as journal:
+            yield journal
+        return
+    async with team.open_journal() as opened:
+        if not isinstance(opened, KeepsExamples):
+            raise Invalid("this journal has no room for examples; give the team a file: journal='runs.db'")
+        yield opened
