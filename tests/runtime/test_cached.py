@@ -24,6 +24,7 @@ from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import cached
 from chargehand.runtime.runner import Runner
+from chargehand.runtime.trace import ReusedResult
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
@@ -87,7 +88,7 @@ async def test_the_same_task_is_not_paid_for_twice_and_the_trace_says_where_it_w
     assert (again.answer, again.ending) == (first.answer, "complete")
     assert again.spent.calls == 0
     (task,) = again.trace().tasks
-    assert (task.reused, task.attempts) == ("cache/one/t1", [])
+    assert (task.reused, task.attempts) == (ReusedResult("cache", TaskId("one/t1")), [])
 
 
 async def test_nothing_is_used_again_unless_a_team_says_so() -> None:
@@ -170,7 +171,7 @@ async def test_what_goes_in_counts_as_well() -> None:
     assert model.worked == 2
     again = await team(journal, model, plan=CHAIN).run("apples?", run="two")
     assert model.worked == 2
-    assert [one.reused for one in again.trace().tasks] == ["cache/one/t1", "cache/one/t2"]
+    assert [task.reused.task for task in again.trace().tasks if task.reused] == ["one/t1", "one/t2"]
     # the first is done anew, with another result: what works from it must be as well
     moved = (structs.replace(CHAIN.tasks[0], instruction="Count the apples again."), CHAIN.tasks[1])
     await team(journal, model, plan=Plan(moved, "forward")).run("apples?", run="three")

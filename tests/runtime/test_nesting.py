@@ -117,7 +117,7 @@ async def test_three_levels_work_for_one_answer_in_a_journal_of_runs_below_each_
         assert requested(runs[bottom]).parent == ev.Parent(middle, TaskId("t1"), 1, 2, ("middle/", "bottom/"))
         assert requested(runs[bottom]).goal.startswith("Have the fruit counted.")
         assert found.trace().tasks[0].attempts[0].nested == [middle]
-        assert any(middle in note for note in found.trace().notes)
+        assert any(middle in note.text for note in found.trace().notes)
     finally:
         await journal.close()
 

@@ -230,7 +230,7 @@ def test_a_task_is_skipped_and_whatever_needed_it_goes_on_without_it(home: Garde
     assert made.status_code == 201
     shown: Any = home.wait(made.json()["run"], "complete")
     assert [one["id"] for one in shown["tasks"]] == ["b"]
-    assert any("skipped a" in note for note in shown["notes"])
+    assert any("skipped a" in note["text"] for note in shown["notes"])
     assert home.state(run) == "cancelled"
 
 

@@ -21,6 +21,7 @@ from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.trace import (
     AttemptTrace,
     DutyTrace,
+    NoteTrace,
     Prompt,
     QuestionTrace,
     StepTrace,
@@ -121,8 +122,13 @@ def _add_run(page: _Page, trace: Trace) -> None:
         _add_question(page, question)
     if trace.notes:
         page.heading(2, "Notes")
-        page.add(*(f"- {_escape(note)}" for note in trace.notes))
+        page.add(*map(_format_note, trace.notes))
     _add_answer(page, trace.answer)
+
+
+def _format_note(note: NoteTrace) -> str:
+    about = f"{note.task}: " if note.task else ""
+    return f"- {note.at:.2f} s  {_escape(f'{about}{note.text}')}"
 
 
 def _add_plan(page: _Page, trace: Trace) -> None:
@@ -166,8 +172,8 @@ def _add_answer(page: _Page, answer: object) -> None:
 def _add_task(page: _Page, task: TaskTrace) -> None:
     page.heading(2, f"Task {_escape(task.id)}")
     page.add(f"Worker {_escape(task.worker or 'nobody yet')}, {task.status}, {money(task.used)}.")
-    if task.reused:
-        page.add(f"Its result was taken over from {_escape(task.reused)}.")
+    if task.reused is not None:
+        page.add(f"Its result was taken over from {_escape(task.reused.task)} of run {_escape(task.reused.run)}.")
     page.fence(task.instruction)
     before = task.instruction
     for attempt in task.attempts:

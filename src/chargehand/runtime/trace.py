@@ -5,7 +5,7 @@ Times are seconds since the run began, unless said otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,6 +14,7 @@ from chargehand.agents.nested import run_name
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
+from chargehand.engine.facts import NotedFact
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
 from chargehand.engine.policy import Instant, Seconds
@@ -22,6 +23,9 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import Corrupt
 from chargehand.stores.journal import Journal, Readable
+
+WorkEnding: TypeAlias = Literal["under way", "succeeded", "failed", "stopped", "asked"]
+"""How an attempt or a duty ended. `asked`: a person was asked, and the attempt goes on under the same number."""
 
 
 class Prompt(Struct, omit_defaults=True):
@@ -35,82 +39,95 @@ class Prompt(Struct, omit_defaults=True):
 
 
 class StepTrace(Struct, omit_defaults=True):
-    """One recorded call; without `seconds` it never came back."""
+    """One recorded call."""
 
     step: int
     name: str
-    effect: str
+    effect: ev.Effect
     began: Seconds
     kind: ev.StepKind = "tool"
     seconds: Seconds | None = None
+    """None: it never came back."""
     arguments: object = None
+    """With what a tool was called."""
     result: object = None
     good: bool = True
     used: Amount = NOTHING
 
 
 class AttemptTrace(Struct, omit_defaults=True):
-    """`ending` is one of: under way, succeeded, failed, stopped, asked.
-
-    `asked` means that a person was asked for approval; the attempt goes on in another entry with the same number.
-    `nested` are the runs of teams that do its work.
-    `runs` are all that were started in it, messages as well, where somebody put them there (`nested_trace`).
-    """
+    """One try at a task by one worker."""
 
     attempt: int
     worker: str
     instruction: str
     began: Seconds
     seconds: Seconds | None = None
-    ending: str = "under way"
+    ending: WorkEnding = "under way"
     failure: Failure | None = None
     prompts: list[Prompt] = []
     steps: list[StepTrace] = []
     used: Amount = NOTHING
     nested: list[str] = []
+    """The names of the runs of teams that do its work."""
     runs: "list[Trace]" = []
+    """All runs that were started in it, messages as well; only `nested_trace` fills this in."""
 
 
 class DutyTrace(Struct, omit_defaults=True):
     """Planning, refining a task or writing the answer: one call of the supervisor."""
 
-    duty: str
+    duty: ev.Duty
     number: int
     began: Seconds
     seconds: Seconds | None = None
-    ending: str = "under way"
-    why: str = ""
+    ending: WorkEnding = "under way"
+    why: ev.Why = "first"
     task: TaskId = NO_TASK
+    """The task that is refined."""
     failure: Failure | None = None
     findings: tuple[Finding, ...] = ()
+    """What is wrong with a plan, or only doubtful."""
     tasks: tuple[TaskId, ...] = ()
+    """The tasks that a plan added."""
     instruction: str = ""
+    """What a task was refined to."""
     prompts: list[Prompt] = []
     used: Amount = NOTHING
 
 
 class Retry(Struct, omit_defaults=True):
-    """`worker` is set where another one takes over."""
+    """A wait before a task is tried again."""
 
     at: Seconds
     wait: Seconds
     worker: str = ""
+    """Set where another worker takes over."""
+
+
+class ReusedResult(Struct, frozen=True):
+    """Where a result was taken over from."""
+
+    run: str
+    task: TaskId
 
 
 class TaskTrace(Struct, omit_defaults=True):
-    """`reused` names the run and the task a result was taken over from."""
+    """One task and what became of it."""
 
     id: TaskId
     instruction: str
     worker: str
     after: tuple[TaskId, ...] = ()
+    """The tasks it needs."""
     status: str = "waiting"
+    """Where it stands; `unfinished`: the run ended before it did."""
     began: Seconds | None = None
     ended: Seconds | None = None
     attempts: list[AttemptTrace] = []
     refinements: list[str] = []
     retries: list[Retry] = []
-    reused: str = ""
+    reused: ReusedResult | None = None
     failure: Failure | None = None
     result: object = None
     used: Amount = NOTHING
@@ -129,6 +146,8 @@ class TaskTrace(Struct, omit_defaults=True):
 
 
 class QuestionTrace(Struct, omit_defaults=True):
+    """What a person was asked, and what was answered."""
+
     number: int
     what: str
     asked: Seconds
@@ -136,26 +155,36 @@ class QuestionTrace(Struct, omit_defaults=True):
     text: str = ""
     question: Question | None = None
     verdict: str = ""
+    """Empty: nobody has answered."""
     feedback: str = ""
     answered: Seconds | None = None
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls that `question` names."""
 
 
-class Trace(Struct, omit_defaults=True):
-    """`began` is an instant. `serial` is what it would have taken one piece of work at a time, without the waits.
+class NoteTrace(Struct, frozen=True, omit_defaults=True):
+    """Something worth showing that decided nothing."""
 
-    `dropped` tasks were planned and thrown away when a person rejected the plan. An empty `ending` means: not yet.
-    `damage` says which entry of the journal cannot be read: this is told by those before it.
-    """
+    at: Seconds
+    text: str
+    task: TaskId = NO_TASK
+    """Empty: it is about the run."""
+    fact: NotedFact | None = None
+    """The same as a fact, for readers that are programs."""
+
+
+class Trace(Struct, omit_defaults=True):
+    """One run."""
 
     run: str
     goal: str
     began: Instant
     seconds: Seconds = 0.0
     serial: Seconds = 0.0
-    ending: str = ""
-    reason: str = ""
+    """What it would have taken one piece of work at a time, without the waits."""
+    ending: ev.Ending | Literal[""] = ""
+    """Empty: it has not ended."""
+    reason: ev.EndReason | Literal[""] = ""
     combine: str = "merge"
     answer: object = None
     used: Amount = NOTHING
@@ -164,9 +193,11 @@ class Trace(Struct, omit_defaults=True):
     tasks: list[TaskTrace] = []
     supervision: list[DutyTrace] = []
     questions: list[QuestionTrace] = []
-    notes: list[str] = []
+    notes: list[NoteTrace] = []
     dropped: list[TaskTrace] = []
+    """Tasks that were planned and thrown away when a person rejected the plan."""
     damage: str = ""
+    """Which entry of the journal cannot be read: this is told by those before it."""
 
 
 class _ToolCall(Struct):
@@ -341,7 +372,7 @@ class Tracer:
         task.began = at if task.began is None else task.began
         task.attempts.append(attempt)
 
-    def _close_attempt(self, name: TaskId, at: Seconds, used: Amount, ending: str) -> AttemptTrace | None:
+    def _close_attempt(self, name: TaskId, at: Seconds, used: Amount, ending: WorkEnding) -> AttemptTrace | None:
         self.tasks[name].used += used
         attempt = self._open_attempts.pop(name, None)
         if attempt is not None:
@@ -404,7 +435,7 @@ class Tracer:
 
     def _result_reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self.tasks[event.task]
-        task.reused = f"{event.run}/{event.source}"
+        task.reused = ReusedResult(event.run, event.source)
         task.result = _value(event.result)
 
     def _task_expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
@@ -433,8 +464,7 @@ class Tracer:
                 question.also = event.also
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
-        where = f"{event.task}: " if event.task else ""
-        self.trace.notes.append(f"{at:.2f} s  {where}{event.text}")
+        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
 
     def _stopped(self, _event: ev.TimeRanOut | ev.RunEnded, at: Seconds, _used: Amount) -> None:
         self._stop_open_work(at)

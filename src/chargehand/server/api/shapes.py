@@ -17,6 +17,7 @@ from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.tracing import Statement
 from chargehand.runtime.health import WorkerHealth
+from chargehand.runtime.trace import NoteTrace, ReusedResult
 
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -331,7 +332,7 @@ class TaskShown(Struct, frozen=True):
     ended: Seconds | None
     attempts: tuple[AttemptShown, ...]
     failure: Failure | None
-    reused: str
+    reused: ReusedResult | None
     result: object
     used: Spent
 
@@ -352,7 +353,7 @@ class RunShown(Struct, frozen=True):
     question: ev.InputRequested | None
     deadline: Instant
     limits: Spent | None
-    notes: tuple[str, ...]
+    notes: tuple[NoteTrace, ...]
     traced: Traced
     untraced: dict[str, tuple[Statement, ...]]
 
