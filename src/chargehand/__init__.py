@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
+    from chargehand.agents.function_worker import Assignment
     from chargehand.agents.hedging import Hedge
     from chargehand.agents.messages import Replies, WorkerReply
     from chargehand.agents.scripted import Move, Script, ScriptedExecutor
@@ -49,6 +50,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until so
 _ROOMS = {
     "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
     "runtime.executor": ("Executor", "Done", "StepContext", "Proposal", "Refined", "WorkFailed"),
+    "agents.function_worker": ("Assignment",),
     "agents.hedging": ("Hedge",),
     "agents.messages": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedExecutor"),
@@ -95,6 +97,7 @@ __all__ = [  # noqa: RUF022 - in the order of the rooms above
     "Refined",
     "WorkFailed",
     "Factory",
+    "Assignment",
     "Hedge",
     "Replies",
     "WorkerReply",

@@ -298,7 +298,7 @@ class Team:
                 if unpriced:
                     raise PriceUnknown(unpriced)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnish(None if one.team else memory, one) for one in self.spec.everybody]
+            crowd = [await furnish(None if one.is_delegated else memory, one) for one in self.spec.everybody]
             teams = await stack.enter_async_context(self.spec.at_work(self.budget, finder))
             embedding = self.spec.route_embedding(self._lookup)
             if embedding is not None:
@@ -564,6 +564,6 @@ def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[
     """The workers with their tools and memory: those that get tasks, and those that work in the background."""
     check_memory(memory, workers)
     members = [with_toolbox(worker) for worker in workers]
-    front, behind = background.parted([one if one.team else with_memory_tools(one, memory) for one in members])
+    front, behind = background.parted([one if one.is_delegated else with_memory_tools(one, memory) for one in members])
     background.check(memory, front, behind)
     return front, behind

@@ -103,8 +103,9 @@ def _check_alone(owner: str, worker: Worker) -> None:
     every = worker.every
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise Invalid(f"{owner}: every is {every!r}; say after how many turns it works: 1 or more")
-    if worker.team is not None:
-        raise Invalid(f"{owner} is a team, and teams do not work in the background; give `every` to a worker")
+    if worker.is_delegated:
+        kind = "a team" if worker.call is None else "a function"
+        raise Invalid(f"{owner} is {kind}, which does not work in the background; give `every` to a worker")
     if worker.fallbacks:
         raise Invalid(f"{owner} works after turns, and nobody stands in for it; use fallback_models instead")
     if worker.contacts:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
+from chargehand.agents.function_worker import WorkerFunction, call_function
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _LONGEST_PERSONA = 2000
 _WHOLE = Whole()
 _NO_TEAMS: Mapping[str, Subteam] = {}
+_NO_FUNCTIONS: Mapping[str, WorkerFunction] = {}
 _NO_MODELS: Mapping[str, Model] = {}
 
 
@@ -55,6 +57,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     post: Post | None = None
     strategy: Strategy = _WHOLE
     teams: Mapping[str, Subteam] = _NO_TEAMS
+    functions: Mapping[str, WorkerFunction] = _NO_FUNCTIONS
     checks: Checks = NO_CHECKS
     verifiers: Mapping[str, Model] = _NO_MODELS
     members: TeamMembers | None = None
@@ -116,11 +119,16 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         brief = aware(brief)
         if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
             return self._inspected(brief, context)
-        team = self.teams.get(brief.worker)
-        if team is not None:
-            return team.attempt(brief, context)
         equipped = self.workers.get(brief.worker)
-        return self._made(brief, context) if equipped is None else work(equipped, self.kit, brief, context)
+        return self._delegate(brief, context) if equipped is None else work(equipped, self.kit, brief, context)
+
+    def _delegate(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+        """The attempt of a worker without a model of its own: a team, a function, or one that is made first."""
+        if brief.worker in self.teams:
+            return self.teams[brief.worker].attempt(brief, context)
+        if brief.worker in self.functions:
+            return call_function(self.functions[brief.worker], brief, context)
+        return self._made(brief, context)
 
     def _inspected(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         """The same for results that must pass checks."""
@@ -129,20 +137,19 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         inspector = Inspector(checks=self.checks, workers=self.workers, writer=self.writer, verifiers=self.verifiers)
         seen = Witness(context)
         names = self.checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
-        team = self.teams.get(brief.worker)
         equipped = self.workers.get(brief.worker)
         checked = CheckedAttempt(inspector, names, brief, seen)
-        if team is None and equipped is not None:
-            attempt = Attempt(equipped, self.kit, brief, seen)
-            return checked.run(attempt.run(), attempt)
-        return checked.run(self._made(brief, seen) if team is None else team.attempt(brief, seen))
+        if equipped is None:
+            return checked.run(self._delegate(brief, seen))
+        attempt = Attempt(equipped, self.kit, brief, seen)
+        return checked.run(attempt.run(), attempt)
 
     async def _made(self, brief: Brief, context: StepContext) -> Done:
         equipped = None
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
             equipped = await self.workshop.make(brief, context, self.kit)
         if equipped is None:
-            known = ", ".join((*self.workers, *self.teams)) or "nobody"
+            known = ", ".join((*self.workers, *self.teams, *self.functions)) or "nobody"
             raise WorkFailed(
                 Failure(
                     "logic",
@@ -189,7 +196,9 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         models = [self.lead.model, self.writer.model, *self.verifiers.values()]
         models += [model for one in self.workers.values() for model in one.models]
         models += [] if self.workshop is None else [self.workshop.model]
-        return all(one.card.price(1, 1) == 0 for one in models) and all(team.free for team in self.teams.values())
+        if self.functions or any(one.card.price(1, 1) != 0 for one in models):
+            return False
+        return all(team.free for team in self.teams.values())
 
 
 class Made(Struct, frozen=True):

@@ -84,7 +84,9 @@ def equip(
     if worker.steps < 1:
         raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
     if worker.team is not None:
-        _check_team(owner, worker)
+        _refuse_own_parts(worker, f"{owner} is a team and has", "give that to those who are in the team")
+    if worker.call is not None:
+        _refuse_own_parts(worker, f"{owner} has a call and", "the call brings what it works with")
     card = WorkerCard(
         name=worker.name,
         description=worker.description,
@@ -106,8 +108,8 @@ def equip(
     )
 
 
-def _check_team(owner: str, worker: Worker) -> None:
-    """Raise Invalid for a worker that is a team and has something of its own to work with."""
+def _refuse_own_parts(worker: Worker, lead: str, advice: str) -> None:
+    """Raise Invalid for a worker whose tasks somebody else does, and that has something of its own to work with."""
     own = {
         "tools": worker.tools,
         "rules": worker.rules,
@@ -122,7 +124,7 @@ def _check_team(owner: str, worker: Worker) -> None:
     }
     for what, given in own.items():
         if given:
-            raise Invalid(f"{owner} is a team and has {what} of its own; give that to those who are in the team")
+            raise Invalid(f"{lead} {what} of its own; {advice}")
 
 
 def roster_agent(worker: Worker, model: str) -> Agent:
@@ -147,6 +149,10 @@ def roster_agent(worker: Worker, model: str) -> Agent:
     if worker.team is not None:
         spec = digest(worker.team.name, msgspec.json.encode(worker.team.roster).decode())
         return structs.replace(agent, model="", estimate=NOTHING, spec=spec)
+    if worker.call is not None:
+        module = getattr(worker.call, "__module__", "")
+        name = getattr(worker.call, "__qualname__", type(worker.call).__qualname__)
+        return structs.replace(agent, model="", spec=digest(f"{module}:{name}"))
     parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
     if worker.contacts:
         parts.append(f"{tuple(worker.contract.to)} {worker.contract.max_messages}")

@@ -165,7 +165,7 @@ class TeamSpec(Struct, frozen=True):
         if self.supervisor.factory is not None:
             models.append(_found(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual)
         for worker in self.everybody:
-            if worker.team is None and not worker.estimate.micros:
+            if not worker.is_delegated and not worker.estimate.micros:
                 models += self._models_of(worker, finder, usual)
         await finder.prepare()  # it looks up the prices of what was found
         handles = list(unpriced_handles(models))
@@ -228,6 +228,7 @@ class TeamSpec(Struct, frozen=True):
             post=post,
             strategy=self.supervisor.strategy,
             teams=teams,
+            functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
             checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
             members=members,
@@ -236,6 +237,8 @@ class TeamSpec(Struct, frozen=True):
 
     def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
         """The models of a worker: the one it calls, then those it falls back to."""
+        if worker.call is not None:
+            return []
         replicas = [_found(finder, model) for model in worker.replicas]
         first = ReplicaPool(replicas, self.replica_loads) if replicas else _found(finder, worker.model or usual)
         return [first, *(_found(finder, model) for model in worker.fallback_models)]
@@ -329,7 +332,7 @@ def _equipped(crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]],
     ready: dict[str, Equipped] = {}
     for furnished in crowd:
         worker = furnished.worker
-        if worker.team is not None:
+        if worker.is_delegated:
             continue
         mail = post.tools(worker.name) if worker.contacts else {}
         named = {**nameable(), **mail, **furnished.named}

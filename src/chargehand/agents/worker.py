@@ -1,7 +1,7 @@
 """Workers, and factories of workers, as people declare them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from msgspec import field, structs
@@ -18,7 +18,7 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
 from chargehand.tools.rules import ToolRule
-from chargehand.tools.tool import Tool
+from chargehand.tools.tool import Tool, is_async
 
 Models: TypeAlias = Annotated[Sequence[AnyModel], Write("a list of models")]
 REPEATS = 3
@@ -100,14 +100,26 @@ class Worker(Declared, frozen=True):
     """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
     may_estimate: bool = False
     """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
+    call: Callable[..., Awaitable[object]] | None = None
+    """An async function of an `Assignment` and a `StepContext` that makes its attempts, in place of a model."""
 
     def __post_init__(self) -> None:
+        if self.call is not None and not is_async(self.call):
+            raise Invalid(
+                f"worker {self.name!r}: call must be an async function, or an object with an async __call__; "
+                "a plain function waits well in asyncio.to_thread"
+            )
         if self.replicas and self.model:
             raise Invalid(f"worker {self.name!r} has a model and replicas; name its models in one of the two")
         structs.force_setattr(self, "model", as_model(self.model))
         structs.force_setattr(self, "replicas", tuple(map(as_model, self.replicas)))
         structs.force_setattr(self, "fallback_models", tuple(map(as_model, self.fallback_models)))
         structs.force_setattr(self, "timeout", seconds_of(f"worker {self.name!r}: timeout", self.timeout))
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether a team or a function does its tasks, in place of a model."""
+        return self.team is not None or self.call is not None
 
     @property
     def contract(self) -> Contacts:

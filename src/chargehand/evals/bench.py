@@ -84,6 +84,8 @@ def _worker_with_approval(worker: Worker) -> Worker:
         raise Refused(
             f"whether {worker.name}, a team of another kind, changes something is not known; try it with --act"
         )
+    if worker.call is not None:
+        raise Refused(f"whether the function of {worker.name} changes something is not known; try it with --act")
     if inner is not None:
         inner = require_approval(inner)
     return structs.replace(worker, tools=tuple(map(_tool_with_approval, worker.tools)), team=inner)

@@ -34,7 +34,7 @@ def only_looks(worker: Worker) -> bool:
         asks = tool.approve or needs_approval(worker.rules, tool.name)
         return tool.effect == "read" and not tool.poll and not asks
 
-    if worker.remembers or worker.team is not None:
+    if worker.remembers or worker.is_delegated:
         return False
     return all(map(harmless, toolset(f"worker {worker.name!r}", worker.tools).values()))
 

@@ -87,7 +87,7 @@ class Tool(Declared, frozen=True):
         if self.shape is None:
             structs.force_setattr(self, "shape", shape_of(read_signature(self.function, self.name), self.name))
         if not self.quick:
-            structs.force_setattr(self, "quick", _is_async(self.function))
+            structs.force_setattr(self, "quick", is_async(self.function))
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class Tool(Declared, frozen=True):
         return await self._settled(lambda: value, {}) if inspect.isawaitable(value) else value
 
     async def _settled(self, function: Callable[..., Any], given: dict[str, Any]) -> object:
-        limit = asyncio.timeout(self.timeout)
+        limit: asyncio.Timeout | None = None
         try:
             value = function(**given)
             if inspect.iscoroutine(value):  # many never wait for anything: only the others need a clock
@@ -135,10 +135,12 @@ class Tool(Declared, frozen=True):
                     return done.value
             elif not inspect.isawaitable(value):
                 return value
+            limit = asyncio.timeout(self.timeout)
             async with limit:
                 return await value
         except TimeoutError as error:
-            raise self._late() if limit.expired() else failed_by(error, given) from error
+            is_late = limit is not None and limit.expired()
+            raise self._late() if is_late else failed_by(error, given) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -269,5 +271,6 @@ def tool_from_schema(
     )
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to wait for: an async function, or an object with an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__

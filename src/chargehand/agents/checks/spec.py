@@ -123,8 +123,9 @@ def _vet_check(check: Check, workers: Mapping[str, Worker]) -> None:
             if reviewer is None:
                 hint = did_you_mean(str(check.worker), workers)
                 raise Invalid(f"there is no worker {check.worker!r} to review; {hint}")
-            if reviewer.team is not None:
-                raise Invalid(f"{check.worker!r} is a team, and a team reviews nothing; name a worker")
+            if reviewer.is_delegated:
+                kind = "a team" if reviewer.call is None else "a function"
+                raise Invalid(f"{check.worker!r} is {kind}, which reviews nothing; name a worker with a model")
         case type() | dict():
             _vet_shape(check)
         case _:

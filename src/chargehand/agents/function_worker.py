@@ -1,0 +1,60 @@
+"""A worker whose attempts a function of the user's makes: an agent of another framework, a service, a script."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from chargehand.agents.inputs import read_inputs
+from chargehand.engine.failure import Gap
+from chargehand.engine.owed import Brief
+from chargehand.engine.policy import Instant
+from chargehand.models.exhibits import Product
+from chargehand.runtime.executor import Done, StepContext
+
+
+class Assignment(Struct, frozen=True):
+    """One attempt at a task, for the function that makes it."""
+
+    goal: str
+    """What the run was asked for."""
+    task: str
+    """The task's id."""
+    instruction: str
+    """What is to be done."""
+    inputs: Mapping[str, object] = {}
+    """The results of the tasks it needs, by their ids: `{"text": ...}` for text, else plain data."""
+    gaps: tuple[Gap, ...] = ()
+    """What it needs and does not get."""
+    attempt: int = 1
+    """Which attempt of the task: 1, 2, 3 …"""
+    failure: str = ""
+    """Why the last attempt failed."""
+    until: Instant = 0.0
+    """When its time is over: the function is cancelled then."""
+
+
+WorkerFunction: TypeAlias = Callable[[Assignment, StepContext], Awaitable[object]]
+"""An async function, or an object with an async `__call__`, that makes an attempt.
+
+It returns text, plain data, or a `Done` that says what was used. What it raises fails the attempt.
+"""
+
+
+async def call_function(function: WorkerFunction, brief: Brief, context: StepContext) -> Done:
+    """The attempt of a brief, made by a function. What it does in `context.step` is not done again after a crash."""
+    assignment = Assignment(
+        goal=brief.goal,
+        task=brief.work.task,
+        instruction=brief.instruction,
+        inputs={given.task: given.value for given in read_inputs(brief, {})},
+        gaps=tuple(gap for given in brief.inputs for gap in given.gaps),
+        attempt=brief.work.number,
+        failure=brief.failure,
+        until=brief.until,
+    )
+    result = await function(assignment, context)
+    done = result if isinstance(result, Done) else Done(result)
+    if isinstance(done.value, str):
+        return Done(Product(done.value), done.used, tracing=done.tracing)
+    return done

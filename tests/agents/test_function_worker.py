@@ -1,0 +1,198 @@
+"""Workers whose attempts a function makes: what it is given, what may come back, and what becomes of its failures."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from chargehand import (
+    Amount,
+    Assignment,
+    Budget,
+    Done,
+    Failure,
+    MemoryJournal,
+    Plan,
+    Rule,
+    ScriptedModel,
+    StepContext,
+    Supervisor,
+    Task,
+    Team,
+    Worker,
+    WorkFailed,
+)
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import TaskId
+from chargehand.errors import Invalid
+from tests.agents.playhouse import Playhouse
+
+FINE = ScriptedModel(["12 apples"], repeat=True)
+
+
+def plan(*tasks: Task) -> Plan:
+    return Plan(tasks or (Task(TaskId("t1"), "Count the apples.", "ann"),), "forward")
+
+
+async def test_it_is_given_the_task_and_its_inputs_and_its_text_is_a_result_like_any_other() -> None:
+    given: list[Assignment] = []
+
+    async def report(assignment: Assignment, context: StepContext) -> str:
+        given.append(assignment)
+        context.say("nobody listens")
+        return "There are 12."
+
+    tasks = plan(Task(TaskId("t1"), "Count.", "bob"), Task(TaskId("t2"), "Report it.", "ann", after=(TaskId("t1"),)))
+    team = Team([Worker("ann", call=report), Worker("bob", model=FINE)], supervisor=Supervisor(model=FINE, plan=tasks))
+    result = await team.run("How many apples?")
+    assert (result.ending, result.answer) == ("complete", "There are 12.")
+    (assignment,) = given
+    assert assignment.goal == "How many apples?"
+    assert (assignment.task, assignment.instruction, assignment.attempt) == ("t2", "Report it.", 1)
+    assert assignment.inputs == {"t1": {"text": "12 apples"}}
+    assert result.results["t2"] == {"text": "There are 12."}
+
+
+async def test_an_object_with_an_async_call_may_return_data_and_say_what_it_used() -> None:
+    class Counter:
+        async def __call__(self, _assignment: Assignment, _context: StepContext) -> Done:
+            return Done({"apples": 12}, Amount(tokens=700, micros=40, calls=2))
+
+    team = Team([Worker("ann", call=Counter())], supervisor=Supervisor(plan=plan()), budget=Budget(calls=9))
+    result = await team.run("How many apples?")
+    assert result.results == {"t1": {"apples": 12}}
+    assert result.spent == Amount(tokens=700, micros=40, calls=2)
+
+
+async def test_what_is_left_unsaid_costs_the_estimate_of_a_capped_team() -> None:
+    async def count(_assignment: Assignment, _context: StepContext) -> int:
+        return 12
+
+    estimate = Amount(calls=3)
+    team = Team(
+        [Worker("ann", call=count, estimate=estimate)], supervisor=Supervisor(plan=plan()), budget=Budget(calls=9)
+    )
+    assert (await team.run("How many?")).spent == estimate
+    poor = Team(
+        [Worker("ann", call=count, estimate=estimate)], supervisor=Supervisor(plan=plan()), budget=Budget(calls=2)
+    )
+    assert [gap.reason for gap in (await poor.run("How many?")).gaps] == ["budget"]
+
+
+def test_a_mistake_in_it_fails_sixty_tasks_at_once_and_says_where() -> None:
+    calls = 0
+
+    async def broken(assignment: Assignment, _context: StepContext) -> object:
+        nonlocal calls
+        calls += 1
+        return assignment.instrction  # type: ignore[attr-defined]
+
+    house = Playhouse()
+    tasks = tuple(Task(TaskId(f"t{number}"), "Count.", "ann") for number in range(40))
+    entries = house.run(
+        Team([Worker("ann", call=broken)], supervisor=Supervisor(model=FINE, plan=Plan(tasks, "none")), timeout=3600)
+    )
+    assert (house.now, calls) == (0.0, 40)
+    failures = [entry.event.failure for entry in entries if isinstance(entry.event, ev.TaskFailed)]
+    assert len(failures) == 40
+    assert all(failure.permanent and failure.code_error is not None for failure in failures)
+    assert "test_function_worker.py, line" in failures[0].message
+    assert not replay(entries).breakers
+
+
+def test_an_outage_is_tried_again_and_a_failure_it_names_is_taken_as_it_is() -> None:
+    attempts: list[int] = []
+
+    async def flaky(assignment: Assignment, _context: StepContext) -> str:
+        attempts.append(assignment.attempt)
+        if assignment.attempt == 1:
+            raise ConnectionError("the service is away")
+        if assignment.task == "final":
+            raise WorkFailed(Failure("logic", "no such thing", permanent=True))
+        return f"done after: {assignment.failure}"
+
+    house = Playhouse()
+    tasks = plan(Task(TaskId("t1"), "Count.", "ann"), Task(TaskId("final"), "Count.", "ann"))
+    entries = house.run(Team([Worker("ann", call=flaky)], supervisor=Supervisor(model=FINE, plan=tasks)))
+    state = replay(entries)
+    assert state.tasks[TaskId("t1")].result is not None
+    assert "the service is away" in bytes(cast("bytes", state.tasks[TaskId("t1")].result)).decode()
+    failure = state.tasks[TaskId("final")].failure
+    assert failure is not None
+    assert failure.message == "no such thing"
+    assert sorted(attempts) == [1, 1, 2, 2]
+
+
+def test_its_time_is_kept_and_the_cancellation_reaches_it() -> None:
+    cancelled: list[str] = []
+
+    async def hangs(assignment: Assignment, _context: StepContext) -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.append(assignment.task)
+            raise
+        return "never"
+
+    house = Playhouse()
+    entries = house.run(Team([Worker("ann", call=hangs, timeout=2.0)], supervisor=Supervisor(model=FINE, plan=plan())))
+    assert len(cancelled) == 3
+    assert house.now < 30.0
+    assert {entry.event.failure.kind for entry in entries if isinstance(entry.event, ev.AttemptFailed)} == {"timeout"}
+
+
+async def test_steps_it_made_are_not_made_again_after_a_crash() -> None:
+    made: list[str] = []
+    crash = True
+    paid = asyncio.Event()
+
+    async def pay(_key: str) -> Done:
+        made.append("paid")
+        return Done({"receipt": 7})
+
+    async def buyer(_assignment: Assignment, context: StepContext) -> object:
+        receipt = await context.step("pay", pay, request="invoice 1", effect="effect")
+        if crash:
+            paid.set()
+            await asyncio.sleep(3600)
+        return receipt
+
+    journal = MemoryJournal()
+    team = Team([Worker("ann", call=buyer)], supervisor=Supervisor(plan=plan()), journal=journal)
+    async with asyncio.TaskGroup() as group:
+        job = group.create_task(team.run("Pay it.", run="r1"))
+        await paid.wait()
+        job.cancel()
+    crash = False
+    result = await team.resume("r1")
+    assert (result.ending, made) == ("complete", ["paid"])
+    assert result.results == {"t1": {"receipt": 7}}
+
+
+async def test_its_results_pass_the_checks_of_the_team() -> None:
+    async def count(assignment: Assignment, _context: StepContext) -> str:
+        return "twelve" if assignment.attempt == 1 else "12 apples"
+
+    checks = {"figure": Rule(matches=r"\d+")}
+    team = Team(
+        [Worker("ann", call=count, accept=["figure"])], supervisor=Supervisor(model=FINE, plan=plan()), checks=checks
+    )
+    assert (await team.run("How many?")).answer == "12 apples"
+
+
+@pytest.mark.parametrize("parts", [{"tools": ["calculator"]}, {"model": "demo"}, {"prompt": "You count."}])
+def test_it_brings_what_it_works_with(parts: dict[str, object]) -> None:
+    async def count(_assignment: Assignment, _context: StepContext) -> int:
+        return 12
+
+    with pytest.raises(Invalid, match="has a call and"):
+        Team([Worker("ann", call=count, **parts)])  # pyright: ignore[reportArgumentType] - one of its keywords
+
+
+def test_a_plain_function_is_refused_with_what_to_do() -> None:
+    def count(_assignment: Assignment, _context: StepContext) -> str:
+        return "12"
+
+    with pytest.raises(Invalid, match="must be an async function"):
+        Worker("ann", call=count)  # pyright: ignore[reportArgumentType] - that is the point
