@@ -14,6 +14,7 @@ from tests.models.demo.asking import ask
         ("shop", "How many orders had a quantity above \u22121 in May 2026?", "negative numbers"),
         ("contract_review", "What did Bellwether Paper invoice in all?", "what 'in all' belongs to"),
         ("shop", "How many orders came in through the web shop in 2026?", "a second value of orders.channel"),
+        ("support", "How many orders by customers from Norway are late?", "'by customers' says who does it"),
         ("shop", "How many orders came from Italy or through wholesale?", "ask for one at a time"),
     ],
 )

@@ -92,6 +92,7 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "How long does the train take from Ghent to Paris?",
         "How long does the train take from Brussels to Ghent and back?",
         "Book a table at Luigi for 4 people.",
+        "Book a table at Bistro 44 on 1 June 2026.",
         "Find flights to Prague on 3 December 2026.",
         "Find 5-star flights from Oslo to Rome on 3 December 2026.",
         "Cancel the table at Luigi.",

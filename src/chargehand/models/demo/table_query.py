@@ -22,7 +22,10 @@ _COLUMN = re.compile(
 _VALUE = re.compile(r"'(?P<text>(?:[^']|'')*)'|(?P<number>[-\d.e+]+)")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_UNITS = stem_set("eur usd gbp chf percent pct ml kg cm km id code days hours minutes points")
+_UNITS = stem_set(
+    """eur usd gbp chf percent pct mm cm m km ml l litres g kg t watts kw kwh degrees id code days hours minutes seconds
+    points"""
+)
 _CURRENCIES = {"eur": "EUR", "usd": "USD", "gbp": "GBP", "chf": "CHF"}
 _SINGLE = stem_set(
     """price rating percent rate share fee score level age temperature year size capacity low high band target

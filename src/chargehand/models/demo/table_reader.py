@@ -512,6 +512,12 @@ class _QueryReader:
         group = self.scope.group(item)
         if group is None or self.query.group is not None:
             return False
+        following = self._next(item)
+        is_done_by = self.waiting[kind].low == "by" and any(
+            value.column.table == group.table for value in following.values
+        )
+        if is_done_by:
+            raise RefusedError(f"whether 'by {item.text}' says who does it is not clear", is_known=True)
         self.query.group = group
         self.query.is_listed = kind == "entity"
         self.asked = item if kind == "entity" else self.asked
