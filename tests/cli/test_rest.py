@@ -62,9 +62,7 @@ def test_the_answer_comes_first_then_memory_is_tidied(tmp_path: Path) -> None:
     assert second.stdout.strip() == "Price (Ghent): 90."
     assert second.stderr.rstrip().endswith(TIDY)
     assert batches(folder) == [["one", "two"]]
-    assert (
-        chargehand(folder, "memory", "get", "notes").stdout.strip() == f"- {ASK} -> Price (Ghent): 90."
-    )
+    assert chargehand(folder, "memory", "get", "notes").stdout.strip() == f"- {ASK} -> Price (Ghent): 90."
     listed = json.loads(chargehand(folder, "runs", "--json").stdout)
     assert {one["run"]: one["ending"] for one in listed}["desk-librarian-1"] == "complete"
 
