@@ -85,6 +85,8 @@ def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
     if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
         _check_fallbacks(parts, path, name, shape)
         return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers)
+    if shape.call:
+        return _function_worker(parts, path, name, shape)
     defaults = parts.team.defaults
     if not shape.description and shape.every is None:
         parts.say(path, "has no description; the planner reads it to hand out tasks", grave=False)
@@ -125,6 +127,50 @@ def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
         every=shape.every,
         contacts=contacts_of(parts, path, name, shape),
     )
+
+
+_WITH_CALL = frozenset(
+    (
+        "call",
+        "description",
+        "tags",
+        "fallback",
+        "concurrency",
+        "timeout",
+        "estimate",
+        "skills",
+        "examples",
+        "accept",
+    )
+)
+"""The keys that may stand beside `call`."""
+
+
+def _function_worker(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Worker:
+    """A worker whose attempts a function beside the team file makes."""
+    _check_fallbacks(parts, path, name, shape)
+    for key in parts.written_keys("workers", name):
+        if key not in _WITH_CALL:
+            parts.say((*path, key), "does not go with `call`: the function brings what it works with")
+    worker = Worker(
+        name,
+        description=shape.description,
+        tags=shape.tags,
+        fallbacks=shape.fallback.workers,
+        concurrency=shape.concurrency,
+        timeout=parts.team.defaults.timeout if shape.timeout is None else shape.timeout,
+        seconds=shape.estimate.wall,
+        estimate=amount_of(shape.estimate),
+        skills=shape.skills,
+        examples=shape.examples,
+        accept=shape.accept,
+    )
+    with parts.at(*path, "call"):
+        function = named_object(parts.source.folder, shape.call)
+        if not callable(function):
+            raise Invalid(f"{shape.call!r} is a {type(function).__name__}, not an async function")
+        return structs.replace(worker, call=function)
+    return worker
 
 
 def _find_tools(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:

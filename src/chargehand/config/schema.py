@@ -366,6 +366,10 @@ class WorkerShape(Shape, frozen=True):
     """Another team file, or its folder, from here: that team does its tasks. Beside it only `description`, `tags`,
     `fallback` (workers), `concurrency`, `timeout`, `estimate`, `skills`, `examples` and `accept`.
     """
+    call: Text = ""
+    """`module:attribute` of an async function that makes its attempts, in place of a model. Beside it only what may
+    stand beside `team`.
+    """
     prompt: Prose = ""
     """What it is told about itself."""
     tags: tuple[Text, ...] = ()
