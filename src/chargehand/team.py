@@ -52,7 +52,7 @@ from chargehand.runtime.messaging import send_message
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.route_feedback import Judgement, open_examples, record_feedback
-from chargehand.runtime.run_loop import Listener, Whisper
+from chargehand.runtime.run_loop import Listener, Whisper, combine_listeners
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
@@ -156,6 +156,7 @@ class Team:
         self._lookup = lookup or os.environ.get
         self._asks = lookup is not None
         self._streams = OpenStreams()
+        self._listeners: list[Listener] = []
         self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
@@ -374,6 +375,13 @@ class Team:
             also = await team.offered(journal, request)
             return await self._result(team, await driver.start(name, request, also=also), journal)
 
+    def add_listener(self, listener: Listener) -> None:
+        """Call this with the run's name and each batch of entries once they are written, in every run from now on.
+
+        It is called on the event loop and must not block; what it raises is logged and hurts no run.
+        """
+        self._listeners.append(listener)
+
     @check_declared("run_sync", elsewhere=_KEYWORDS)
     def run_sync(self, goal: Goal, *, run: str = "") -> Result:
         """The same for code without an event loop."""
@@ -431,6 +439,7 @@ class Team:
                         request=request,
                         also=await team.offered(journal, request),
                         on_approval=self._on_approval,
+                        listener=combine_listeners(self._listeners),
                     )
                 ) as entries,
             ):
@@ -449,8 +458,9 @@ class Team:
         self, team: Self, listener: Listener | None, whisper: Whisper | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
+        listeners = combine_listeners((*self._listeners, listener))
         async with self.open_journal() as journal, team.executor() as executor:
-            yield Runner(journal, executor, listener=listener, whisper=whisper, on_approval=self._on_approval), journal
+            yield Runner(journal, executor, listener=listeners, whisper=whisper, on_approval=self._on_approval), journal
 
     @asynccontextmanager
     async def open_journal(self) -> AsyncGenerator[Journal]:

@@ -38,6 +38,22 @@ _FAREWELL = 5.0  # seconds to write the last entries of a process that is told t
 _ENCODER = json.Encoder()
 
 
+def combine_listeners(listeners: Iterable[Listener | None]) -> Listener | None:
+    """One listener that calls each of these; what one of them raises is logged and keeps nothing from the others."""
+    members = [listener for listener in listeners if listener is not None]
+    if len(members) < 2:
+        return members[0] if members else None
+
+    def listen(run: str, entries: Sequence[ev.Entry]) -> None:
+        for member in members:
+            try:
+                member(run, entries)
+            except Exception:  # an onlooker's mistake must not end what it looks at
+                logger.exception("a listener of run %s failed", run)
+
+    return listen
+
+
 class RunLoop:
     """One run under way in this process."""
 
