@@ -40,10 +40,6 @@ from chargehand.evals.saving import append_case, case_of_run
 from chargehand.stores.reader import read_rows, read_run
 from chargehand.team import Team
 
-_STOPPED = {
-    INTERRUPTED: "it was interrupted: gates and comparisons are left out",
-    TERMINATED: "it was stopped by SIGTERM: gates and comparisons are left out",
-}
 _MAX_FAILED = 20
 """How many failed cases are shown."""
 _MAX_EVIDENCE_CHARS = 160
@@ -121,12 +117,13 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
 class PrintedProgress(Progress):
     """A line for each case that did not pass, as soon as it is known, and a count every few seconds.
 
-    The scores are kept: they are all there is when the evaluation is interrupted. `json_lines` gets each score as a
-    line of JSON.
+    The scores are kept: they are all there is when the evaluation is stopped. `json_lines` gets each score as a line
+    of JSON. `stop_code` is the exit code of an evaluation that a signal stopped, else 0.
     """
 
     def __init__(self, console: Console, json_lines: Console | None = None) -> None:
         self.scores: dict[str, list[Score]] = {}
+        self.stop_code = 0
         self._console = console
         self._json_lines = json_lines
         self._cases = 0
@@ -168,12 +165,12 @@ class PrintedProgress(Progress):
 def _run_eval(options: Namespace) -> int:
     """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
     _check_options(options)
-    stderr = Console(sys.stderr)
     with StopSignals() as signals:
         claim = StdoutClaim()
         json_lines = Console(claim.stream, patient=True) if options.jsonl else None
+        progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
         try:
-            report = _evaluate(options, json_lines, signals)
+            report = _evaluate(options, progress, signals)
         finally:
             claim.restore()
         problems = _write_reports(options, report)
@@ -184,13 +181,12 @@ def _run_eval(options: Namespace) -> int:
             console.json(report)
         else:
             print_report(console, report)
-    stop_codes = [code for code, words in _STOPPED.items() if words == report.stopped]
-    if not report.tried and not stop_codes:
+    if not report.tried and not progress.stop_code:
         problems.append("no case could be tried; see what each of them says")
     for problem in problems:
-        stderr.line(f"chargehand: {problem}", "bad")
-    if stop_codes:
-        return stop_codes[0]
+        Console(sys.stderr).line(f"chargehand: {problem}", "bad")
+    if progress.stop_code:
+        return progress.stop_code
     if report.tried and not report.held:
         return GATE_MISSED
     return 1 if problems else 5 if report.stopped else 0
@@ -233,7 +229,7 @@ def _check_overwriting(options: Namespace, inputs: Iterable[Path]) -> None:
         taken[path.resolve()] = "is named for another report"
 
 
-def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSignals) -> Report:
+def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignals) -> Report:
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
     _check_overwriting(options, (team_file, *files))
@@ -246,7 +242,6 @@ def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSigna
             return load_team(team_file, model=options.model or "", elsewhere=Path(folder, f"{next(numbers)}.db"))
 
         name = load().name  # what is wrong with a team file is said once, before anything is tried
-        progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
         try:
             return signals.run(
                 evaluate(
@@ -266,7 +261,9 @@ def _evaluate(options: Namespace, json_lines: Console | None, signals: StopSigna
         except KeyboardInterrupt as stop:
             if not any(progress.scores.values()):
                 raise  # nothing is known that could be written over an earlier report
-            why = _STOPPED[TERMINATED if isinstance(stop, Terminated) else INTERRUPTED]
+            progress.stop_code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+            how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
+            why = f"it was {how}: gates and comparisons are left out"
             return report_unfinished(name, progress.scores, why, options.seed)
 
 
