@@ -29,7 +29,7 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"plan": {"tasks": [task("a", worker="an")]}}, ["Did you mean 'ann'?", "[unknown_worker]"]),
     ({"plan": {"tasks": []}}, ["[empty_plan]"]),
     ({"plan": {"tasks": CHAIN}}, ["10000 tasks, and 50 are allowed", "[too_many_tasks]", "1 more"]),
-    ({"plan": {"tasks": CHAIN}, "policy": {"limits": {"tasks": 10_000}}}, ["10000 tasks, and 20", "[too_deep]"]),
+    ({"plan": {"tasks": CHAIN}, "policy": {"limits": {"max_tasks": 10_000}}}, ["10000 tasks, and 20", "[too_deep]"]),
     (
         {"plan": {"tasks": [{**task("a"), "workr": "ann"}]}},
         ["no field 'workr'; did you mean 'worker'?", "$.plan.tasks[0]"],

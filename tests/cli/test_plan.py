@@ -74,7 +74,7 @@ def test_a_plan_can_be_had_as_json_and_as_mermaid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [61, 5000])
 def test_a_long_plan_is_cut_short_on_the_page(tmp_path: Path, count: int) -> None:
     tasks = [task("t0"), *(task(f"t{n}", f"t{n - 1}") for n in range(1, count))]
-    limits = {"limits": {"tasks": count, "depth": count}}
+    limits = {"limits": {"max_tasks": count, "max_depth": count}}
     done = chargehand(tmp_path, "plan", "--from", script(tmp_path, *tasks, policy=limits))
     assert done.returncode == 0
     assert f"… and {count - 60} more" in done.stdout

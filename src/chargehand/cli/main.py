@@ -11,7 +11,6 @@ import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -22,6 +21,7 @@ from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, OutputLost, clean
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, error_exit_code, help_text
 from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
+from chargehand.text.names import nearest_names
 
 VERBS = {
     "run": "plan a request, carry it out and answer it",
@@ -70,9 +70,9 @@ class _Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        alike = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), 1, 0.6) if choice else []
+        alike = nearest_names(choice[1], re.findall(r"[\w-]+", choice[2]), count=1) if choice else []
         if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
-            alike = get_close_matches(unknown[1], self._option_string_actions, 1, 0.7)
+            alike = nearest_names(unknown[1], self._option_string_actions, count=1)
         hint = f"; did you mean {alike[0]!r}?" if alike else ";"
         if "arguments" in message and any(re.match(r"-[^-]", word) for word in self._words):
             hint = "; put  --  before words that begin with a dash;"
@@ -177,7 +177,7 @@ def _check_words(words: Sequence[str]) -> None:
         if not word.isascii() and word != word.encode(errors="ignore").decode():
             problem = f"{word!r} is not text in UTF-8; send plain text"
     if words and not words[0].startswith("-") and words[0] not in VERBS:
-        alike = get_close_matches(words[0], VERBS, 1, 0.6)
+        alike = nearest_names(words[0], VERBS, count=1)
         hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(VERBS)}"
         problem = f"there is no verb {words[0]!r}; {hint}"
     if problem:
