@@ -63,3 +63,10 @@ def test_what_no_part_of_a_query_accounts_for_is_refused(team: str, request_text
 )
 def test_a_noun_belongs_to_the_word_before_it(team: str, request_text: str, expected: str) -> None:
     assert expected in str(ask(team, request_text).answer)
+
+
+def test_a_period_at_the_beginning_holds_for_all_clauses() -> None:
+    result = ask("shop", "In May 2026, how many orders were there and which country had the lowest revenue?")
+    assert result.ending == "complete", result.answer
+    assert "Number of orders in May 2026: 36" in str(result.answer)
+    assert "by country in May 2026: Ireland" in str(result.answer)

@@ -279,7 +279,9 @@ def _split_sentence(sentence: str) -> list[Clause]:
     clauses: list[Clause] = []
     for text in texts:
         lacks_period = not find_periods(text) and _first_word(text) not in _KINDS
-        clauses.append(_read_clause(f"{text.rstrip('?. ')} in {shared}" if shared and lacks_period else text))
+        clause = _read_clause(f"{text.rstrip('?. ')} in {shared}" if shared and lacks_period else text)
+        if clause.content or not shared:  # "In May 2026," says nothing more
+            clauses.append(clause)
     return clauses
 
 

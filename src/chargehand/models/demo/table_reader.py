@@ -423,20 +423,22 @@ class _QueryReader:
         periods = [_check_period(period, column) for period in self.clause.periods]
         first = periods[0]
         last = periods[-1]
-        words = [item for item in self.scope.items if item.end <= first.start and item.low not in _SKIPPED]
-        before = words[-1].low if words else ""
+        preceding = [item for item in self.scope.items if item.end <= first.start and item.low not in _SKIPPED]
+        before = preceding[-1].low if preceding else ""
         between = self.clause.text[first.end : last.start].strip(" ,").lower()
         is_range = len(periods) == 2 and (before, between) in _RANGES
         if not is_range and (len(periods) > 1 or before in _UNCLEAR):
             raise RefusedError("how the times belong together is not clear")
         if is_range or before in _TESTS:
-            self.used.add(words[-1].at)
+            self.used.add(preceding[-1].at)
         self.used |= {item.at for item in self.scope.items if first.end <= item.start < last.start}
         self.used |= {item.at for item in self.scope.items if column in item.columns}
         test = _TESTS.get(before, "BETWEEN '{first}' AND '{last}'").format(first=first.first, last=last.last)
         self.query.conditions.append(Condition(f"{column.sql} {test}", "", column))
         preposition = before if before in _TESTS else "in"
-        self.query.time_words = f"from {first.words} to {last.words}" if is_range else f"{preposition} {first.words}"
+        words = f"from {first.words} to {last.words}" if is_range else f"{preposition} {first.words}"
+        is_own = column.table == self.base.name
+        self.query.time_words = words if is_own else f"{column.name.replace('_', ' ')} {words}"
 
     # --- operators
 
