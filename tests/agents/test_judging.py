@@ -68,6 +68,11 @@ def notes(found: Result) -> str:
     return "\n".join(one.text for one in of_kind(found.entries, ev.Noted) if isinstance(one, ev.Noted))
 
 
+def answer_written(found: Result) -> ev.AnswerWritten:
+    (written,) = [entry.event for entry in found.entries if isinstance(entry.event, ev.AnswerWritten)]
+    return written
+
+
 # --- select
 
 
@@ -78,6 +83,9 @@ async def test_the_selected_result_is_handed_through_word_for_word_with_the_reas
     assert text == said[1]
     assert why == "Chosen from 3 results: [t2]. Why: It shows the count."
     assert "Chosen from 3 results: [t2]" in notes(found)
+    written = answer_written(found)
+    assert (written.chosen, written.judged, [one.kind for one in written.sections]) == ("t2", True, ["chosen"])
+    assert json.loads(bytes(written.answer)) == said[1]
     (asked,) = judges.requests
     assert "Choose the best result" in asked.messages[0].text
     assert all(one in asked.messages[1].text for one in said)
@@ -92,6 +100,7 @@ async def test_a_ruling_nobody_can_read_leaves_the_first_and_says_so(reply: str)
     assert found.ending == "complete"
     assert str(found.answer).startswith("one\n\n")
     assert "could not be read, so this is the first that succeeded" in str(found.answer)
+    assert (answer_written(found).chosen, answer_written(found).judged) == ("t1", False)
 
 
 @pytest.mark.parametrize("winner", ["t2", "[t2]", "task t2", " t2 "])
@@ -111,6 +120,7 @@ async def test_one_result_needs_no_judge() -> None:
     found = await run(judges := judge("never asked"), ["one", calls(call("give_up", reason="dark"))], "select")
     assert judges.requests == []
     assert str(found.answer) == "one\n\nNot answered:\n- t2: dark"
+    assert [one.kind for one in answer_written(found).sections] == ["gaps"]
 
 
 async def test_the_demo_model_selects_what_speaks_to_the_request() -> None:

@@ -14,6 +14,7 @@ from chargehand.agents.strategies import Route
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
+from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure, FailureKind
 from chargehand.engine.fold import begin
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -84,8 +85,9 @@ class Market:
         await self._driver.start(run, self._team.request(goal, time.time(), plan=plan))
         events = [entry.event for entry in await self._driver.journal.read(run)]
         who = [one.worker for one in events if isinstance(one, ev.AttemptStarted)]
-        noted = [one.text for one in events if isinstance(one, ev.Noted) and one.text.startswith("route to")]
-        return who[0] if who else "", "\n".join(noted)
+        noted = [one for one in events if isinstance(one, ev.Noted) and isinstance(one.fact, RouteChosen)]
+        assert all(isinstance(one.fact, RouteChosen) and who[:1] == list(one.fact.workers[:1]) for one in noted)
+        return who[0] if who else "", "\n".join(one.text for one in noted)
 
     async def flood(self, worker: str, count: int) -> None:
         """One run with so many tasks for one worker."""
