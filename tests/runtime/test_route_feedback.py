@@ -1,6 +1,7 @@
 """Feedback on routed runs: a confirmed request becomes an example of its worker, a refuted one is removed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,10 @@ REQUEST = "the card payment shows error messages"
 SIMILAR = "this card payment shows an error message"
 
 
+def unreadable_ruling(request: Request) -> Line:
+    return "The second, I think." if isinstance(request.subject, Judging) else reply(request)
+
+
 def reply(request: Request) -> Line:
     match request.subject:
         case Working() as subject:
@@ -49,8 +54,9 @@ def shop(
     journal: MemoryJournal | Path | SqliteJournal | None = None,
     strategy: Strategy = BY_WORDS,
     combine: Combine | None = None,
+    script: Callable[[Request], Line] = reply,
 ) -> Team:
-    model = ScriptedModel(reply, card=FREE)
+    model = ScriptedModel(script, card=FREE)
     return Team(
         SHOP,
         supervisor=Supervisor(model=model, strategy=strategy, combine=combine),
@@ -106,6 +112,12 @@ async def test_a_judge_confirms_the_worker_whose_result_it_chose() -> None:
     result = await team.run(REQUEST)
     examples = await team.route_examples()
     assert [(example.worker, example.source) for example in examples] == [(workers(result)[1], "judge")]
+
+
+async def test_a_ruling_that_nobody_can_read_confirms_no_worker() -> None:
+    team = shop(MemoryJournal(), Route("words", secondary=True), combine="select", script=unreadable_ruling)
+    assert "could not be read" in str((await team.run(REQUEST)).answer)
+    assert await team.route_examples() == ()
 
 
 @pytest.mark.parametrize("strategy", [Route("words", generalist="desk", learn=False), BY_WORDS])
