@@ -49,6 +49,12 @@ COMPLETE = [
 PARTIAL = [
     (
         "contract_review",
+        "List the contracts of Nia Okafor and what our policy says about renewals.",
+        ["Juniper Payroll"],
+        "policy",  # contracts speak of renewals, but they are no policy
+    ),
+    (
+        "contract_review",
         "What do the contracts say about exclusivity, and what do the contracts say about escrow?",
         ["Quillmark sends all its parcels"],
         "escrow",

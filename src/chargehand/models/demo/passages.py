@@ -21,9 +21,9 @@ _ASKING = word_set(
 )
 """Words that ask, and say nothing of what is asked about."""
 _SOURCES = stem_set(
-    """document paper note report page policy handbook guide manual record rule file book playbook documentation docs
-    leaflet text archive material contract study already know known found kept memory"""
+    "document documentation docs note paper page file text material archive already know known found kept memory"
 )
+"""Words for any source. One of a kind, such as a policy, is named by a card, a tool or the passage, or it is missing."""
 _WANTS_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|half|once|twice|daily|weekly|monthly|yearly|"
