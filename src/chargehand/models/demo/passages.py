@@ -23,7 +23,7 @@ _ASKING = word_set(
 _SOURCES = stem_set(
     "document documentation docs note paper page file text material archive already know known found kept memory"
 )
-"""Words for any source. One of a kind, such as a policy, is named by a card, a tool or the passage, or it is missing."""
+"""Words for any source. One of a kind, such as a policy, is named by a card, a tool or the passage itself."""
 _WANTS_EXACT = frozenset({"which", "who", "how many", "how much", "where", "when"})
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|half|once|twice|daily|weekly|monthly|yearly|"
