@@ -24,7 +24,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.engine.roster import Agent, Roster
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext
 from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
 
@@ -206,8 +206,8 @@ def scattered(count: int = 60, *, seed: int = 7) -> Graph:
 # --- ours
 
 
-class Sleeper:
-    """A crew that proposes what it was given, waits as long as it was told and counts how often it was asked."""
+class Sleeper(Executor):
+    """An executor that proposes what it was given, waits as long as it was told and counts how often it was asked."""
 
     def __init__(
         self, tasks: Sequence[Task] = (), *, seconds: float = 0.0, takes: Mapping[TaskId, float] | None = None

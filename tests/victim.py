@@ -22,6 +22,7 @@ from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.value import encode_value
 from chargehand.errors import Fenced, Refused
+from chargehand.runtime import executor as runtime_executor
 from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.codec import encode
@@ -86,7 +87,7 @@ class Outside:
             os.fsync(self._file)
 
 
-class Executor:
+class Executor(runtime_executor.Executor):
     """Does as the dice say, the same for the same run, task and attempt. The goal is the run's name."""
 
     def __init__(self, outside: Outside, pace: float) -> None:

@@ -16,10 +16,11 @@ from msgspec import structs
 from chargehand.agents import background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.hedging import hedging
-from chargehand.agents.messages import PERSON, Replies, matching, tags
+from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
-from chargehand.agents.nested import RunnableTeam, refuse_circles
+from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
 from chargehand.agents.setup import check_memory, furnish, with_memory_tools, with_toolbox
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec, lent
@@ -45,13 +46,10 @@ from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
 from chargehand.runtime.background import Bell, rest_team, work_in_background
 from chargehand.runtime.draft import Draft, draft
-from chargehand.runtime.executor import Executor
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.messaging import send_message
 from chargehand.runtime.remembered import SharedMemory
 from chargehand.runtime.result import Result, read_result
-from chargehand.runtime.route_feedback import Judgement, open_examples, record_feedback
 from chargehand.runtime.run_loop import Listener, Whisper, combine_listeners
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
@@ -280,7 +278,7 @@ class Team:
     # --- who does the work
 
     @asynccontextmanager
-    async def executor(self, finder: Finder | None = None) -> AsyncGenerator[Executor]:
+    async def executor(self, finder: Finder | None = None) -> AsyncGenerator[TeamExecutor]:
         """Whoever does the work; models are connected inside the context.
 
         With a `finder`, models are found and their limits kept together with everybody else's who uses it. Without, all
@@ -291,7 +289,7 @@ class Team:
             yield executor
 
     @asynccontextmanager
-    async def _open_executor(self, finder: Finder | None = None) -> AsyncGenerator[Executor]:
+    async def _open_executor(self, finder: Finder | None = None) -> AsyncGenerator[TeamExecutor]:
         async with AsyncExitStack() as stack:
             finder = await stack.enter_async_context(self._finder(finder))
             if self.budget.usd is not None:

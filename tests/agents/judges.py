@@ -1,18 +1,20 @@
 """What the tests of answers share: somebody who writes them, and a desk that keeps what was noted."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.writer import Writer
+from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect, NotedFact, StepKind
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Task
-from chargehand.models.messages import Message, Settings
+from chargehand.models.messages import Settings
 from chargehand.models.model import Model
-from chargehand.runtime.executor import Claim, Done, Where
+from chargehand.runtime.executor import Claim, Done, NestedRequest, NestedRun, PromptMessage, Where
+from chargehand.runtime.load import WorkerLoad
 
 _Shape = TypeVar("_Shape")
 
@@ -22,16 +24,35 @@ def writer(model: Model, **settings: object) -> Writer:
 
 
 class Desk:
-    """A hand without a journal: it keeps notes and prompts, and takes no steps."""
+    """A context without a journal: it keeps notes and prompts, and takes no steps."""
 
     heard = False
     where = Where("run", "", "", planned=True)
+    route_examples = None
 
     def __init__(self, purse: int | None = None) -> None:
         self.purse = purse  # calls that can be paid for; None: any number
         self.held: list[int] = []
         self.notes: list[str] = []
-        self.prompts: list[Sequence[Message]] = []
+        self.prompts: list[Sequence[PromptMessage]] = []
+
+    @property
+    def request(self) -> ev.RunRequested:
+        raise NotImplementedError
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        raise NotImplementedError
+
+    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
+        raise NotImplementedError
+
+    async def count_steps(self, key: str, names: Sequence[str]) -> int:
+        raise NotImplementedError
+
+    def worker_loads(self) -> Mapping[str, WorkerLoad]:
+        return {}
+
+    def expect_work(self, workers: Sequence[str]) -> None: ...
 
     async def step(
         self,
@@ -59,7 +80,7 @@ class Desk:
             self.purse -= covered
         return covered
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)
 
     def say(self, text: str) -> None: ...

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.routing.choose import LEAST, clear, read, schema
-from chargehand.agents.routing.decision import Decision, Load, shifted
+from chargehand.agents.routing.decision import Decision, shifted
 from chargehand.agents.routing.fitting import Calibration, calibrate, thresholds
 from chargehand.agents.routing.meaning import by_meaning, meaning
 from chargehand.agents.routing.space import ENOUGH
@@ -22,6 +22,7 @@ from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request
 from chargehand.models.subject import Routing, WorkerCard
+from chargehand.runtime.load import WorkerLoad
 from chargehand.tools.json_schema import problems
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
@@ -334,24 +335,24 @@ def test_a_busy_first_gives_way_to_a_second_that_fits_about_as_well() -> None:
     found = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.5), ("bob", 0.4)), why="it fits", router="meaning"
     )
-    other = shifted(found, {"ann": Load(4, 4), "bob": Load(0, 4)})
+    other = shifted(found, {"ann": WorkerLoad(4, 4), "bob": WorkerLoad(0, 4)})
     assert (other.worker, other.second) == ("bob", "ann")
     assert "4 of 4 at work" in other.why
-    assert shifted(found, {"ann": Load(failures=0.9)}).worker == "bob"
-    assert "90% failed lately" in shifted(found, {"ann": Load(failures=0.9)}).why
+    assert shifted(found, {"ann": WorkerLoad(failures=0.9)}).worker == "bob"
+    assert "90% failed lately" in shifted(found, {"ann": WorkerLoad(failures=0.9)}).why
 
 
 @pytest.mark.parametrize(
     ("second", "share", "load"),
     [
-        ("bob", 0.1, {"ann": Load(4, 4)}),
-        (None, 0.0, {"ann": Load(4, 4)}),
-        ("bob", 0.4, {"ann": Load(4, 4), "bob": Load(4, 4)}),
-        ("bob", 0.4, {"ann": Load(1, 4)}),
+        ("bob", 0.1, {"ann": WorkerLoad(4, 4)}),
+        (None, 0.0, {"ann": WorkerLoad(4, 4)}),
+        ("bob", 0.4, {"ann": WorkerLoad(4, 4), "bob": WorkerLoad(4, 4)}),
+        ("bob", 0.4, {"ann": WorkerLoad(1, 4)}),
         ("bob", 0.4, {}),
     ],
 )
-def test_otherwise_it_stays_with_the_first(second: str | None, share: float, load: dict[str, Load]) -> None:
+def test_otherwise_it_stays_with_the_first(second: str | None, share: float, load: dict[str, WorkerLoad]) -> None:
     found = Decision(
         worker="ann",
         second=second,

@@ -9,7 +9,6 @@ from msgspec import structs
 from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routing.decision import Load
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check, route
 from chargehand.agents.supervisor import Supervisor
@@ -30,6 +29,7 @@ from chargehand.models.model import Model, ModelCard
 from chargehand.models.subject import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Proposal, WorkFailed
+from chargehand.runtime.load import WorkerLoad
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, of_kind
@@ -41,9 +41,10 @@ CARDS = (*TEAM, WorkerCard("helper", "does whatever is left"))
 
 
 class Notes:
-    """A hand that keeps what was noted and told to a model."""
+    """A context that keeps what was noted and told to a model."""
 
     heard = False
+    route_examples = None
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -53,6 +54,11 @@ class Notes:
         self.noted.append(text)
 
     def release(self, amount: Amount) -> None: ...
+
+    def worker_loads(self) -> dict[str, WorkerLoad]:
+        return {}
+
+    def expect_work(self, workers: Sequence[str]) -> None: ...
 
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.told.append(messages)
@@ -72,7 +78,7 @@ async def routed(
     goal: str,
     model: Model | None = None,
     embedding: Embedding | None = None,
-    load: dict[str, Load] | None = None,
+    load: dict[str, WorkerLoad] | None = None,
     **more: object,
 ) -> tuple[Proposal, str]:
     cards = CARDS if strategy.generalist or strategy.rules else TEAM
@@ -181,7 +187,9 @@ async def test_auto_takes_the_best_router_there_is() -> None:
 
 async def test_the_load_may_shift_it_and_the_reason_is_noted() -> None:
     model = scripted(says("smith", "clerk", 0.5))
-    found, noted = await routed(Route("model"), "a gate", model, load={"smith": Load(4, 4), "clerk": Load(0, 4)})
+    found, noted = await routed(
+        Route("model"), "a gate", model, load={"smith": WorkerLoad(4, 4), "clerk": WorkerLoad(0, 4)}
+    )
     assert whom(found) == ["clerk"]
     assert "clerk instead of smith" in noted
 

@@ -16,7 +16,7 @@ from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Match, Roster
 from chargehand.errors import Invalid, PlanInvalid, Refused
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal
 from tests.requests import request
@@ -341,7 +341,7 @@ def test_whoever_asks_too_late_is_told_so_and_not_cancelled() -> None:
     stage.play(story)
 
 
-class Tidying:
+class Tidying(Executor):
     """A worker that puts things away when it is told to stop, which takes a while, and may want to note that it did."""
 
     def __init__(self, *, step: bool) -> None:
@@ -403,7 +403,7 @@ class _NotAtOnce(MemoryJournal):
 # --- planners
 
 
-class Rounds:
+class Rounds(Executor):
     """Adds one task at a time and looks at what came of the last."""
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents.routing.decision import Decision, Load, shifted
+from chargehand.agents.routing.decision import Decision, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
@@ -23,7 +23,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.models.messages import Request, Usage
 from chargehand.models.subject import Routing, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView
+from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView, WorkerLoad
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
@@ -354,9 +354,9 @@ def test_threads_stand_apart() -> None:
 # --- what is told, piece by piece
 
 
-def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> LoadView:
+def loads_after(count: int, failure: Failure | None = None, later: float = 0.0) -> dict[str, WorkerLoad]:
     """What is known some time after so many attempts of one second, one every ten seconds."""
-    view = LoadView(lambda: 10.0 * count + later)
+    view = LoadView()
     for number in range(count):
         task = TaskId(f"t{number}")
         at = 10.0 * number
@@ -364,20 +364,20 @@ def heard(count: int, failure: Failure | None = None, later: float = 0.0) -> Loa
         started = ev.AttemptStarted(task, 1, "north", at + 60)
         view.hear("run", [ev.Entry(1, at, started), ev.Entry(2, at + 1, over)])
     view.leave("run", begin(ev.Entry(1, 0.0, request(roster=Roster((Agent("north"),))))))
-    return view
+    return view.loads(10.0 * count + later, ())
 
 
 def test_old_attempts_do_not_count_nor_do_more_than_the_latest() -> None:
-    load = heard(MAX_ATTEMPTS + 5).loads()["north"]
+    load = loads_after(MAX_ATTEMPTS + 5)["north"]
     assert (load.attempts, load.seconds, load.failures) == (MAX_ATTEMPTS, 1.0, 0.0)
-    assert heard(5).loads()["north"].attempts == 5
-    assert heard(5, later=WINDOW - 20.0).loads()["north"].attempts == 2
-    assert heard(5, later=WINDOW).loads() == {}
+    assert loads_after(5)["north"].attempts == 5
+    assert loads_after(5, later=WINDOW - 20.0)["north"].attempts == 2
+    assert loads_after(5, later=WINDOW) == {}
 
 
 @pytest.mark.parametrize("kind", ["budget", "deadline", "approval"])
 def test_what_is_nobodys_fault_is_no_failure(kind: FailureKind) -> None:
-    assert heard(5, Failure(kind, "not mine")).loads() == {}
+    assert loads_after(5, Failure(kind, "not mine")) == {}
 
 
 def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None:
@@ -387,10 +387,10 @@ def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None
     lead = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
     )
-    assert shifted(tie, {"ann": Load(1, attempts=0)}).worker == "bob"
-    assert shifted(lead, {"ann": Load(1, attempts=0)}) is lead
-    assert shifted(lead, {"ann": Load(2, 2, attempts=0)}).worker == "bob"
-    assert shifted(tie, {"ann": Load(1, attempts=0), "bob": Load(1, attempts=0)}) is tie
+    assert shifted(tie, {"ann": WorkerLoad(1, attempts=0)}).worker == "bob"
+    assert shifted(lead, {"ann": WorkerLoad(1, attempts=0)}) is lead
+    assert shifted(lead, {"ann": WorkerLoad(2, 2, attempts=0)}).worker == "bob"
+    assert shifted(tie, {"ann": WorkerLoad(1, attempts=0), "bob": WorkerLoad(1, attempts=0)}) is tie
 
 
 def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_who_fails() -> None:
@@ -400,20 +400,20 @@ def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_
     lead = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
     )
-    long = Load(2, 2, queue=3, attempts=0)
-    short = Load(2, 2, queue=1, attempts=0)
+    long = WorkerLoad(2, 2, queue=3, attempts=0)
+    short = WorkerLoad(2, 2, queue=1, attempts=0)
     assert shifted(tie, {"ann": long, "bob": short}).worker == "bob"
     assert shifted(tie, {"ann": short, "bob": long}) is tie
     assert shifted(lead, {"ann": long, "bob": short}) is lead
-    assert shifted(tie, {"ann": long, "bob": Load(2, 2, 0.5, attempts=4)}) is tie
+    assert shifted(tie, {"ann": long, "bob": WorkerLoad(2, 2, 0.5, attempts=4)}) is tie
 
 
 def test_one_failure_is_no_rate() -> None:
     lead = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
     )
-    assert shifted(lead, {"ann": Load(failures=1.0, attempts=1)}) is lead
-    assert shifted(lead, {"ann": Load(failures=1.0, attempts=4)}).worker == "bob"
+    assert shifted(lead, {"ann": WorkerLoad(failures=1.0, attempts=1)}) is lead
+    assert shifted(lead, {"ann": WorkerLoad(failures=1.0, attempts=4)}).worker == "bob"
 
 
 def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
@@ -425,7 +425,7 @@ def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
         why="it fits",
         router="words",
     )
-    load = {"ann": Load(2, 2), "bob": Load(1, 2), "cyd": Load(0, 2)}
+    load = {"ann": WorkerLoad(2, 2), "bob": WorkerLoad(1, 2), "cyd": WorkerLoad(0, 2)}
     assert shifted(found, load).worker == "cyd"
 
 
@@ -441,7 +441,7 @@ async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside
         workers, supervisor=Supervisor(strategy=STRATEGY, combine="forward"), policy=ONCE, journal=MemoryJournal()
     )
     async with team.driven() as driver, inner.executor() as executor, asyncio.TaskGroup() as jobs:
-        below = driver.beneath(executor)
+        below = driver.nested_runner(executor)
         tasks = tuple(Task(TaskId(f"t{n}"), f"pack box number {n} well", "cyd") for n in range(3))
         packing = jobs.create_task(below.start("inside", inner.request("Pack", time.time(), plan=Plan(tasks, "none"))))
         async with asyncio.timeout(20):

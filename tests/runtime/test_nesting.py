@@ -113,8 +113,9 @@ async def test_three_levels_work_for_one_answer_in_a_journal_of_runs_below_each_
         middle, bottom = sorted(runs)[1:]
         assert middle.startswith("r/t1/1/1/")
         assert bottom.startswith(f"{middle}/t1/1/1/")
-        assert requested(runs[middle]).parent == ev.Parent("r", TaskId("t1"), 1, 1, ("middle/",))
-        assert requested(runs[bottom]).parent == ev.Parent(middle, TaskId("t1"), 1, 2, ("middle/", "bottom/"))
+        first = TaskId("t1")
+        assert requested(runs[middle]).parent == ev.Parent("r", first, attempt=1, step=1, worker="middle", nesting=1)
+        assert requested(runs[bottom]).parent == ev.Parent(middle, first, attempt=1, step=1, worker="bottom", nesting=2)
         assert requested(runs[bottom]).goal.startswith("Have the fruit counted.")
         assert found.trace().tasks[0].attempts[0].nested == [middle]
         assert any(middle in note.text for note in found.trace().notes)
@@ -137,9 +138,14 @@ async def test_what_a_team_is_given_reaches_those_who_work_in_it_as_data() -> No
     top = Team([below.as_worker(), Worker("eve")], supervisor=Supervisor(model=script), journal=journal)
     found = await top.run("Count and add one", run="r")
     assert found.ending == "complete"
-    goal = next(requested(entries).goal for run, entries in (await rows(journal)).items() if run != "r")
-    assert goal.startswith("Go on.\n\n<data ")
-    assert "eve says 3" in goal
+    inner = next(requested(entries) for run, entries in (await rows(journal)).items() if run != "r")
+    assert inner.goal == "Go on."
+    assert [(given.name, b"eve says 3" in bytes(given.value)) for given in inner.inputs] == [("t1", True)]
+    assert inner.outside
+    planning = next(
+        request for request in script.requests if "below" not in told(request) and "Go on." in told(request)
+    )
+    assert "eve says 3" in told(planning), "the planner sees it as well"
     assert "<data " in dict(seen)["ann"]
     assert "eve says 3" in dict(seen)["ann"]
 

@@ -17,8 +17,9 @@ from chargehand.models.subject import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.result import Result
 from chargehand.stores import route_examples as store
+from chargehand.stores.journal_file import open_journal_file
 from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.route_examples import RouteExample, open_journal_file
+from chargehand.stores.route_examples import RouteExample
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE

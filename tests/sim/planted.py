@@ -379,8 +379,8 @@ BUGS = (
 NESTED = (
     Bug(
         "a run inside another stays open when its attempt is cancelled",
-        "runtime/nested_runs.py",
-        "await _ended(below, run, job)",
+        "runtime/nested.py",
+        "await _cancel_run(runner, step.nested_run, job)",
         "pass",
     ),
 )
@@ -461,8 +461,8 @@ EFFECTS = (
     Bug("an effect that was had is had again unasked", "agents/tool_calls.py", 'return "repeated"', "return None"),
     Bug(
         "a question of a team inside is not asked outside",
-        "runtime/nested_runs.py",
-        "if state.ended is None and state.input is not None:",
+        "agents/nested.py",
+        "if run.state.ended is None and run.state.input is not None:",
         "if False:",
     ),
     Bug(

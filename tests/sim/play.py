@@ -15,6 +15,7 @@ from chargehand.runtime.run_loop import RunLoop
 from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.stores.journal import DamagedRun, Ends, Lease, RunRow
 from chargehand.stores.memory import MemoryJournal
+from chargehand.stores.route_examples import RouteExamples
 from tests.sim.loop import VirtualLoop
 from tests.sim.reference import expected
 from tests.sim.scenario import Scenario
@@ -41,6 +42,9 @@ class Handle:
         self._failures = rng.randint(1, 6) if faults and "store" in play.plot.faults else 0
         crash = faults and "crash" in play.plot.faults and play.crashes < 3
         self._crash_in = rng.randint(1, 30) if crash else 0
+
+    def route_examples(self, team: str) -> RouteExamples:
+        return self.play.journal.route_examples(team)
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         return await self.play.journal.claim(run, new=new, steal=steal)

@@ -13,7 +13,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
 from chargehand.engine.value import decode_value
 from chargehand.errors import NotJson
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
 from tests.sim.scenario import Scenario
 from tests.sim.shadow import Shadow
 
@@ -34,7 +34,7 @@ class Receipt:
         return "a receipt"
 
 
-class World:
+class World(Executor):
     """`started` is virtual time zero of the first incarnation; outages are measured from it."""
 
     def __init__(self, plot: Scenario, shadow: Shadow) -> None:

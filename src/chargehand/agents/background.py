@@ -6,16 +6,16 @@ When one works, and where its runs come from, is the runtime's business.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from chargehand.agents.nested import seen_before
 from chargehand.agents.setup import own_archives, own_blocks, toolset
 from chargehand.agents.worker import Worker
+from chargehand.engine.events import Material
 from chargehand.engine.failure import Gap
+from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Grant
 from chargehand.memory.declared import Memory
-from chargehand.models.envelope import new_nonce, wrap
 from chargehand.tools.rules import needs_approval
 
 INSTRUCTION = (
@@ -41,16 +41,13 @@ class TurnTold(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=
 # --- what it reads
 
 
-def looking_back(worker: str, turns: Sequence[tuple[str, TurnTold]]) -> str:
-    """The goal of a background run: the turns, by name of their runs, as data from outside and cut to size."""
+def turns_material(turns: Sequence[tuple[str, TurnTold]]) -> tuple[Material, ...]:
+    """What a background run is given: the turns, by name of their runs, cut to size."""
     share = _ROOM // max(1, len(turns))
-    nonce = new_nonce()
-    parts = [
-        wrap(nonce, f"turn {number}, run {run}", msgspec.json.encode(_cut(turn, share)).decode())
+    return tuple(
+        Material(TaskId(f"turn {number}, run {run}"), Raw(msgspec.json.encode(_cut(turn, share))))
         for number, (run, turn) in enumerate(turns, 1)
-    ]
-    count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
-    return seen_before(f"{worker} looks back on {count}.", *parts)
+    )
 
 
 def missing(gaps: Sequence[Gap]) -> tuple[str, ...]:

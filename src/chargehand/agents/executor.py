@@ -10,12 +10,11 @@ from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.function_worker import WorkerFunction, call_function
+from chargehand.agents.inputs import request_text
 from chargehand.agents.loop import Attempt, Kit, work
-from chargehand.agents.messages import Carrier, Post
 from chargehand.agents.money import cut_off, supervision
-from chargehand.agents.nested import Foreman, Subteam, aware, bare
+from chargehand.agents.nested import Subteam
 from chargehand.agents.planner import Lead
-from chargehand.agents.routing.decision import Board, Watch
 from chargehand.agents.setup import Equipped, equip, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole, chat
@@ -35,6 +34,7 @@ from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Making
 from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.load import LoadView
 
 if TYPE_CHECKING:
     from chargehand.agents.cost_forecast import CostForecast
@@ -54,43 +54,13 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     writer: Writer
     kit: Kit
     workshop: "Workshop | None" = None
-    post: Post | None = None
     strategy: Strategy = _WHOLE
     teams: Mapping[str, Subteam] = _NO_TEAMS
     functions: Mapping[str, WorkerFunction] = _NO_FUNCTIONS
     checks: Checks = NO_CHECKS
     verifiers: Mapping[str, Model] = _NO_MODELS
     members: TeamMembers | None = None
-    board: Board | None = None
-
-    def bind(self, carrier: Carrier) -> None:
-        """From now on this one carries what workers send each other in its runs."""
-        if self.post is not None:
-            self.post.bind(carrier)
-
-    @property
-    def leads(self) -> bool:
-        """Whether there are teams among the workers."""
-        return bool(self.teams)
-
-    def entrust(self, foreman: Foreman) -> None:
-        """From now on this one drives the runs of those teams, for its own runs."""
-        for team in self.teams.values():
-            team.bind(foreman)
-
-    @property
-    def routes(self) -> bool:
-        """Whether it chooses workers by how busy they are."""
-        return isinstance(self.strategy, Route)
-
-    @property
-    def learns(self) -> bool:
-        """Whether earlier routes shift later ones."""
-        return isinstance(self.strategy, Route) and self.strategy.learn
-
-    def watched(self, watch: Watch) -> None:
-        """From now on this one tells how busy everybody is, for its own runs."""
-        self.lead.watches.add(watch)
+    load: LoadView | None = None
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
         strategy = self.strategy
@@ -113,10 +83,12 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
                 return chat.dynamic(strategy, lead, brief, context)
 
     def _read(self, model: Model, brief: Brief) -> Brief:
-        return bare(brief) if model.card.reads_facts else brief
+        """The brief as a model reads it: the material of the run stands below its goal."""
+        if not brief.material or model.card.reads_facts:
+            return brief
+        return structs.replace(brief, goal=request_text(brief))
 
     def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
-        brief = aware(brief)
         if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
             return self._inspected(brief, context)
         equipped = self.workers.get(brief.worker)

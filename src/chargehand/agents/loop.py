@@ -11,7 +11,6 @@ from chargehand.agents.hedging import Hedging, Race
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, show_inputs
 from chargehand.agents.memory_text import block_facts, turn_facts
-from chargehand.agents.messages import OPENING, contents, written_by_worker
 from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
@@ -99,13 +98,10 @@ class Attempt:
         self._history = History(opening, equipped.window, nonce)
         for handle, text in given.kept.items():
             self._history.keep(handle, text)
-        self._asked = asked = brief.instruction
+        self._asked = brief.instruction
         self._outside = brief.outside
-        if asked[:13] == OPENING:  # most are none: that much is free
-            self._outside = self._outside or written_by_worker(asked)
-            asked = contents(asked)
         self._tried: Calls | None = None
-        self._subject = Working(asked, equipped.card, given.inputs, given.gaps)
+        self._subject = Working(brief.message or brief.instruction, equipped.card, given.inputs, given.gaps)
         self._repairs = 0
         self._longer = 0  # tokens a reply is to have room for, since one was cut
         self._steps = 0

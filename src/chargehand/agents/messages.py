@@ -1,29 +1,39 @@
-"""Messages between workers: who may write to whom, what the reader gets to read, and the tools for it.
+"""Messages to workers: who may write to whom, what the reader gets to read, and the tools for it.
 
-How a message is carried (as a run of its own) is the runtime's business: a carrier binds itself to the `Post`.
+A message is a run with a fixed plan of one task for each reader, which nobody plans and nobody sums up. It is
+journaled, resumed, budgeted and traced like any other. One that a worker sends is a run inside its attempt.
 """
 
 import math
-import re
+import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Literal, Protocol, TypeAlias, cast
-from weakref import WeakSet
+from typing import Annotated, Literal, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
 from chargehand.agents.worker import Contacts, Worker
+from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import InputRequested
+from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Seconds
-from chargehand.engine.roster import Agent, Match, fits
+from chargehand.engine.roster import Agent, Match, Roster, fits
+from chargehand.engine.state import Status as TaskStatus
 from chargehand.engine.value import encode_value
-from chargehand.errors import Invalid, NotJson
-from chargehand.models.envelope import new_nonce, unwrap, wrap
+from chargehand.errors import Invalid, NotJson, Refused, RunUnknown
+from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.model import Model
+from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
+from chargehand.runtime.front import checked_goal
+from chargehand.runtime.nested import nesting_of
+from chargehand.runtime.runner import Runner
+from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
-from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool, with_names
+from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool, with_names
 
 ONE = "send_message_to_agent_and_wait_for_reply"
 MATCHING = "send_message_to_agents_matching_tags"
@@ -31,6 +41,8 @@ MAIL = (ONE, MATCHING)
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 
 _NOBODY = Contacts()
+_LATE = ("timeout", "deadline")
+_JOINED = "it joined the team only after the message was sent"
 _MOST_NAMED = 30
 _DAY = 86400.0  # the nested run ends long before
 # tokens out and in of one call, where nobody knows better
@@ -39,9 +51,7 @@ _ASKED = 3000
 _ROOM = 128 * 1024  # bytes that all replies together may take: JSON may make six times as much of them
 PERSON = "person"
 Status: TypeAlias = Literal["answered", "failed", "timed out", "skipped"]
-OPENING = "Message from "
 _OURS = "(Whoever runs the team wrote this line.)"
-_HEADER = re.compile(r"Message from worker \"[^\"\n]*\"\. [^\n]*\n(?=<data [0-9a-f]+ from \")")
 ANYBODY = "*"
 TAG = "tag:"
 _HOW = "name workers, tag:NAME for everybody with a tag, or * for everybody"
@@ -79,24 +89,20 @@ class Replies(Struct, frozen=True):
         return next(reply for reply in self.replies if reply.worker == worker)
 
 
-class Letter(Struct, frozen=True):
-    """A message, those it is for, and who sent it. `foreign`: a worker wrote it, so it is data and not an order.
-
-    `wanted` is how those it is for were named.
-    """
+class WorkerMessage(Struct, frozen=True):
+    """A message, those it is for, and who sent it. `foreign`: a worker wrote it, so it is data and not an order."""
 
     text: str
     to: tuple[Agent, ...]
     sender: str = PERSON
     foreign: bool = False
     timeout: Seconds = math.inf
-    wanted: str = ""
 
     def instruction(self) -> str:
         """What a worker gets to read. The first line is ours; nothing in the text can be taken for it."""
         said = one_line(self.sender)
         if not self.foreign:
-            return f"{OPENING}{said}. {_OURS}\n\n{self.text}"
+            return f"Message from {said}. {_OURS}\n\n{self.text}"
         # the number cannot be known to whoever wrote the text, so the text cannot close its envelope
         data = wrap(new_nonce(), f"worker {said}", self.text)
         return (
@@ -108,21 +114,6 @@ class Letter(Struct, frozen=True):
 
 def one_line(name: str) -> str:
     return " ".join(name.split()).replace('"', "'")
-
-
-def written_by_worker(instruction: str) -> bool:
-    """Whether a task is a message that another worker wrote: its reader has seen text from outside."""
-    return _HEADER.match(instruction) is not None
-
-
-def contents(instruction: str) -> str:
-    """What a message says, without the lines that are ours; a task that is none as it is."""
-    found = _HEADER.match(instruction)
-    if found is not None:
-        data = unwrap(instruction[found.end() :].rpartition("\n")[0])
-        return instruction if data is None else data[1]
-    first, blank, text = instruction.partition("\n\n")
-    return text if blank and first.startswith(OPENING) and first.endswith(_OURS) else instruction
 
 
 # --- who is meant
@@ -153,15 +144,17 @@ def named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tu
 
 def addressed(
     agents: Sequence[Agent], text: str, match: Match, names: Sequence[str], sender: str, timeout: Seconds | None
-) -> Letter:
-    """A letter to those who are meant; Invalid where nobody could know who is."""
+) -> WorkerMessage:
+    """A message to those who are meant; Invalid where nobody could know who is."""
     if names and (match.all or match.some):
         raise Invalid("name workers or tags, not both: who is named gets the message whatever tags they carry")
     if timeout is not None and not timeout > 0:
         raise Invalid(f"the timeout is {timeout}; give everybody more than no time")
     foreign = any(agent.name == sender for agent in agents)
     to = named(agents, names, sender) if names else matching(agents, match, sender)
-    return Letter(text=text, to=to, sender=sender, foreign=foreign, timeout=math.inf if timeout is None else timeout)
+    return WorkerMessage(
+        text=text, to=to, sender=sender, foreign=foreign, timeout=math.inf if timeout is None else timeout
+    )
 
 
 def nobody(agents: Sequence[Agent], match: Match) -> str:
@@ -234,33 +227,164 @@ def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
     )
 
 
+# --- a message as a run
+
+
+def message_request(base: ev.RunRequested, message: WorkerMessage) -> ev.RunRequested:
+    """The run that carries a message, within the bounds of another request.
+
+    Everybody is asked once: whoever sent it hears who failed, and may ask again. Networks that fail are tried again by
+    whoever calls the model. Nobody stands in for another: the reply must come from whom was asked.
+    """
+    agents = [structs.replace(to, fallbacks=(), timeout=min(to.timeout, message.timeout)) for to in message.to]
+    limits = structs.replace(
+        base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(message.to)), replans=0
+    )
+    policy = structs.replace(
+        base.policy,
+        retry=structs.replace(base.policy.retry, attempts=1),
+        limits=limits,
+        refine=False,
+        approve=False,
+        answer=0.0,
+    )
+    told = message.instruction()
+    tasks = tuple(Task(TaskId(f"m{number}"), told, to.name) for number, to in enumerate(message.to, 1))
+    return structs.replace(
+        base,
+        roster=Roster(tuple(agents)),
+        policy=policy,
+        plan=Plan(tasks, "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+        team="",
+        sender=message.sender,
+        outside=base.outside or message.foreign,
+    )
+
+
+async def drive_message(
+    driver: Runner,
+    run: str,
+    request: ev.RunRequested,
+    *,
+    also: Callable[[], Sequence[ev.Event]] = tuple,
+) -> None:
+    """Start the run of a message, or go on with it. One that has ended is left alone.
+
+    `also` is what is written along with the request of a new one.
+    """
+    try:
+        entries = await driver.journal.read(run)
+    except RunUnknown:
+        await driver.start(run, request, also=also())
+        return
+    first = entries[0].event
+    if not isinstance(first, ev.RunRequested) or _asked(first) != _asked(request):
+        raise Refused(f"run {run!r} exists already and is not this message; choose another name")
+    if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
+        await driver.resume(run)
+
+
+def _asked(request: ev.RunRequested) -> tuple[object, ...]:
+    """What makes two messages the same: the words, who says them, and to whom."""
+    tasks = request.plan.tasks if request.plan is not None else ()
+    return request.goal, request.sender, [task.worker for task in tasks]
+
+
+def replies_of(tracer: Tracer) -> Replies:
+    """What became of a message, one entry for each who was to get it, in the order of the roster."""
+    trace = tracer.snapshot()
+    state = tracer.state
+    reasons = {gap.task: gap.message for gap in trace.gaps}
+    for question in trace.questions:
+        if not question.verdict:
+            reasons[question.task] = f"it needs a person's leave: {question.text or question.what}"
+    plan = state.requested.plan
+    workers = {} if plan is None else {task.id: task.worker for task in plan.tasks}
+    replies = [
+        _reply(task, trace, reasons.get(task.id, ""), workers.get(task.id) or task.worker) for task in trace.tasks
+    ]
+    question = state.input if state.ended is None else None
+    return Replies(trace.run, tuple(replies), trace.used, question=question)
+
+
+def _reply(task: TaskTrace, whole: Trace, words: str, who: str) -> WorkerReply:
+    began = whole.seconds if task.began is None else task.began
+    seconds = (whole.seconds if task.ended is None else task.ended) - began
+    if task.status == TaskStatus.DONE.value:
+        return WorkerReply(
+            worker=who, status="answered", text=_text(task.result), value=task.result, failure="", seconds=seconds
+        )
+    late = task.failure is not None and task.failure.kind in _LATE
+    status: Status = "skipped" if task.status == TaskStatus.SKIPPED.value else "timed out" if late else "failed"
+    return WorkerReply(who, status, failure=words or "the run ended before it was finished", seconds=seconds)
+
+
+def _text(value: object) -> str:
+    found = cast("dict[str, object]", value).get("text") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else ""
+
+
+# --- a message from inside a run
+
+
+async def send(context: StepContext, key: str, message: WorkerMessage) -> tuple[Replies, Amount]:
+    """Within the call of a step: send a worker's message and wait for the replies, and what they still cost.
+
+    Every reader has an entry, in the order of the team.
+    """
+    barred: dict[str, str] = {}
+    for reader in message.to:
+        if problem := _barred(context.request, message.sender, reader):
+            barred[reader.name] = problem
+    readers = tuple(reader for reader in message.to if reader.name not in barred)
+    replies = Replies()
+    used = NOTHING
+    if readers:
+        replies, used = await _start(context, key, structs.replace(message, to=readers))
+    by_name = {reply.worker: reply for reply in replies.replies}
+    skipped = {name: WorkerReply(name, "skipped", failure=problem) for name, problem in barred.items()}
+    missing = {reader.name: WorkerReply(reader.name, "skipped", failure=_JOINED) for reader in message.to}
+    return structs.replace(replies, replies=tuple({**missing, **by_name, **skipped}.values())), used
+
+
+def _barred(outer: ev.RunRequested, sender: str, reader: Agent) -> str:
+    """Why a worker does not get a message; empty: it does."""
+    waiting = (*(outer.parent.waiting if outer.parent else ()), sender)
+    deepest = outer.policy.limits.max_nesting
+    if reader.name in waiting:
+        return f"{reader.name} is itself waiting for this answer"
+    if nesting_of(outer) + 1 > deepest:
+        return f"messages are nested {nesting_of(outer)} deep already, and at most {deepest} are allowed"
+    return ""
+
+
+async def _start(context: StepContext, key: str, message: WorkerMessage) -> tuple[Replies, Amount]:
+    outer = context.request
+
+    def request(bounds: RunBounds) -> ev.RunRequested:
+        base = ev.RunRequested(
+            goal=message.text,
+            roster=Roster(),
+            policy=structs.replace(outer.policy, uncertain="fail"),  # no person can be asked
+            budget=bounds.budget,
+            deadline=bounds.deadline,
+            seed=outer.seed,
+        )
+        return message_request(base, message)
+
+    try:
+        checked_goal(message.text)
+        nested = await context.start_run(key, NestedRequest(request, "message", may_ask=False))
+    except Invalid as error:  # said before anything was begun
+        raise ToolFailed(f"The message could not be sent: {error}") from error
+    return replies_of(Tracer.replay(nested.run, nested.entries)), nested.used
+
+
 # --- the tools
 
 
-class Carried(Struct, frozen=True):
-    """The replies, and what is still to be paid for them."""
-
-    replies: Replies
-    used: Amount
-
-
-class Carrier(Protocol):
-    """Whoever can carry the messages of calls it knows."""
-
-    def sender(self, key: str) -> str:
-        """The worker who makes this call, as the engine recorded it; nothing if the call is not under way here."""
-        ...
-
-    async def sent(self, key: str) -> int:
-        """How many messages were sent before this call, for the same task."""
-        ...
-
-    async def carry(self, key: str, letter: Letter) -> Carried:
-        """Hand a letter to all it is for and wait for their replies, at most as long as the sender has."""
-        ...
-
-
-class Post(Struct, eq=False, frozen=True):
+class MessageTools(Struct, eq=False, frozen=True):
     """Where the workers of one executor hand in messages. `allowances` are what each may use, where money is capped.
 
     `contracts` say whom each may write to; who has none writes to nobody.
@@ -269,10 +393,6 @@ class Post(Struct, eq=False, frozen=True):
     agents: tuple[Agent, ...] = ()
     allowances: Mapping[str, Amount] = field(default_factory=dict[str, Amount])
     contracts: Mapping[str, Contacts] = field(default_factory=dict[str, Contacts])
-    _carriers: WeakSet[Carrier] = field(default_factory=WeakSet[Carrier])
-
-    def bind(self, carrier: Carrier) -> None:
-        self._carriers.add(carrier)
 
     def tools(self, sender: str = "") -> dict[str, Tool]:
         """The tools a worker may name among its own; those of a sender say whom it may write to."""
@@ -289,36 +409,38 @@ class Post(Struct, eq=False, frozen=True):
         self,
         message: Annotated[str, _MESSAGE],
         worker: Annotated[str, "the name of the other worker"],
-        key: CallKey,
+        caller: Caller,
     ) -> Costs:
         """Send a message to another worker of the team and wait for the reply."""
-        return await self._send(key, message, worker)
+        return await self._send(caller, message, worker)
 
     async def send_message_to_agents_matching_tags(
         self,
         message: Annotated[str, _MESSAGE],
-        key: CallKey,
+        caller: Caller,
         match_all: Annotated[Sequence[str], "tags that each of them must carry, every one"] = (),
         match_some: Annotated[Sequence[str], "tags of which each must carry at least one, if any are given"] = (),
     ) -> Costs:
         """Send a message to every other worker of the team with certain tags, to all at once, and wait for replies."""
-        return await self._send(key, message, Match(tuple(match_all), tuple(match_some)))
+        return await self._send(caller, message, Match(tuple(match_all), tuple(match_some)))
 
-    async def _send(self, key: str, message: str, to: str | Match) -> Costs:
-        carrier, sender = self._found(key)
-        if not message.strip():
+    async def _send(self, caller: Caller, text: str, to: str | Match) -> Costs:
+        context = caller.context
+        if context is None:
+            raise ToolFailed("Messages cannot be sent from here: no run of this team is under way. Do without.")
+        if not text.strip():
             raise ToolFailed("The message is empty; say what you want to know or to have done.")
+        sender = caller.worker
         allowed = self._allowed(sender)
-        agents = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
-        if not agents:
+        readers = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
+        if not readers:
             return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
         most = self.contracts[sender].max_messages
-        if most is not None and await carrier.sent(key) >= most:
+        if most is not None and await context.count_steps(caller.key, MAIL) >= most:
             times = "one message" if most == 1 else f"{most} messages"
             raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
-        letter = Letter(message, agents, sender, foreign=True, wanted=repr(to))
-        carried = await carrier.carry(key, letter)
-        return Costs(shown(carried.replies), carried.used)
+        replies, used = await send(context, caller.key, WorkerMessage(text, readers, sender, foreign=True))
+        return Costs(shown(replies), used)
 
     def _named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
         if name == sender:
@@ -334,12 +456,6 @@ class Post(Struct, eq=False, frozen=True):
         known = {sender, *(one.name for one in allowed)}
         said = nobody([agent for agent in self.agents if agent.name in known], match)
         return said if len(known) == len(self.agents) else f"{said} {_may(allowed)}"
-
-    def _found(self, key: str) -> tuple[Carrier, str]:
-        for carrier in self._carriers:
-            if sender := carrier.sender(key):
-                return carrier, sender
-        raise ToolFailed("Messages cannot be sent from here: no run of this team is under way. Do without.")
 
     def _reserve(self, allowed: Sequence[Agent], given: Mapping[str, object]) -> Amount:
         """What everybody a call means may use together; the nested run gets that and no more."""
@@ -390,3 +506,45 @@ def _fits(value: object, room: int) -> bool:
         return len(encode_value([[[[value]]]])) <= room
     except NotJson:
         return False
+
+
+# --- a team that passes messages on
+
+
+class MessagingTeam(Protocol):
+    """What is needed of a team. `members` are those who can get messages, in their order."""
+
+    name: str
+    members: tuple[Agent, ...]
+
+    def request(self, goal: str, now: float) -> ev.RunRequested: ...
+
+    async def keep_budget(self) -> Self: ...
+
+    def budget_notes(self) -> Sequence[ev.Event]: ...
+
+    def driven(self, team: Self) -> AbstractAsyncContextManager[Runner]: ...
+
+
+async def send_message(
+    team: MessagingTeam,
+    text: str,
+    *,
+    match: Match,
+    workers: Sequence[str],
+    sender: str,
+    timeout: Seconds | None,  # noqa: ASYNC109 - the time of each worker, not of this call
+    run: str,
+) -> Replies:
+    """Send a message to workers of a team and wait for their replies; see `Team.message`."""
+    bounded = await team.keep_budget()
+    request = bounded.request(text, time.time())
+    message = addressed(
+        agents=team.members, text=request.goal, match=match, names=workers, sender=sender, timeout=timeout
+    )
+    if not message.to:
+        return Replies(note=nobody(team.members, match))
+    name = run or f"{team.name}-{secrets.token_hex(4)}"
+    async with team.driven(bounded) as driver:
+        await drive_message(driver, name, message_request(request, message), also=bounded.budget_notes)
+        return replies_of(Tracer.replay(name, await driver.journal.read(name)))

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar, cast
-from weakref import WeakSet
 
 from msgspec import Raw, Struct, field
 
@@ -14,7 +13,6 @@ from chargehand.agents.memory_text import Seen, instructions, material, shortene
 from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routing.decision import Watch
 from chargehand.agents.shape import one_line, sent_back
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
@@ -43,7 +41,7 @@ _Read = TypeVar("_Read")
 class Lead(Struct):
     """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
 
-    `watches` see how busy everybody is. `sample` says what one task of a worker costs at least, `reserve` is what is
+    `sample` says what one task of a worker costs at least, `reserve` is what is
     held for each call of the model at least.
     """
 
@@ -60,17 +58,12 @@ class Lead(Struct):
     reserve: Amount = NOTHING
     shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
     embedding: Embedding | None = None
-    watches: WeakSet[Watch] = field(default_factory=WeakSet[Watch])
     sample: Callable[[str], Amount] | None = None
     _system: Message | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(card.name for card in self.cards)
-
-    def watch(self, context: StepContext) -> Watch | None:
-        """Who sees the run that is planned."""
-        return next((watch for watch in self.watches if watch.drives(context.where.run)), None)
 
     async def blocks(self) -> Sequence[Seen]:
         """The blocks of memory that the whole team sees."""

@@ -14,7 +14,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
 
 
 class Move(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class Script(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 _T = TypeVar("_T")
 
 
-class ScriptedExecutor:
+class ScriptedExecutor(Executor):
     def __init__(self, script: Script) -> None:
         self._script = script
 

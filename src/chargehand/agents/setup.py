@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.messages import Post
+from chargehand.agents.messages import MessageTools
 from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Factory, Worker
@@ -185,7 +185,7 @@ def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | No
 @cache
 def nameable() -> Mapping[str, Tool]:
     """The tools a worker may name, as models are told of them."""
-    return {**described(), **Post().tools()}
+    return {**described(), **MessageTools().tools()}
 
 
 def with_toolbox(owner: _Owner) -> _Owner:

@@ -10,13 +10,12 @@ from chargehand.agents.checks.spec import NO_CHECKS, Checks, Verifier
 from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
-from chargehand.agents.messages import Post, allowance, check_contacts
+from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
-from chargehand.agents.routing.decision import Board
 from chargehand.agents.setup import Equipped, Furnished, equip, nameable, roster_agent, skills, toolset
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
@@ -40,6 +39,7 @@ from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.subject import WorkerCard
 from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
+from chargehand.runtime.load import ThreadLoad
 
 
 class TeamSpec(Struct, frozen=True):
@@ -52,7 +52,7 @@ class TeamSpec(Struct, frozen=True):
     checks: Checks = NO_CHECKS
     hedging: Hedging | None = None
     faulty: Faulty = field(default_factory=Faulty)
-    board: Board = field(default_factory=Board)
+    load: ThreadLoad = field(default_factory=ThreadLoad)
     replica_loads: dict[str, ReplicaLoad] = field(default_factory=dict[str, ReplicaLoad])
 
     def __post_init__(self) -> None:
@@ -190,8 +190,7 @@ class TeamSpec(Struct, frozen=True):
         purse = Purse(budget, finder.observations)
         kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
-        post = self._post(models, capped=purse.capped)
-        workers = _equipped(crowd, models, post)
+        workers = _equipped(crowd, models, self._message_tools(models, capped=purse.capped))
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             model=planner,
@@ -218,6 +217,7 @@ class TeamSpec(Struct, frozen=True):
             own=combine if callable(combine := self.supervisor.combine) else None,
             reserve=roster.supervision,
             shared=shared,
+            learns=isinstance(self.supervisor.strategy, Route) and self.supervisor.strategy.learn,
         )
         return AgentExecutor(
             workers=workers,
@@ -225,14 +225,13 @@ class TeamSpec(Struct, frozen=True):
             writer=writer,
             kit=kit,
             workshop=self._workshop(finder, usual),
-            post=post,
             strategy=self.supervisor.strategy,
             teams=teams,
             functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
             checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
             members=members,
-            board=self.board,
+            load=self.load.view if isinstance(self.supervisor.strategy, Route) else None,
         )
 
     def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
@@ -243,7 +242,7 @@ class TeamSpec(Struct, frozen=True):
         first = ReplicaPool(replicas, self.replica_loads) if replicas else _found(finder, worker.model or usual)
         return [first, *(_found(finder, model) for model in worker.fallback_models)]
 
-    def _post(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> Post:
+    def _message_tools(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> MessageTools:
         """What carries messages between workers."""
         members = tuple(self.agent(worker) for worker in self.workers)
         contracts = {worker.name: worker.contract for worker in self.workers if worker.contacts}
@@ -251,7 +250,7 @@ class TeamSpec(Struct, frozen=True):
         if capped:
             for one in self.workers:
                 allowances[one.name] = allowance(one, models[one.name])
-        return Post(members, allowances, contracts)
+        return MessageTools(members, allowances, contracts)
 
     def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
         made = self.supervisor.factory
@@ -327,14 +326,16 @@ def lent(
     )
 
 
-def _equipped(crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], post: Post) -> dict[str, Equipped]:
+def _equipped(
+    crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], messages: MessageTools
+) -> dict[str, Equipped]:
     """The workers that are no teams, ready to work, by name."""
     ready: dict[str, Equipped] = {}
     for furnished in crowd:
         worker = furnished.worker
         if worker.is_delegated:
             continue
-        mail = post.tools(worker.name) if worker.contacts else {}
+        mail = messages.tools(worker.name) if worker.contacts else {}
         named = {**nameable(), **mail, **furnished.named}
         ready[worker.name] = equip(worker, models[worker.name], named, furnished.desk)
     return ready

@@ -305,8 +305,9 @@ class Calls(Struct, eq=False, kw_only=True):
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
-        if tool.effect == "effect":
-            # an effect that was had is had, however its arguments are written the next time
+        if tool.effect == "idempotent":  # the same call is the same, however its arguments are written the next time
+            request = _plainly(call.arguments)
+        elif tool.effect == "effect":
             request = _plainly(call.arguments)
             if times := self._acted.get((call.name, request), 0):
                 request = f"{request} (time number {times + 1})"
@@ -331,6 +332,7 @@ class Calls(Struct, eq=False, kw_only=True):
             run=where.run,
             task=where.task,
             mark=where.mark,
+            context=self.context,
         )
 
     def _show(self, planned: _Planned, returned: Returned, step: int) -> bool:

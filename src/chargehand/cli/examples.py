@@ -4,12 +4,12 @@ import asyncio
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
+from chargehand.agents.routing.feedback import Judgement, record_feedback
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.load import load_team
-from chargehand.runtime.route_feedback import Judgement, record_feedback
-from chargehand.stores.route_examples import open_journal_file
+from chargehand.stores.journal_file import open_journal_file
 
 _SCORES = {"good": 1.0, "bad": 0.0}
 _FEEDBACK = """examples:

@@ -5,7 +5,15 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from chargehand.agents.messages import PERSON, Letter, Replies, WorkerReply, addressed
+from chargehand.agents.messages import (
+    PERSON,
+    Replies,
+    WorkerMessage,
+    WorkerReply,
+    addressed,
+    message_request,
+    replies_of,
+)
 from chargehand.cli.advice import Advice, advise
 from chargehand.cli.arguments import TEAM, add_shared, duration, read_request
 from chargehand.cli.console import ProgressLine, Tone, clean_lines, format_json, short
@@ -17,7 +25,6 @@ from chargehand.config.source import near
 from chargehand.engine import events as ev
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
-from chargehand.runtime.messaging import as_message, replies_of
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
@@ -49,10 +56,10 @@ def message(options: Namespace) -> int:
     team = load_team_of(options)
     if options.timeout is not None:
         team = team.bounded(timeout=max(team.timeout, options.timeout + _SPARE))
-    letter = _address(team, text, options)
+    message_to_send = _address(team, text, options)
     now = time.time()
     name = f"{team.name}-{secrets.token_hex(3)}"
-    request = checked(as_message(team.request(text, now), letter), now)
+    request = checked(message_request(team.request(text, now), message_to_send), now)
     advice = Advice(name, options.journal, team_arguments(options), ())
     session = _MessageSession(options, advice, team, request)
 
@@ -62,14 +69,14 @@ def message(options: Namespace) -> int:
     return session.execute(act, team.executor)
 
 
-def _address(team: Team, text: str, options: Namespace) -> Letter:
+def _address(team: Team, text: str, options: Namespace) -> WorkerMessage:
     """To whom it goes; Invalid, with the tags there are, where that is nobody."""
     match = Match(tuple(options.match_all), tuple(options.match_some))
-    letter = addressed(
+    message_to_send = addressed(
         agents=team.members, text=text, match=match, names=options.worker, sender=PERSON, timeout=options.timeout
     )
-    if letter.to:
-        return letter
+    if message_to_send.to:
+        return message_to_send
     tags = team.tags()
     wanted = [f"all of {', '.join(match.all)}"] if match.all else []
     wanted += [f"any of {', '.join(match.some)}"] if match.some else []

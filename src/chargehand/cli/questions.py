@@ -17,7 +17,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.failure import Question
 from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
-from chargehand.runtime.nested_runs import doubtful_calls
+from chargehand.runtime.nested import doubtful_calls
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import TaskTrace
 

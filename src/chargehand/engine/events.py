@@ -24,10 +24,11 @@ Duty = Literal["plan", "refine", "answer"]
 Why = Literal["first", "more", "rejected", "failed", "replan"]
 SkipReason = Literal["input", "budget", "deadline", "person", "refused"]
 CallWord = Literal["approve", "reject"]
+NestedKind = Literal["team", "message"]
 
 
 class Parent(Struct, frozen=True, omit_defaults=True):
-    """The attempt of another run that waits for this one. `chain`: the workers who wait, from the outermost inwards."""
+    """The step of another run that started this one and waits for it."""
 
     run: str
     """The run that waits."""
@@ -35,10 +36,32 @@ class Parent(Struct, frozen=True, omit_defaults=True):
     """The task in it."""
     attempt: int
     """The attempt of that task."""
+    step: int
+    """The step of that attempt."""
+    worker: str
+    """The worker who makes the attempt."""
     nesting: int
     """How many runs this one is inside of."""
-    chain: tuple[str, ...] = ()
-    """The workers who wait, from the outermost inwards; none of them is asked again."""
+    kind: NestedKind = "team"
+    """`team`: a team does a task of another team. `message`: workers of the same team answer a message."""
+    waiting: tuple[str, ...] = ()
+    """Workers of the same team who wait for this run; none of them gets a message from inside it."""
+
+
+def nested_run_name(run: str, task: str, attempt: int, step: int, request: str) -> str:
+    """The name of the run that a step starts; `request` is the step's digest of what it asks for."""
+    return f"{run}/{task}/{attempt}/{step}/{request[:8]}"
+
+
+class Material(Struct, frozen=True, omit_defaults=True):
+    """Something a run is given besides its goal."""
+
+    name: TaskId
+    """What it is called: the id of the task that delivered it, or another name."""
+    value: Raw = NULL
+    """What it is; `null`: only its gaps are known."""
+    gaps: tuple[Gap, ...] = ()
+    """What is missing of it."""
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
@@ -105,6 +128,14 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """Of a run in the background: earlier runs by name, each with `true` (it covers that one) or `false` (left to the
     next).
     """
+    inputs: tuple[Material, ...] = ()
+    """What it is given besides the goal, such as results of the team it works for. Tasks without inputs of their own
+    get it.
+    """
+    sender: str = ""
+    """Who sent the message that this run carries, to everybody who has a task in it; empty: it carries none."""
+    outside: bool = False
+    """Text from outside went into the goal or the inputs: effects may need a person's leave."""
 
 
 class ResultsOffered(_Fact, frozen=True, tag="run.offered"):
@@ -299,6 +330,10 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     """A hash of what is asked: after a crash the same request is read back, another is made anew."""
     reserve: Amount | None = None
     """What is set aside for it; `null`: nothing."""
+
+    def nested_run(self, run: str) -> str:
+        """The name of the run that this step of a run starts, if it starts one."""
+        return nested_run_name(run=run, task=self.task, attempt=self.attempt, step=self.step, request=self.request)
 
 
 class StepFinished(_Fact, frozen=True, tag="step.finished"):

@@ -10,7 +10,7 @@ from chargehand.engine.missing import unanswered_gaps
 from chargehand.engine.plan import Combine, LoopState, Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
-from chargehand.engine.view import Input, answer_until, gaps, inputs, results
+from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results
 
 
 def owed(state: RunState) -> KeysView[Work]:
@@ -44,6 +44,8 @@ class Brief(Struct, frozen=True, gc=False):
     `failure` is why the last attempt failed, `first_failure` why the worker did that the task was meant for.
     `refused` identifies results of earlier attempts that a check did not accept.
     `loop` is how far a plan has come that is made one task at a time.
+    `message` is the text of the message that the run carries, which the instruction puts into words for its reader.
+    `material` is what the run was given besides its goal, for planning and answering.
     """
 
     work: Work
@@ -68,6 +70,8 @@ class Brief(Struct, frozen=True, gc=False):
     began: Instant = 0.0
     refused: tuple[str, ...] = ()
     loop: LoopState = LoopState()
+    material: tuple[Input, ...] = ()
+    message: str = ""
 
 
 def brief(state: RunState, work: Work) -> Brief:
@@ -91,6 +95,7 @@ def brief(state: RunState, work: Work) -> Brief:
             combine=state.combine,
             began=state.began,
             loop=state.loop or LoopState(),
+            material=material(state) if state.requested.inputs else (),
         )
     progress = state.tasks[work.task]
     failure = progress.failure.message if progress.failure is not None else ""
@@ -102,16 +107,17 @@ def brief(state: RunState, work: Work) -> Brief:
         progress.timer,
         worker=progress.worker,
         instruction=instruction,
-        inputs=inputs(state, progress),
+        inputs=inputs(state, progress) or (material(state) if state.requested.inputs else ()),
         steps=progress.steps,
         effects=progress.effects,
         failure=failure,
         first_failure=progress.failure.first if progress.failure is not None else "",
         answers=progress.answers,
         tasks=(progress.task,),
-        outside=bool(progress.instruction) or state.again or progress.round > first,
+        outside=bool(progress.instruction) or state.again or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,
         ask_if_tainted=state.requested.policy.tainted_effects == "ask",
         began=state.began,
         refused=progress.refused,
+        message=goal if state.requested.sender else "",
     )

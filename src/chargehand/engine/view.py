@@ -15,6 +15,14 @@ from chargehand.engine.work import Input
 _LIST = msgspec.json.Decoder(list[Raw])
 
 
+def material(state: RunState) -> tuple[Input, ...]:
+    """What the run was given besides its goal."""
+    return tuple(
+        Input(given.name, None if bytes(given.value) == b"null" else given.value, given.gaps)
+        for given in state.requested.inputs
+    )
+
+
 def answer_until(state: RunState) -> Instant:
     """When the run is over whatever is still under way: nothing is begun, and nothing waited for, after that."""
     return state.requested.deadline + state.requested.policy.grace

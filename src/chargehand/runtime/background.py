@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from msgspec import Struct, structs
 
-from chargehand.agents.background import INSTRUCTION, looking_back
+from chargehand.agents.background import INSTRUCTION, turns_material
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
@@ -126,7 +126,8 @@ async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, wanted:
     """The turns as they were, for one worker alone, within the team's budget for a run."""
     now = time.time()
     turns = [(run, await told(journal, run)) for run in wanted.covered]
-    base = team.request(looking_back(agent.name, turns), now)
+    count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+    base = team.request(f"{agent.name} looks back on {count}.", now)
     limits = structs.replace(base.policy.limits, replans=0)
     policy = structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0)
     return structs.replace(
@@ -137,6 +138,8 @@ async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, wanted:
         budget=structs.replace(base.budget, floor=NOTHING, seconds=None),
         deadline=now + _PATIENCE,
         turns=wanted.turns,
+        inputs=turns_material(turns),
+        outside=True,
     )
 
 

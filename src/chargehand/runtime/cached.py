@@ -6,7 +6,6 @@ as an earlier one is decided by the core, by its key.
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from chargehand.agents.nested import plainly_put
 from chargehand.agents.setup import toolset
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -91,8 +90,7 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
 
 def _given_more(first: ev.RunRequested) -> bool:
     """Whether those who work in a run see more than their tasks and inputs: a message, or what a team was handed."""
-    parent = first.parent
-    return parent is not None and not (parent.chain[-1].endswith("/") and plainly_put(first.goal))
+    return bool(first.sender or first.inputs or first.outside)
 
 
 def _done_again(first: ev.RunRequested, entries: Sequence[ev.Entry]) -> bool:

@@ -1,15 +1,15 @@
 """Do one piece of owed work and report what came of it. A worker's mistake is its task's failure, never the run's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, structs
 
 from chargehand.code_errors import failure_of
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import Effect
 from chargehand.engine.facts import StepDiverged
 from chargehand.engine.failure import Failure
@@ -18,19 +18,49 @@ from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
-from chargehand.models.messages import Message
-from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Where, WorkFailed
+from chargehand.runtime.executor import (
+    Claim,
+    Done,
+    Executor,
+    NestedRequest,
+    NestedRun,
+    PromptMessage,
+    Proposal,
+    Where,
+    WorkFailed,
+)
+from chargehand.runtime.nested import NestedRuns, StartingStep
 from chargehand.stores.codec import check
+from chargehand.stores.journal import Journal
 from chargehand.waits import waiting
 
+if TYPE_CHECKING:
+    from chargehand.runtime.load import WorkerLoad
+    from chargehand.stores.route_examples import RouteExamples
 
-class Line(Protocol):
-    """Where reports go."""
+
+class RunnerPort(Protocol):
+    """What a piece of work needs of the runner."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def nested(self) -> NestedRuns: ...
+
+    def worker_loads(self) -> "Mapping[str, WorkerLoad]": ...
+
+    def expect_work(self, run: str, workers: Sequence[str]) -> None: ...
+
+
+class RunPort(Protocol):
+    """What a piece of work needs of the run it is done for."""
 
     run: str
     executor: Executor
     state: RunState
     heard: bool
+    runner: RunnerPort
 
     def tell(self, report: ev.Event) -> None: ...
 
@@ -40,7 +70,7 @@ class Line(Protocol):
 
     def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
 
-    def abridged(self, messages: Sequence[Message]) -> tuple[Raw, int]: ...
+    def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
     def say(self, work: Work, text: str) -> None: ...
 
@@ -49,7 +79,7 @@ class Line(Protocol):
     async def refunded(self) -> bool: ...
 
 
-async def perform(line: Line, work: Work, brief: Brief) -> None:
+async def perform(line: RunPort, work: Work, brief: Brief) -> None:
     """Do the work; always report, unless it was cancelled because nobody is owed it any more."""
     try:
         report = await _VERBS[work.kind](line, work, brief, _StepContext(line, work, brief))
@@ -101,7 +131,7 @@ def _proposal(found: Proposal) -> Proposal:
     return _PROPOSALS.decode(msgspec.json.encode(found))
 
 
-async def _attempt(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+async def _attempt(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
     done = await line.executor.attempt(brief, context)
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
     result = encode_value(cast("object", done.value))
@@ -117,7 +147,7 @@ async def _attempt(line: Line, work: Work, brief: Brief, context: "_StepContext"
     )
 
 
-async def _plan(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+async def _plan(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
     found = _proposal(await line.executor.plan(brief, context))
     return ev.TasksAdded(
         work.number,
@@ -131,12 +161,12 @@ async def _plan(line: Line, work: Work, brief: Brief, context: "_StepContext") -
     )
 
 
-async def _refine(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+async def _refine(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
     refined = await line.executor.refine(brief, context)
     return ev.TaskRefined(work.task, work.number, refined.instruction, refined.used)
 
 
-async def _answer(line: Line, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
+async def _answer(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
     done = await line.executor.answer(brief, context)
     return ev.AnswerWritten(
         number=work.number,
@@ -162,15 +192,16 @@ def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
 
 
 class _StepContext:
-    __slots__ = ("_effects", "_line", "_number", "_recorded", "_spare", "_work")
+    __slots__ = ("_effects", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
 
-    def __init__(self, line: Line, work: Work, brief: Brief) -> None:
+    def __init__(self, line: RunPort, work: Work, brief: Brief) -> None:
         self._line = line
         self._work = work
         self._recorded = brief.steps or {}
         self._effects = brief.effects or {}
         self._number = 0
         self._spare = NOTHING  # held for calls that took less
+        self._open_steps: dict[str, int] = {}
 
     async def step(
         self,
@@ -205,14 +236,17 @@ class _StepContext:
             task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
         )
         held = await self._start(started, reserve, share=share)
+        key = f"{self._line.run}/{task}/{attempt}/{number}"
+        self._open_steps[key] = number
         try:
-            done = await call(f"{self._line.run}/{task}/{attempt}/{number}")
+            done = await call(key)
         except WorkFailed as error:
             if held is not None and error.used is not None and effect != "effect":
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
                 error.used = NOTHING
             raise
         finally:
+            del self._open_steps[key]
             if held is not None and isinstance(reserve, Claim):
                 reserve.leave()
         if effect == "read":
@@ -397,12 +431,51 @@ class _StepContext:
             run=self._line.run, task=self._work.task, mark=f"{requested.seed:x}", planned=requested.plan is None
         )
 
+    @property
+    def request(self) -> ev.RunRequested:
+        return self._line.state.requested
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        step = self._starting_step(key)
+        if nested.kind == "team":
+            self.note(f"{step.progress.worker} does this in run {step.nested_run}")
+        return await self._line.runner.nested.start(step, nested)
+
+    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
+        line = self._line
+        return await line.runner.nested.share(line.run, line.state, self._work.task, estimate, own)
+
+    async def count_steps(self, key: str, names: Sequence[str]) -> int:
+        return await self._line.runner.nested.count_steps(self._starting_step(key), names)
+
+    def _starting_step(self, key: str) -> StartingStep:
+        if key not in self._open_steps:
+            raise Refused(f"step {key!r} is not open; start a run within the call of a step")
+        return StartingStep(
+            run=self._line.run,
+            state=self._line.state,
+            task=self._work.task,
+            attempt=self._work.number,
+            number=self._open_steps[key],
+        )
+
+    def worker_loads(self) -> "Mapping[str, WorkerLoad]":
+        return self._line.runner.worker_loads()
+
+    def expect_work(self, workers: Sequence[str]) -> None:
+        self._line.runner.expect_work(self._line.run, workers)
+
+    @property
+    def route_examples(self) -> "RouteExamples | None":
+        team = self._line.state.requested.team
+        return self._line.runner.journal.route_examples(team) if team else None
+
     def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
         self._line.note(
             ev.Noted(text=text, task=self._work.task, attempt=self._work.number, failure=failure, fact=fact)
         )
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         work = self._work
         told, first_in = self._line.abridged(messages)
         self._line.note(

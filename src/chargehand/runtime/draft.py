@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from msgspec import Struct, structs
 
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.engine.events import Effect, Failure
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.forecast import forecast
@@ -19,9 +19,19 @@ from chargehand.engine.plan import NO_TASK, Finding, Plan, Task
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
 from chargehand.errors import BudgetExceeded, PlanInvalid
-from chargehand.models.messages import Message
 from chargehand.runtime.context import calls_left
-from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Where, WorkFailed
+from chargehand.runtime.executor import (
+    Claim,
+    Done,
+    Executor,
+    NestedRequest,
+    NestedRun,
+    PromptMessage,
+    Proposal,
+    Where,
+    WorkFailed,
+)
+from chargehand.runtime.load import WorkerLoad
 
 _Shape = TypeVar("_Shape")
 
@@ -117,6 +127,8 @@ class _Pencil:
 
     def __init__(self, request: ev.RunRequested) -> None:
         self.heard = False
+        self.request = request
+        self.route_examples = None
         self._ledger = Ledger(request.budget)
         self._answer = request.roster.supervision
         self.where = Where(run="draft", task="", mark="", planned=True)
@@ -137,6 +149,21 @@ class _Pencil:
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
         return cast("_Shape", (await call("draft")).value)
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        raise NotImplementedError
+
+    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
+        raise NotImplementedError
+
+    async def count_steps(self, key: str, names: Sequence[str]) -> int:
+        raise NotImplementedError
+
+    def worker_loads(self) -> Mapping[str, WorkerLoad]:
+        return {}
+
+    def expect_work(self, workers: Sequence[str]) -> None:
+        pass
 
     async def afford(self, one: Amount, most: int) -> int:
         if not self._ledger.capped or one == NOTHING:
@@ -168,7 +195,7 @@ class _Pencil:
         if isinstance(fact, RouteChosen):
             self.route = fact
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         pass
 
     def say(self, text: str) -> None:

@@ -1,20 +1,28 @@
-"""What the runtime asks of whoever does the work: four verbs, and a hand to record steps with.
+"""The executor of runs: four verbs, and the context in which each of them works.
 
 How a model or a tool is called is not known here.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
+from chargehand.engine.policy import Instant
+from chargehand.engine.roster import TeamMembers
+from chargehand.engine.state import RunState
 from chargehand.engine.tracing import AnswerAudit, Tracing
-from chargehand.models.messages import Message
+
+if TYPE_CHECKING:
+    from chargehand.runtime.load import LoadView, WorkerLoad
+    from chargehand.stores.journal import Journal
+    from chargehand.stores.route_examples import RouteExamples
 
 
 class Done(Struct, frozen=True):
@@ -121,11 +129,64 @@ class Where(Struct, frozen=True):
     planned: bool
 
 
+class PromptMessage(Protocol):
+    """A message to a model, as far as the journal needs to know it. All of it is written as JSON."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+class RunBounds(Struct, frozen=True):
+    """What a run inside another may take."""
+
+    at: Instant
+    """The time of the run around it."""
+    budget: Budget
+    """What its step holds for it."""
+    deadline: Instant
+    """When it must have ended."""
+
+
+class NestedRequest(Struct, frozen=True):
+    """A run that a step asks for."""
+
+    request: Callable[[RunBounds], ev.RunRequested]
+    """Makes the request. Time, money and depth are bounded, and the parent is filled in, by the runtime."""
+    kind: ev.NestedKind
+    """What the run is for."""
+    executor: "Executor | None" = None
+    """Who does the work in it; None: the executor of the run around it."""
+    offer: "Callable[[Journal, ev.RunRequested], Awaitable[Sequence[ev.Event]]] | None" = None
+    """What earlier runs have for a new run of this request."""
+    answer: ev.InputAnswered | None = None
+    """A person's answer to the question that the run asked last."""
+    may_ask: bool = True
+    """Whether a person can be asked; if not, a run that waits for one is cancelled."""
+
+
+class NestedRun(Struct, frozen=True):
+    """How a run stands that a step started: it has ended, or waits for a person."""
+
+    run: str
+    """Its name."""
+    state: RunState
+    """How it stands."""
+    entries: Sequence[ev.Entry]
+    """All it wrote."""
+    had_effects: bool
+    """Whether it, or a run inside it, changed something in the world."""
+    used: Amount
+    """What the step still has to pay for it."""
+
+
 _Shape = TypeVar("_Shape")
 
 
 class StepContext(Protocol):
-    """The worker's link to the journal while it works."""
+    """All that workers, strategies, tools and checks may ask of the runtime while they work."""
 
     async def step(
         self,
@@ -169,7 +230,43 @@ class StepContext(Protocol):
     @property
     def where(self) -> Where: ...
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    @property
+    def request(self) -> ev.RunRequested:
+        """The request of the run."""
+        ...
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        """Within the call of a step: start a run, or resume the one it began before a crash, and wait for its end.
+
+        `key` is the one the call was given.
+        """
+        ...
+
+    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
+        """What a step should reserve for the run of a team: its estimate, else a fair share of what is left."""
+        ...
+
+    async def count_steps(self, key: str, names: Sequence[str]) -> int:
+        """How many steps of these names the task began before the step with this key, in earlier attempts too.
+
+        Those that did not succeed do not count.
+        """
+        ...
+
+    def worker_loads(self) -> "Mapping[str, WorkerLoad]":
+        """How busy and how well the workers are, over all runs of the team; empty where nobody counts."""
+        ...
+
+    def expect_work(self, workers: Sequence[str]) -> None:
+        """While planning: count a task for each of these workers until the plan is written."""
+        ...
+
+    @property
+    def route_examples(self) -> "RouteExamples | None":
+        """The confirmed examples of the run's team; None for a run of no team."""
+        ...
+
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         """Journal what a model is first told for this work."""
         ...
 
@@ -195,7 +292,7 @@ class StepContext(Protocol):
 
 
 class Relay:
-    """A hand that passes everything on to another: a subclass says only what is different with it."""
+    """A context that passes everything on to another: a subclass says only what is different with it."""
 
     __slots__ = ("_context",)
 
@@ -231,7 +328,30 @@ class Relay:
     def where(self) -> Where:
         return self._context.where
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    @property
+    def request(self) -> ev.RunRequested:
+        return self._context.request
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        return await self._context.start_run(key, nested)
+
+    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
+        return await self._context.run_share(estimate, own)
+
+    async def count_steps(self, key: str, names: Sequence[str]) -> int:
+        return await self._context.count_steps(key, names)
+
+    def worker_loads(self) -> "Mapping[str, WorkerLoad]":
+        return self._context.worker_loads()
+
+    def expect_work(self, workers: Sequence[str]) -> None:
+        self._context.expect_work(workers)
+
+    @property
+    def route_examples(self) -> "RouteExamples | None":
+        return self._context.route_examples
+
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)
 
     @property
@@ -249,7 +369,17 @@ class Relay:
 
 
 class Executor(Protocol):
-    """Whoever does the work: four `async def`s."""
+    """Whoever does the work: four `async def`s. Inherit from it to have the usual answers to the rest."""
+
+    @property
+    def members(self) -> TeamMembers | None:
+        """Its named workers: only runs that count on nobody else can be resumed with it. None: anybody's runs."""
+        return None
+
+    @property
+    def load(self) -> "LoadView | None":
+        """Where the load of its workers is counted, over all runs; None: it is not."""
+        return None
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...
 
@@ -258,10 +388,3 @@ class Executor(Protocol):
     def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]: ...
 
     def answer(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]: ...
-
-
-@runtime_checkable
-class Posted(Protocol):
-    """An executor whose workers send messages: it is told who carries them."""
-
-    def bind(self, carrier: Any) -> None: ...

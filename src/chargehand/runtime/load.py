@@ -3,20 +3,17 @@
 Read off the runs under way and the statistics of those that were driven here. Runs of other processes are not seen.
 """
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
-from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from chargehand.agents.routing.decision import Board, ConfirmedExamples, Load
 from chargehand.engine import events as ev
 from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, stand
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import RunState, Status
-from chargehand.runtime.clock import Clock
 from chargehand.runtime.stats import Outcome, Stats
 
 WINDOW = 600.0
@@ -25,25 +22,55 @@ MAX_ATTEMPTS = 50
 """How many attempts of each worker count: the latest."""
 _FAULTS = frozenset(("", "network", "timeout", "logic", "resource"))  # outcomes that say something about the worker
 _MODEL = "model:"
+_ENOUGH = 4  # attempts from which their share of failures, pace and price say something
+_ROOM = 4  # tasks at once that half fill a worker without a limit
 
 
-class RunsSeen(Protocol):
-    """What is needed of a runner."""
+class WorkerLoad(Struct, frozen=True):
+    """How busy and how well somebody is: tasks at work, at most so many (0: no limit), the share of late failures.
+
+    `queue` are tasks that wait for it. Of its late `attempts` (None: nobody counted) `seconds` is how long one took and
+    `micros` what it cost. One that is `shut` failed so often that it is not asked for now.
+    """
+
+    busy: int = 0
+    concurrency: int = 0
+    failures: float = 0.0
+    queue: int = 0
+    attempts: int | None = None
+    seconds: Seconds | None = None
+    micros: int | None = None
+    shut: bool = False
 
     @property
-    def under_way(self) -> Mapping[str, RunState]: ...
+    def strain(self) -> float:
+        """0 for idle and healthy, 1 for full, 2 for full and failing, and more than that for who is shut."""
+        here = self.busy + self.queue
+        full = min(1.0, here / self.concurrency) if self.concurrency else here / (here + _ROOM)
+        known = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
+        return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
 
-    def route_examples(self, run: str) -> ConfirmedExamples | None:
-        """The confirmed examples of its team, for a run under way; None where it does not learn."""
-        ...
+    @property
+    def crowd(self) -> float:
+        """How many times full it is, with those that wait; 0 for who has no limit."""
+        return (self.busy + self.queue) / self.concurrency if self.concurrency else 0.0
 
-    def around(self) -> Iterable[RunState]:
-        """The runs of runners above and beneath, who ask the same models."""
-        ...
+    @property
+    def known(self) -> bool:
+        """Whether its pace and price are more than chance."""
+        return (self.attempts or 0) >= _ENOUGH
+
+    def __str__(self) -> str:
+        said = [f"{self.busy} of {self.concurrency} at work" if self.concurrency else f"{self.busy} at work"]
+        said += [f"{self.queue} waiting"] if self.queue else []
+        said += [f"{self.failures:.0%} failed lately"] if self.failures else []
+        said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
+        said += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
+        return ", ".join([*said, "out of order"] if self.shut else said)
 
 
-class _WorkerLoad(Struct):
-    """The load of one worker, over runs."""
+class _Counts(Struct):
+    """What is counted of one worker, over runs."""
 
     concurrency: int
     busy: int = 0
@@ -55,12 +82,12 @@ class _WorkerLoad(Struct):
     def is_known(self) -> bool:
         return bool(self.busy or self.queue or self.attempts or self.shut)
 
-    def summary(self) -> Load:
+    def summary(self) -> WorkerLoad:
         attempts = self.attempts
         count = len(attempts)
         times = sorted(attempt.seconds for attempt in attempts if attempt.failure in ("", "timeout"))
         failed = sum(1 for attempt in attempts if attempt.failure)
-        return Load(
+        return WorkerLoad(
             busy=self.busy,
             concurrency=self.concurrency,
             failures=failed / max(1, count),
@@ -72,80 +99,55 @@ class _WorkerLoad(Struct):
         )
 
 
-def load_view(executor: object, driver: RunsSeen, clock: Clock) -> "LoadView":
-    """The load of the team of an executor, as all its runners see it; an executor of no team has one of its own."""
-    board = getattr(executor, "board", None)
-    view = board.watch if isinstance(board, Board) else None
-    if not isinstance(view, LoadView) or view.clock != clock:
-        view = LoadView(clock)
-        if isinstance(board, Board):
-            board.watch = view
-    view.join(driver)
-    return view
-
-
 class LoadView:
-    """Listens to the runs of some runners, and says how loaded their workers are."""
+    """Follows the runs of one team, and says how loaded its workers are."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self._drivers: WeakSet[RunsSeen] = WeakSet()
+    def __init__(self) -> None:
+        self._runs: dict[int, tuple[str, RunState]] = {}
         self._stats = Stats()
         self._agents: dict[str, Agent] = {}
-        self._chosen: dict[str, Sequence[str]] = {}
+        self._expected: dict[str, Sequence[str]] = {}
 
-    def join(self, driver: RunsSeen) -> None:
-        """Listen to the runs of one more runner."""
-        self._drivers.add(driver)
-
-    def _driver_of(self, run: str) -> RunsSeen | None:
-        return next((driver for driver in self._drivers if run in driver.under_way), None)
-
-    # --- what is written
+    def enter(self, run: str, state: RunState) -> None:
+        """A run is driven from now on."""
+        self._runs[id(state)] = (run, state)
 
     def hear(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Take in what a run wrote."""
         for entry in entries:
             if isinstance(entry.event, ev.RunResumed):
-                driver = self._driver_of(run)
-                if driver is not None:
-                    self._stats.follow(run, driver.under_way[run].requested, entry.at)
+                requested = next(state.requested for name, state in self._runs.values() if name == run)
+                self._stats.follow(run, requested, entry.at)
             elif isinstance(entry.event, ev.TasksAdded | ev.SupervisionFailed):
-                self._chosen.pop(run, None)  # who was chosen has the task now
+                self._expected.pop(run, None)  # the workers have their tasks now
         self._stats.record(run, entries)
 
     def leave(self, run: str, state: RunState) -> None:
-        """A run is no longer driven: what it learned of those that are out of order is kept."""
-        self._chosen.pop(run, None)
+        """A run is no longer driven: what it learned of open breakers is kept."""
+        self._runs.pop(id(state), None)
+        self._expected.pop(run, None)
         self._agents.update(state.agents)
         self._stats.leave(run)
         self._stats.keep_breakers(state)
 
-    # --- what routers ask
+    def expect_work(self, run: str, workers: Sequence[str]) -> None:
+        """The plan of a run will have a task for each of these workers."""
+        self._expected[run] = workers
 
-    def drives(self, run: str) -> bool:
-        return self._driver_of(run) is not None
-
-    def chose(self, run: str, names: Sequence[str]) -> None:
-        self._chosen[run] = names
-
-    def route_examples(self, run: str) -> ConfirmedExamples | None:
-        driver = self._driver_of(run)
-        return None if driver is None else driver.route_examples(run)
-
-    def loads(self) -> dict[str, Load]:
-        now = self.clock()
-        states = [state for driver in self._drivers for state in driver.under_way.values()]
-        shut = self._shut_breakers(states, now)
+    def loads(self, now: Instant, related: Iterable[RunState]) -> dict[str, WorkerLoad]:
+        """The load of every worker. `related` are runs of other teams, around these and inside them."""
+        states = [state for _, state in self._runs.values()]
+        shut = self._shut_breakers(states, related, now)
         agents = dict(self._agents)
         for state in states:
             agents.update(state.agents)
-        workers: dict[str, _WorkerLoad] = {}
+        counts: dict[str, _Counts] = {}
         for agent in agents.values():
-            worker = workers[agent.name] = _WorkerLoad(agent.concurrency)
-            worker.attempts.extend(self._attempts_of(agent.name, now))
-            worker.shut = worker.shut and breaker_name(agent) in shut
-        self._count_tasks(states, workers)
-        return {name: worker.summary() for name, worker in workers.items() if worker.is_known}
+            counted = counts[agent.name] = _Counts(agent.concurrency)
+            counted.attempts.extend(self._attempts_of(agent.name, now))
+            counted.shut = counted.shut and breaker_name(agent) in shut
+        self._count_tasks(states, counts)
+        return {name: counted.summary() for name, counted in counts.items() if counted.is_known}
 
     def _attempts_of(self, name: str, now: Instant) -> list[Outcome]:
         stats = self._stats.calls["worker"].get(name)
@@ -154,7 +156,7 @@ class LoadView:
         attempts = [outcome for outcome in stats.recent if outcome.failure in _FAULTS]
         return [outcome for outcome in attempts[-MAX_ATTEMPTS:] if outcome.at >= now - WINDOW]
 
-    def _count_tasks(self, states: Sequence[RunState], workers: Mapping[str, _WorkerLoad]) -> None:
+    def _count_tasks(self, states: Sequence[RunState], workers: Mapping[str, _Counts]) -> None:
         """What is at work and what waits. What may be done by one of several workers waits for none of them."""
         for state in states:
             for name, busy in state.load.items():
@@ -164,21 +166,31 @@ class LoadView:
                 if len(names) == 1:
                     ready = sum(state.ordered[at].status is Status.READY for _, at in lane.heap)
                     workers[names.pop()].queue += ready
-        for names in self._chosen.values():
+        for names in self._expected.values():
             for name in names:
                 if name in workers:
                     workers[name].queue += 1
 
-    def _shut_breakers(self, states: Sequence[RunState], now: Instant) -> set[str]:
-        """The breakers that bar calls now, unless whom they bar has worked since, in another run."""
+    def _shut_breakers(self, states: Sequence[RunState], related: Iterable[RunState], now: Instant) -> set[str]:
+        """The breakers that bar calls now, unless what they guard has worked since, in another run.
+
+        Teams above and below call the same models.
+        """
         kept = self._stats.breakers
         shut = {name for name, breaker in kept.items() if self._bars(name, breaker, now)}
         for state in states:
             shut |= {name for name, breaker in state.breakers.items() if self._bars(name, breaker, now)}
-        for state in (state for driver in self._drivers for state in driver.around()):
+        for state in related:
             models = [(name, breaker) for name, breaker in state.breakers.items() if name.startswith(_MODEL)]
             shut |= {name for name, breaker in models if self._bars(name, breaker, now)}
         return shut
 
     def _bars(self, name: str, breaker: Breaker, now: Instant) -> bool:
         return stand(breaker, now) in ("open", "probing") and self._stats.in_force(name, breaker)
+
+
+class ThreadLoad(threading.local):
+    """The load of a team in the runs of one thread: threads do not wait for each other over it."""
+
+    def __init__(self) -> None:
+        self.view = LoadView()

@@ -18,10 +18,9 @@ from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
-from chargehand.models.messages import Message
 from chargehand.runtime.clock import Clock
-from chargehand.runtime.context import perform
-from chargehand.runtime.executor import Executor
+from chargehand.runtime.context import RunnerPort, perform
+from chargehand.runtime.executor import Executor, PromptMessage
 from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
@@ -64,6 +63,7 @@ class RunLoop:
         lease: Lease,
         state: RunState,
         clock: Clock,
+        runner: RunnerPort,
         listener: Listener | None = None,
         whisper: Whisper | None = None,
         *,
@@ -72,6 +72,7 @@ class RunLoop:
         self.state = state
         self.run = lease.run
         self.executor = executor
+        self.runner = runner
         self._journal = journal
         self._lease = lease
         self._clock = clock
@@ -128,7 +129,7 @@ class RunLoop:
         elif self._listener is not None:
             self._ring()
 
-    def abridged(self, messages: Sequence[Message]) -> tuple[Raw, int]:
+    def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]:
         """Messages as JSON for the next entry, without a first one that an entry has; and which entry that is."""
         first = self._told.setdefault(messages[0].text, self.state.seq + 1)
         if first <= self.state.seq:

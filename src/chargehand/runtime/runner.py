@@ -2,15 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias, runtime_checkable
-from weakref import WeakSet
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.agents.nested import offered
-from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.engine import budget as budgets
 from chargehand.engine import events as ev
 from chargehand.engine import policy as policies
@@ -19,15 +16,20 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.fold import begin, replay
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.approving import OnApproval, drive_with_approvals
 from chargehand.runtime.clock import Clock, steady
-from chargehand.runtime.executor import Executor, Posted
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
 from chargehand.runtime.run_loop import Listener, RunLoop, Whisper
 from chargehand.stores.journal import Journal, Lease
+
+if TYPE_CHECKING:
+    from chargehand.runtime.load import WorkerLoad
 
 logger = logging.getLogger(__name__)
 
@@ -51,19 +53,6 @@ class Outcome(Struct, frozen=True):
     question: ev.InputRequested | None = None
 
 
-def asking_inside(run: str, state: RunState) -> list[str]:
-    """Names that runs inside a run may have that wait for a person: those of inner runs begin with those around."""
-    failures = [one.failure for one in state.tasks.values() if one.failure is not None]
-    questions = [one.question for one in failures if one.question is not None]
-    if state.input is not None and state.input.question is not None:
-        questions.append(state.input.question)
-    names: dict[str, None] = {}
-    for question in questions:
-        inside = question.run.removeprefix(f"{run}/").split("/") if question.run else []
-        names |= dict.fromkeys("/".join((run, *inside[: at + 1])) for at in range(len(inside)))
-    return list(names)
-
-
 def outcome(run: str, state: RunState) -> Outcome:
     """Read the outcome off a state."""
     ended = state.ended or ev.RunEnded("needs_input", "no_input", gaps(state))
@@ -79,6 +68,17 @@ def outcome(run: str, state: RunState) -> Outcome:
         state=state,
         question=None if state.ended is not None else state.input,
     )
+
+
+async def fork_offers(journal: Journal, run: str, entries: Sequence[ev.Entry]) -> tuple[ev.Offer, ...]:
+    """What a run that does the same again may take over. A worker that left a part of its task is asked again.
+
+    Not where something was changed in the world: it might be changed twice.
+    """
+    offered = offers(replay(entries))
+    if await had_effects(journal, run, entries):
+        return offered
+    return tuple(offer for offer in offered if offer.missing is None or offer.missing.gaps)
 
 
 def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.RunRequested:
@@ -117,34 +117,6 @@ def _check_addressee(run: str, state: RunState, events: Sequence[ev.Event]) -> N
     raise Refused(f"run {run!r} works for run {parent.run!r}, which asks the same; answer that one")
 
 
-@runtime_checkable
-class _Leads(Protocol):
-    """An executor that may have teams among its workers: it is told who drives their runs."""
-
-    @property
-    def leads(self) -> bool: ...
-
-    def entrust(self, foreman: Any) -> None: ...
-
-
-@runtime_checkable
-class _Routes(Protocol):
-    """An executor that may choose workers by how busy they are: it is told who sees that."""
-
-    @property
-    def routes(self) -> bool: ...
-
-    def watched(self, watch: Any) -> None: ...
-
-
-@runtime_checkable
-class _Staffed(Protocol):
-    """An executor of named workers: only runs that count on nobody else can be resumed with it."""
-
-    @property
-    def members(self) -> rosters.TeamMembers: ...
-
-
 class Runner:
     """Runs of one process on one journal.
 
@@ -167,7 +139,8 @@ class Runner:
     ) -> None:
         self._journal = journal
         self._on_approval = on_approval
-        self._members = executor.members if isinstance(executor, _Staffed) else None
+        self._members = executor.members
+        self._load = executor.load
         self._wrap = wrap_executor
         self._executor = executor if wrap_executor is None else wrap_executor(executor)
         self._clocks = (wall, ticks)
@@ -175,39 +148,33 @@ class Runner:
         self._heard = (listener, whisper)
         self._under_way: dict[str, RunLoop] = {}
         self._unreleased: set[str] = set()
-        self._around: WeakSet[Runner] = WeakSet((self,))
-        self._is_beneath = False
-        self._load = None
-        self._route_learning = None
-        if isinstance(executor, _Routes) and executor.routes:
-            from chargehand.runtime.load import load_view  # noqa: PLC0415 - only who routes needs it
-            from chargehand.runtime.route_feedback import RouteLearning  # noqa: PLC0415 - as below
+        self._family: dict[str, RunLoop] = {}
+        self._is_nested = False
+        self._nested = NestedRuns(self)
 
-            self._route_learning = RouteLearning(self) if getattr(executor, "learns", False) else None
-            self._load = load_view(executor, self, wall)
-            executor.watched(self._load)
-        if isinstance(executor, Posted):
-            from chargehand.runtime.nested_runs import Messenger  # noqa: PLC0415 - only who sends messages needs it
+    def nested_runner(self, executor: Executor) -> "Runner":
+        """A runner for runs inside the runs of this one: same journal, same clocks, no listeners."""
+        wall, ticks = self._clocks
+        runner = Runner(self._journal, executor, wall=wall, ticks=ticks, wrap_executor=self._wrap)
+        runner._family = self._family
+        runner._is_nested = True
+        return runner
 
-            self._messenger = Messenger(self)  # kept here: an executor does not keep who carries for it alive
-            executor.bind(self._messenger)
-        if isinstance(executor, _Leads) and executor.leads:
-            from chargehand.runtime.nested_runs import Nesting  # noqa: PLC0415 - only who leads teams needs it
+    @property
+    def nested(self) -> NestedRuns:
+        """Starts the runs inside its runs."""
+        return self._nested
 
-            self._nesting = Nesting(self)
-            executor.entrust(self._nesting)
+    def worker_loads(self) -> "Mapping[str, WorkerLoad]":
+        """How busy and how well the workers of its team are; empty where nobody counts."""
+        if self._load is None:
+            return {}
+        return self._load.loads(self._clocks[0](), [loop.state for loop in self._family.values()])
 
-    def beneath(self, executor: Executor) -> "Runner":
-        """A runner for runs of another executor, on the same journal and by the same clocks, which nobody hears."""
-        below = Runner(self._journal, executor, wall=self._clocks[0], ticks=self._clocks[1], wrap_executor=self._wrap)
-        self._around.add(below)
-        below._around = self._around
-        below._is_beneath = True
-        return below
-
-    def around(self) -> Iterator[RunState]:
-        """The runs of this runner and of those above and beneath it, as they stand."""
-        return (state for one in self._around for state in one.under_way.values())
+    def expect_work(self, run: str, workers: Sequence[str]) -> None:
+        """The plan of a run will have a task for each of these workers."""
+        if self._load is not None:
+            self._load.expect_work(run, workers)
 
     @property
     def journal(self) -> Journal:
@@ -217,9 +184,6 @@ class Runner:
     def under_way(self) -> Mapping[str, RunState]:
         """Every run that is driven here, as it stands."""
         return {run: drive.state for run, drive in self._under_way.items()}
-
-    def route_examples(self, run: str) -> ConfirmedExamples | None:
-        return None if self._route_learning is None else self._route_learning.examples(run)
 
     async def start(
         self,
@@ -243,6 +207,7 @@ class Runner:
                 lease=lease,
                 state=begin(first),
                 clock=clock,
+                runner=self,
                 listener=listener,
                 whisper=whisper,
                 unwritten=[first],
@@ -261,7 +226,7 @@ class Runner:
         lease = await self._claim(run, steal=steal)
         try:
             state = replay(await self._journal.read(run))
-            if not self._is_beneath:
+            if not self._is_nested:
                 _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
@@ -275,6 +240,7 @@ class Runner:
                 lease=lease,
                 state=state,
                 clock=self._steady(state.at),
+                runner=self,
                 listener=listener,
                 whisper=whisper,
             )
@@ -290,7 +256,8 @@ class Runner:
         entries = await self._journal.read(source)
         state = replay(entries)
         same = request.plan is not None and request.goal == state.requested.goal
-        more = ev.ResultsOffered(source, offered(state, entries), tuple(state.unserved) if same else ())
+        offered = await fork_offers(self._journal, source, entries)
+        more = ev.ResultsOffered(source, offered, tuple(state.unserved) if same else ())
         return await self.start(run, request, also=[more], wait_for_input=wait_for_input)
 
     async def ask(self, run: str, report: ev.Event) -> None:
@@ -333,6 +300,9 @@ class Runner:
 
     async def _drive(self, drive: RunLoop, lease: Lease, also: Sequence[ev.Event], *, wait_for_input: bool) -> Outcome:
         self._under_way[lease.run] = drive
+        self._family[lease.run] = drive
+        if self._load is not None:
+            self._load.enter(lease.run, drive.state)
         try:
             if self._on_approval is None:
                 await drive.to_end(first=also, wait_for_input=wait_for_input)
@@ -340,10 +310,9 @@ class Runner:
                 await drive_with_approvals(drive, self._on_approval, also)
         finally:
             del self._under_way[lease.run]
+            del self._family[lease.run]
             if self._load is not None:
                 self._load.leave(lease.run, drive.state)
-        if self._route_learning is not None:
-            await self._route_learning.record_choice(lease.run, drive.state)
         if drive.state.ended is not None:
             await self._cancel_asking(lease.run, drive.state)
         return outcome(lease.run, drive.state)
@@ -353,7 +322,7 @@ class Runner:
 
         Each cancels those inside it.
         """
-        for name in asking_inside(run, ended):
+        for name in await runs_waiting_inside(self._journal, run, ended):
             with suppress(ChargehandError):  # no run is called so, somebody else has it, or it has just ended
                 if replay(await self._journal.read(name)).ended is None:
                     await self.resume(name, ev.CancelRequested("the run around it has ended"), quiet=True)

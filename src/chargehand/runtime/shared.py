@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from chargehand.runtime.executor import Executor
 from chargehand.stores.journal import Journal
 
 Thing = TypeVar("Thing")
@@ -64,14 +63,14 @@ class Shared(Generic[Thing]):
                     self._uses.pop(loop, None)
 
 
-class SharedExecutor(Shared[Executor]):
+class SharedExecutor(Shared[Thing]):
     """The executor of a team with its models, for all of its runs that are under way at the same time."""
 
-    def __init__(self, open_executor: Callable[[], AbstractAsyncContextManager[Executor]]) -> None:
+    def __init__(self, open_executor: Callable[[], AbstractAsyncContextManager[Thing]]) -> None:
         super().__init__()
         self._open_executor = open_executor
 
-    def _whole(self) -> AbstractAsyncContextManager[Executor]:
+    def _whole(self) -> AbstractAsyncContextManager[Thing]:
         return self._open_executor()
 
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.nested import run_name
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
@@ -399,8 +398,7 @@ class Tracer:
         step = StepTrace(event.step, event.name, event.effect, at, kind=event.kind, arguments=arguments)
         attempt.steps.append(step)
         if event.kind == "subteam":
-            key = f"{self.trace.run}/{event.task}/{event.attempt}/{event.step}"
-            attempt.nested.append(run_name(key, event.request))
+            attempt.nested.append(event.nested_run(self.trace.run))
 
     def _take_arguments(self, event: ev.StepStarted) -> object:
         """With what a tool is called: a model said so in the step before."""

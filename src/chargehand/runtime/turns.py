@@ -10,13 +10,14 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 
 from chargehand.agents.background import TurnTold, missing
-from chargehand.agents.nested import acted, text
+from chargehand.agents.nested import text
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
+from chargehand.runtime.nested import had_effects
 from chargehand.runtime.result import fallback_answer
 from chargehand.stores.journal import Ends, Journal
 
@@ -172,7 +173,7 @@ async def _ours(journal: Journal, run: str, team: str, worker: str) -> bool:
 async def _harmless(journal: Journal, run: str) -> bool:
     """Whether what a run did may be done once more: nothing was changed in the world, as far as can be read."""
     try:
-        return not acted(await journal.read(run))
+        return not await had_effects(journal, run, await journal.read(run))
     except StoreError:
         return False
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
+from chargehand.stores.route_examples import RouteExamples
 
 
 class Lease(Struct, eq=False):
@@ -96,6 +97,10 @@ class Journal(Protocol):
 
     async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
         """So many runs with a lower number than `before`, the latest first."""
+        ...
+
+    def route_examples(self, team: str) -> RouteExamples:
+        """The confirmed examples of a team's routes."""
         ...
 
     async def close(self) -> None: ...

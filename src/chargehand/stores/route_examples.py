@@ -4,22 +4,16 @@ They lie beside the runs, in the journal's file or in memory. Any process may wr
 under way.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from chargehand.engine.events import Entry
-from chargehand.engine.policy import Instant, Seconds
-from chargehand.errors import Refused
+from chargehand.engine.policy import Instant
 
 if TYPE_CHECKING:
     import sqlite3  # loaded by whatever opened the database
 
-    from chargehand.stores.catalog_doors import FileDoor
     from chargehand.stores.readers import Readers
     from chargehand.stores.writer import Writer
 
@@ -138,41 +132,3 @@ _TRIM_FITTED = """
 
 def _shorten(request: str) -> str:
     return " ".join(request.split())[:MAX_REQUEST_CHARS]
-
-
-# --- in the file of a journal that another process may own
-
-
-class JournalFile:
-    """A journal's file for whatever does not own it: its runs can be read, its examples written."""
-
-    def __init__(self, path: Path, database: "FileDoor") -> None:
-        self._path = path
-        self._database = database
-
-    def route_examples(self, team: str) -> RouteExamples:
-        return RouteExamples(self._database, team)
-
-    async def read(self, run: str, *, after: int = 0) -> list[Entry]:
-        from chargehand.stores.reader import read_run  # noqa: PLC0415 - only a file needs it
-
-        return await asyncio.to_thread(read_run, self._path, run, after=after)
-
-
-@asynccontextmanager
-async def open_journal_file(path: Path, patience: Seconds = 5.0) -> AsyncGenerator[JournalFile]:
-    """The file of a journal; Refused where it is not there. `patience` is for other writers."""
-    from chargehand.stores.catalog_doors import FileDoor  # noqa: PLC0415 - only a file needs it
-    from chargehand.stores.database import JOURNAL  # noqa: PLC0415 - as above
-    from chargehand.stores.opening import in_thread  # noqa: PLC0415 - as above
-
-    def open_database() -> FileDoor:
-        if not path.exists():  # opening would make it
-            raise Refused(f"there is no journal {path}; run something first, or name another with --journal")
-        return FileDoor(path.resolve(), durability="machine", patience=patience, kind=JOURNAL)
-
-    database = await in_thread(open_database, lambda opened: opened.close_now())
-    try:
-        yield JournalFile(path, database)
-    finally:
-        await database.close()

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
@@ -16,6 +16,9 @@ from chargehand.errors import Invalid
 from chargehand.text.names import nearest_names
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.json_schema import problems, schema_problem
+
+if TYPE_CHECKING:
+    from chargehand.runtime.executor import StepContext
 
 CallKey = NewType("CallKey", str)
 """A parameter of this type is given the key of the call: the same however often the call is repeated after a crash."""
@@ -26,7 +29,8 @@ class Caller(Struct, frozen=True):
 
     `key` is a CallKey: `run/task/attempt/number`. `tainted` says that the worker has seen text from outside in this
     attempt; `seen` are the versions of the blocks as they were last shown to it. `mark` is another for another run
-    of the same name: what a tool writes may outlive the journal.
+    of the same name: what a tool writes may outlive the journal. `context` is what the call may ask of the runtime;
+    None where the tool is called outside of a run.
     """
 
     key: str
@@ -36,6 +40,7 @@ class Caller(Struct, frozen=True):
     run: str = ""
     task: str = ""
     mark: str = ""
+    context: "StepContext | None" = None
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

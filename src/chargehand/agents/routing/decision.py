@@ -1,15 +1,13 @@
 """What a router decided, and how the load of workers may shift it. Where the load is known from is not known here."""
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct, structs
 
-from chargehand.engine.policy import Seconds
 from chargehand.errors import StoreError
 from chargehand.models.subject import WorkerCard
+from chargehand.runtime.load import WorkerLoad
 from chargehand.stores.route_examples import RouteExamples
 
 logger = logging.getLogger(__name__)
@@ -21,8 +19,6 @@ _TIE = 0.9  # from here on it hardly matters who of the two does it
 _STRAIN = 0.5
 _LITTLE = 0.15
 _MARKED = 1.5  # times as slow or as dear, to break a tie by that
-_ENOUGH = 4  # attempts from which their share of failures, pace and price say something
-_ROOM = 4  # tasks at once that half fill somebody without a limit
 
 
 class Decision(Struct, frozen=True):
@@ -38,49 +34,6 @@ class Decision(Struct, frozen=True):
     scores: tuple[tuple[str, float], ...]
     why: str
     router: str
-
-
-class Load(Struct, frozen=True):
-    """How busy and how well somebody is: tasks at work, at most so many (0: no limit), the share of late failures.
-
-    `queue` are tasks that wait for it. Of its late `attempts` (None: nobody counted) `seconds` is how long one took and
-    `micros` what it cost. One that is `shut` failed so often that it is not asked for now.
-    """
-
-    busy: int = 0
-    concurrency: int = 0
-    failures: float = 0.0
-    queue: int = 0
-    attempts: int | None = None
-    seconds: Seconds | None = None
-    micros: int | None = None
-    shut: bool = False
-
-    @property
-    def strain(self) -> float:
-        """0 for idle and healthy, 1 for full, 2 for full and failing, and more than that for who is shut."""
-        here = self.busy + self.queue
-        full = min(1.0, here / self.concurrency) if self.concurrency else here / (here + _ROOM)
-        known = 1.0 if self.attempts is None else min(1.0, self.attempts / _ENOUGH)  # one failure is no rate
-        return full + known * min(1.0, max(0.0, self.failures)) + 3 * self.shut
-
-    @property
-    def crowd(self) -> float:
-        """How many times full it is, with those that wait; 0 for who has no limit."""
-        return (self.busy + self.queue) / self.concurrency if self.concurrency else 0.0
-
-    @property
-    def known(self) -> bool:
-        """Whether its pace and price are more than chance."""
-        return (self.attempts or 0) >= _ENOUGH
-
-    def __str__(self) -> str:
-        said = [f"{self.busy} of {self.concurrency} at work" if self.concurrency else f"{self.busy} at work"]
-        said += [f"{self.queue} waiting"] if self.queue else []
-        said += [f"{self.failures:.0%} failed lately"] if self.failures else []
-        said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
-        said += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
-        return ", ".join([*said, "out of order"] if self.shut else said)
 
 
 class ConfirmedExamples:
@@ -115,32 +68,6 @@ class ConfirmedExamples:
             logger.warning("the fitted router is not kept: %s", error)
 
 
-class Watch(Protocol):
-    """Whoever sees the runs under way, and so how busy and how well everybody is."""
-
-    def drives(self, run: str) -> bool:
-        """Whether this run is one of them."""
-        ...
-
-    def loads(self) -> Mapping[str, Load]:
-        """Everybody there is anything to tell about, as it is now."""
-        ...
-
-    def chose(self, run: str, names: Sequence[str]) -> None:
-        """These will be asked for in that run: they count as busy from now on."""
-        ...
-
-    def route_examples(self, run: str) -> ConfirmedExamples | None:
-        """What the team of that run learnt from earlier ones; None where it does not learn."""
-        ...
-
-
-class Board(threading.local):
-    """Where all runs of a team in one thread find the same watch: threads do not wait for each other over it."""
-
-    watch: Watch | None = None
-
-
 def shared(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     """Scores as shares of their sum, the best first; ties keep the order of the team."""
     whole = sum(totals.values())
@@ -162,7 +89,7 @@ def nobody(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -> D
 # --- the load
 
 
-def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
+def shifted(decision: Decision, load: Mapping[str, WorkerLoad]) -> Decision:
     """Another instead of the first, where it fits about as well and the first is busy, failing or out of order.
 
     Where it hardly matters who does it, the less busy one does, or the quicker, or the cheaper.
@@ -171,13 +98,13 @@ def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
     if first is None or decision.second is None or not load:
         return decision
     shares = dict(decision.scores)
-    one = load.get(first, Load())
+    one = load.get(first, WorkerLoad())
     named = (decision.second, *shares)
     rivals = [name for name in dict.fromkeys(named) if name != first and shares.get(name, 0.0) > 0]
     whole = shares.get(first, 1.0)
     better: list[tuple[float, float, str, str]] = []
     for name in rivals:
-        other = load.get(name, Load())
+        other = load.get(name, WorkerLoad())
         if why := _why(one, other, shares[name] / whole if whole > 0 else 0.0):
             better.append((other.strain, other.crowd, name, why))
     if not better:
@@ -187,7 +114,7 @@ def shifted(decision: Decision, load: Mapping[str, Load]) -> Decision:
     return structs.replace(decision, worker=name, second=first, why=f"{told}: {seen((first, name), load)}")
 
 
-def _why(one: Load, other: Load, share: float) -> str:
+def _why(one: WorkerLoad, other: WorkerLoad, share: float) -> str:
     """Why somebody whose share of belief is so much of the first's gets it instead; nothing: it does not."""
     if share < _NEAR:
         return ""
@@ -205,11 +132,11 @@ def _why(one: Load, other: Load, share: float) -> str:
     return "cheaper" if alike and dearer else ""
 
 
-def out_of_order(decision: Decision, load: Mapping[str, Load]) -> bool:
+def out_of_order(decision: Decision, load: Mapping[str, WorkerLoad]) -> bool:
     """Whether whom it came to is not asked for now, so that anybody else would be better."""
-    return decision.worker is not None and load.get(decision.worker, Load()).shut
+    return decision.worker is not None and load.get(decision.worker, WorkerLoad()).shut
 
 
-def seen(names: Sequence[str], load: Mapping[str, Load]) -> str:
+def seen(names: Sequence[str], load: Mapping[str, WorkerLoad]) -> str:
     """What is known of some of them, in words; nothing where there is nothing to tell."""
     return ", ".join(f"{name} {load[name]}" if name in load else f"{name} idle" for name in names)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from chargehand.agents.planner import Lead
 from chargehand.agents.routing.choose import LEAST, decide
-from chargehand.agents.routing.decision import Decision, Load, out_of_order, seen, shifted
+from chargehand.agents.routing.decision import ConfirmedExamples, Decision, out_of_order, seen, shifted
 from chargehand.agents.strategies import Route
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import NOTHING, Amount
@@ -16,6 +16,7 @@ from chargehand.errors import Invalid
 from chargehand.models.model import Model
 from chargehand.models.subject import WorkerCard
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
+from chargehand.runtime.load import WorkerLoad
 
 _SHOWN = 5  # scores that are noted
 _NAMED = 12  # workers that a refusal tells of
@@ -24,7 +25,7 @@ _CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a ta
 
 
 async def route(
-    strategy: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, Load] | None = None
+    strategy: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, WorkerLoad] | None = None
 ) -> Proposal:
     """Who does it; nobody is chosen in silence. Asked again, only those who have not had it come into question."""
     if brief.tasks and not brief.replan:
@@ -35,18 +36,17 @@ async def route(
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
     cards = [card for card in lead.cards if card.name != strategy.generalist and card.name not in had]
-    watch = lead.watch(context)
-    examples = None if watch is None else watch.route_examples(context.where.run)
+    store = context.route_examples if strategy.learn else None
+    examples = None if store is None else ConfirmedExamples(store)
     if examples is not None:
         cards = await examples.extend(cards)
     found, used = await decide(
         strategy=strategy, lead=lead, brief=brief, context=context, cards=cards, examples=examples
     )
-    view = load or ({} if watch is None else watch.loads())
+    view = load or context.worker_loads()
     found = found if found.router == "rules" else shifted(found, view)
     names, reason = _chosen(strategy, found, had, view)
-    if watch is not None:
-        watch.chose(context.where.run, names)
+    context.expect_work(names)
     chosen = RouteChosen(names, found.router, found.confidence, found.scores[:_SHOWN])
     context.note(_told(names, reason, found, view), fact=chosen)
     if not names and brief.tasks:
@@ -69,10 +69,12 @@ def check(strategy: Route, names: Sequence[str]) -> None:
         raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
 
-def _chosen(strategy: Route, found: Decision, had: set[str], load: Mapping[str, Load]) -> tuple[tuple[str, ...], str]:
+def _chosen(
+    strategy: Route, found: Decision, had: set[str], load: Mapping[str, WorkerLoad]
+) -> tuple[tuple[str, ...], str]:
     """Who gets it, and why these: a fallback says that it is one. What a rule says holds whatever the load."""
     spare = strategy.generalist if strategy.generalist not in had else ""
-    if spare and found.router != "rules" and not load.get(spare, Load()).shut and out_of_order(found, load):
+    if spare and found.router != "rules" and not load.get(spare, WorkerLoad()).shut and out_of_order(found, load):
         return (spare,), f"the generalist gets it: {found.worker} is out of order, and nobody else fits: {found.why}"
     least = LEAST[found.router] if strategy.threshold is None else strategy.threshold
     sure = found.router == "rules" or found.confidence >= least
@@ -93,7 +95,7 @@ def _chosen(strategy: Route, found: Decision, had: set[str], load: Mapping[str, 
     return (), reason
 
 
-def _told(names: Sequence[str], reason: str, found: Decision, load: Mapping[str, Load]) -> str:
+def _told(names: Sequence[str], reason: str, found: Decision, load: Mapping[str, WorkerLoad]) -> str:
     scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:_SHOWN]) or "none"
     who = " and ".join(names) or "nobody"
     busy = seen([name for name in dict.fromkeys((*names, *dict(found.scores[:_SHOWN]))) if name in load], load)

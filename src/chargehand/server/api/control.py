@@ -94,7 +94,7 @@ def _question(recorded: RecordedRun) -> ev.InputRequested:
 @operation("POST", "/api/runs/{run}/feedback", scope="run")
 async def judge_run(tenant: Tenant, run: str, body: Feedback) -> FeedbackShown:
     """Say how well a routed run went; later requests like it are routed by it."""
-    from chargehand.runtime.route_feedback import record_feedback  # noqa: PLC0415 - only feedback needs it
+    from chargehand.agents.routing.feedback import record_feedback  # noqa: PLC0415 - only feedback needs it
 
     judgement = await record_feedback(tenant.journal, run, body.good, body.worker)
     return FeedbackShown(run, judgement.request, judgement.confirmed, judgement.refuted)

@@ -4,14 +4,13 @@ The old run stays as it is. One that is under way is cancelled first, in the sam
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.agents.nested import offered
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
 from chargehand.engine.policy import Seconds
@@ -19,6 +18,7 @@ from chargehand.engine.reuse import offers
 from chargehand.engine.state import Status
 from chargehand.errors import Refused
 from chargehand.runtime.result import planned
+from chargehand.runtime.runner import fork_offers
 from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of
 from chargehand.server.api.shapes import Fork, Reassign, RetryAsked, Sent, Skip
 from chargehand.server.idempotency import RunKey
@@ -28,7 +28,7 @@ from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.text.names import listed
 
-MakeNew: TypeAlias = Callable[[RecordedRun], NewRun]
+MakeNew: TypeAlias = Callable[[RecordedRun], Awaitable[NewRun]]
 _PATIENCE: Seconds = 30.0
 """For a run that is cancelled."""
 
@@ -37,11 +37,11 @@ _PATIENCE: Seconds = 30.0
 async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryAsked) -> Response:
     """A new run in which what failed is done again."""
 
-    def make_new(old: RecordedRun) -> NewRun:
+    async def make_new(old: RecordedRun) -> NewRun:
         if body.tasks:
             return _new_run(old, _plan(old), _known_tasks(old, body.tasks))
         state = old.state
-        kept = offered(state, old.entries)
+        kept = await fork_offers(tenant.journal, old.run, old.entries)
         partly = {offer.task.partition("[")[0] for offer in offers(state) if offer not in kept}
         failed = any(task.status in (Status.FAILED, Status.SKIPPED) for task in state.tasks.values())
         if state.tasks and not (failed or partly or state.unserved) and state.answer is not None:
@@ -57,9 +57,10 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryAsked
 async def fork_run(tenant: Tenant, request: Request, run: str, body: Fork) -> Response:
     """A new run that takes over what this one finished."""
 
-    def make_new(old: RecordedRun) -> NewRun:
+    async def make_new(old: RecordedRun) -> NewRun:
         plan = body.plan or (_plan(old) if body.goal is None else None)
-        return _new_run(old, plan, _known_tasks(old, body.again), fork=body)
+        kept = await fork_offers(tenant.journal, old.run, old.entries)
+        return _new_run(old, plan, _known_tasks(old, body.again), fork=body, kept=kept)
 
     return await _run_again(tenant, request, run, body, make_new)
 
@@ -68,7 +69,7 @@ async def fork_run(tenant: Tenant, request: Request, run: str, body: Fork) -> Re
 async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body: Skip) -> Response:
     """A new run without this task."""
 
-    def make_new(old: RecordedRun) -> NewRun:
+    async def make_new(old: RecordedRun) -> NewRun:
         plan = _plan_with(old, task)
         gone = _with_repetitions(plan, TaskId(task))
         tasks = tuple(_without(other, gone) for other in plan.tasks if other.id not in gone)
@@ -85,7 +86,7 @@ async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body:
 async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, body: Reassign) -> Response:
     """A new run in which another worker does this task."""
 
-    def make_new(old: RecordedRun) -> NewRun:
+    async def make_new(old: RecordedRun) -> NewRun:
         plan = _plan_with(old, task)
         team = tenant.part(Teams).teams[old.requested.team]
         names = [worker.name for worker in team.members]
@@ -110,10 +111,10 @@ async def _run_again(tenant: Tenant, request: Request, run: str, sent: Sent, mak
         if team not in tenant.part(Teams).teams:
             raise Refused(f"the team of run {run!r} is not here, so nobody could do it again")
         tenant.runs.check()
-        make_new(old)  # what is wrong is said before a run that is under way is cancelled for it
+        await make_new(old)  # what is wrong is said before a run that is under way is cancelled for it
         if old.state.ended is None:
             old = await _cancel(tenant, run)
-        return await begin_run(tenant, team, make_new(old), key)
+        return await begin_run(tenant, team, await make_new(old), key)
 
     return await begin_once(tenant, request, sent, begin)
 
@@ -129,7 +130,12 @@ async def _cancel(tenant: Tenant, run: str) -> RecordedRun:
 
 
 def _new_run(
-    old: RecordedRun, plan: Plan | None, again: Iterable[str], *also: ev.Event, fork: Fork | None = None
+    old: RecordedRun,
+    plan: Plan | None,
+    again: Iterable[str],
+    *also: ev.Event,
+    fork: Fork | None = None,
+    kept: Sequence[ev.Offer] | None = None,
 ) -> NewRun:
     """A run with the goal and the caps of the old one, unless a fork wants others.
 
@@ -138,17 +144,16 @@ def _new_run(
     """
     goal = old.requested.goal
     bounds = Bounds(old.requested.budget)
-    results = offers(old.state)
+    results = offers(old.state) if kept is None else kept
     if fork is not None:
         goal = fork.goal or goal
         bounds = bounds_of(fork)
         if fork.budget is None:
             bounds = structs.replace(bounds, budget=old.requested.budget)
-        results = offered(old.state, old.entries)
     unserved = tuple(old.state.unserved) if plan is not None and goal == old.requested.goal else ()
     undone = _with_dependents(plan, again)
-    kept = tuple(offer for offer in results if offer.task.partition("[")[0] not in undone)
-    return NewRun(goal, bounds, plan, (ev.ResultsOffered(old.run, kept, unserved), *also))
+    taken = tuple(offer for offer in results if offer.task.partition("[")[0] not in undone)
+    return NewRun(goal, bounds, plan, (ev.ResultsOffered(old.run, taken, unserved), *also))
 
 
 def _plan(old: RecordedRun) -> Plan | None:

@@ -6,13 +6,12 @@ and one that fails is one entry among the replies.
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, cast
-from weakref import WeakSet
 
-from chargehand.agents.messages import Carrier, Letter, shown
+from chargehand.agents.messages import WorkerMessage, send, shown
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.roster import Agent, Match
 from chargehand.memory.catalog import Catalog, Profile
-from chargehand.tools.tool import CallKey, Costs, Tool, ToolFailed, tool
+from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool
 
 MATCHING = "send_message_to_agents_matching_tags"
 MESSAGE_TOOLS = ("send_message_to_agent_and_wait_for_reply", MATCHING, "send_message_to_agent_async")
@@ -36,35 +35,31 @@ class AgentMessages:
         self._catalog = catalog
         self._listed = listed
         self._on_answered = on_answered
-        self._carriers: WeakSet[Carrier] = WeakSet()
         make_tool = tool(effect="idempotent", timeout=_DAY)
         self.tools: dict[str, Tool] = {name: make_tool(getattr(self, name)) for name in MESSAGE_TOOLS}
-
-    def bind(self, carrier: Carrier) -> None:
-        self._carriers.add(carrier)
 
     async def send_message_to_agent_and_wait_for_reply(
         self,
         message: Annotated[str, _MESSAGE],
         other_agent_id: Annotated[str, "the id of the other agent"],
-        key: CallKey,
+        caller: Caller,
     ) -> Costs:
         """Send a message to another agent and wait for the reply."""
-        return await self._send(key, message, await self._find(other_agent_id), other_agent_id)
+        return await self._send(caller, message, await self._find(other_agent_id))
 
     async def send_message_to_agent_async(
         self,
         message: Annotated[str, _MESSAGE],
         other_agent_id: Annotated[str, "the id of the other agent"],
-        key: CallKey,
+        caller: Caller,
     ) -> Costs:
         """Send a message to another agent; its reply comes back with the acknowledgement."""
-        return await self._send(key, message, await self._find(other_agent_id), other_agent_id)
+        return await self._send(caller, message, await self._find(other_agent_id))
 
     async def send_message_to_agents_matching_tags(
         self,
         message: Annotated[str, _MESSAGE],
-        key: CallKey,
+        caller: Caller,
         match_all: Annotated[Sequence[str], "tags that each of them must carry, every one"] = (),
         match_some: Annotated[Sequence[str], "tags of which each must carry at least one, if any are given"] = (),
     ) -> Costs:
@@ -73,7 +68,7 @@ class AgentMessages:
         readers = await self._catalog.find(Profile, tags=match, limit=_MAX_READERS + 1)
         if len(readers) > _MAX_READERS:
             raise ToolFailed(f"More than {_MAX_READERS} agents carry these tags; name more tags, to mean fewer agents.")
-        return await self._send(key, message, readers, repr(match))
+        return await self._send(caller, message, readers)
 
     async def _find(self, agent: str) -> list[Profile]:
         profile = await self._catalog.get(Profile, agent)
@@ -84,13 +79,13 @@ class AgentMessages:
             return namesakes
         raise ToolFailed(f"There is no agent {agent[:100]!r}; give the id of one, as agent-...")
 
-    async def _send(self, key: str, message: str, to: Sequence[Profile], wanted: str) -> Costs:
-        carrier = next((carrier for carrier in self._carriers if carrier.sender(key)), None)
-        if carrier is None:
+    async def _send(self, caller: Caller, message: str, to: Sequence[Profile]) -> Costs:
+        context = caller.context
+        if context is None:
             raise ToolFailed("Messages cannot be sent from here. Do without.")
         if not message.strip():
             raise ToolFailed("The message is empty; say what you want to know or to have done.")
-        sender = carrier.sender(key)
+        sender = caller.worker
         readers = {profile.id: profile for profile in to if profile.id != sender}
         if not readers and to:
             raise ToolFailed("That is yourself; message another agent, or do it.")
@@ -99,16 +94,16 @@ class AgentMessages:
             note = f"No other agent carries these tags; the tags there are: {tags}."
             return Costs({"replies": [], "note": note}, NOTHING)
         agents = tuple(self._listed(profile) for profile in readers.values())
-        carried = await carrier.carry(key, Letter(message, agents, sender, foreign=True, wanted=wanted))
-        if carried.replies.run:
-            await self._on_answered(carried.replies.run)
-        result = shown(carried.replies)
+        answered, used = await send(context, caller.key, WorkerMessage(message, agents, sender, foreign=True))
+        if answered.run:
+            await self._on_answered(answered.run)
+        result = shown(answered)
         replies: list[dict[str, object]] = []
         for line in cast("list[dict[str, object]]", result["replies"]):
             agent_id = str(line.pop("worker"))
             name = readers[agent_id].name if agent_id in readers else ""
             replies.append({"agent_id": agent_id, "agent_name": name, **line})
-        return Costs({**result, "replies": replies}, carried.used)
+        return Costs({**result, "replies": replies}, used)
 
 
 def describe_message_tools() -> dict[str, Tool]:

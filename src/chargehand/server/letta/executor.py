@@ -16,7 +16,6 @@ from msgspec import Struct, structs
 
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.memory_text import instructions, material, visible_blocks
-from chargehand.agents.messages import Carrier
 from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
@@ -31,7 +30,7 @@ from chargehand.models.find import Lookup, check_handle
 from chargehand.models.known import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
 from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.message_log import ClientReturn
@@ -97,7 +96,7 @@ class RunContext(Protocol):
         ...
 
 
-class AgentExecutor:
+class AgentExecutor(Executor):
     """All agents of a tenant. Only `attempt` is ever called: there is no plan to make, and the result is the answer."""
 
     def __init__(self, tenant: Tenant, sessions: RunContext) -> None:
@@ -108,9 +107,6 @@ class AgentExecutor:
         self._allowances = MessageAllowances(tenant.settings.limits)
         self._agent_messages = AgentMessages(self._catalog, self.agent, sessions.save_nested)
         tenant.memory.agents = _EveryAgent()
-
-    def bind(self, carrier: Carrier) -> None:
-        self._agent_messages.bind(carrier)
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         raise NotImplementedError

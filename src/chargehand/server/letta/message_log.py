@@ -194,9 +194,9 @@ class MessageLog:
             self.agent = self.agent or self.request.agent
             inputs = self.request.messages
         else:
-            chain = requested.parent.chain if requested.parent is not None else ()
-            role = "system" if chain else "user"
-            inputs = (MessageCreate(role, requested.goal, sender_id=chain[-1] if chain else None),)
+            sender = None if requested.parent is None else requested.parent.worker
+            role = "user" if sender is None else "system"
+            inputs = (MessageCreate(role, requested.goal, sender_id=sender),)
         self._input_messages = len(inputs)
         for number, message in enumerate(inputs):
             self._add(

@@ -20,7 +20,17 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.messages import Message
-from chargehand.runtime.executor import Claim, Done, Executor, Proposal, Refined, Relay, StepContext, WorkFailed
+from chargehand.runtime.executor import (
+    Claim,
+    Done,
+    Executor,
+    PromptMessage,
+    Proposal,
+    Refined,
+    Relay,
+    StepContext,
+    WorkFailed,
+)
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.settings import Settings
 from chargehand.stores.journal import Lease
@@ -62,7 +72,7 @@ def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
 
 
-class RedactedExecutor:
+class RedactedExecutor(Executor):
     """An executor whose context, results and failures hold no secrets."""
 
     def __init__(self, executor: Executor, redactor: Redactor) -> None:
@@ -143,7 +153,7 @@ class RedactedContext(Relay):
             name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
 
-    def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
 
     def say(self, text: str) -> None:

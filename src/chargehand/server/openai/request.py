@@ -9,9 +9,10 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
-from chargehand.agents.nested import seen_before
 from chargehand.engine import events as ev
-from chargehand.models.envelope import new_nonce, wrap
+from chargehand.engine.events import Material
+from chargehand.engine.plan import TaskId
+from chargehand.engine.value import encode_value
 from chargehand.models.known import BUILT_IN
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.teams import Teams
@@ -195,12 +196,12 @@ class Conversation(Struct, frozen=True):
 
     def goal(self, *, heeds_wishes: bool) -> str:
         """What a team is asked. A model that reads facts only would take wishes for something to be done."""
-        goal = f"{self.request}\n\n{_WISHES}\n{self.wishes}" if self.wishes and heeds_wishes else self.request
-        if not self.earlier:
-            return goal
-        nonce = new_nonce()  # nobody who wrote a turn could know it
-        told = (wrap(nonce, f"turn {number} ({turn.role})", turn.text) for number, turn in enumerate(self.earlier, 1))
-        return seen_before(goal, *told)
+        return f"{self.request}\n\n{_WISHES}\n{self.wishes}" if self.wishes and heeds_wishes else self.request
+
+    def material(self) -> tuple[Material, ...]:
+        """The earlier turns, as what a run is given besides its goal."""
+        turns = [(f"turn {number} ({turn.role})", turn.text) for number, turn in enumerate(self.earlier, 1)]
+        return tuple(Material(TaskId(name), encode_value(text)) for name, text in turns)
 
 
 def read_conversation(turns: Sequence[Turn], param: str) -> Conversation:

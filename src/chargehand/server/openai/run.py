@@ -6,12 +6,11 @@ import time
 from msgspec import Struct, structs
 from starlette.requests import Request
 
-from chargehand.agents.messages import PERSON, addressed
+from chargehand.agents.messages import PERSON, addressed, message_request
 from chargehand.engine.events import Entry
 from chargehand.engine.roster import Match
 from chargehand.engine.work import Work
 from chargehand.errors import RunBusy
-from chargehand.runtime.messaging import as_message
 from chargehand.runtime.runner import checked
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
 from chargehand.server.openai.request import Conversation, Target, TeamRequest
@@ -81,17 +80,16 @@ async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: Run
     served = await tenant.part(Teams).of(target.team.name)
     team = await served.keep_budget()
     heeds_wishes = not target.reads_facts
-    request = team.request(
-        call.conversation.goal(heeds_wishes=heeds_wishes), now, seed=None if key is None else key.seed
-    )
+    goal = call.conversation.goal(heeds_wishes=heeds_wishes)
+    material = call.conversation.material()
+    request = team.request(goal, now, seed=None if key is None else key.seed)
+    request = structs.replace(request, inputs=material, outside=bool(material))
     if target.worker:
-        # earlier turns reach the worker as material of the goal: its letter must not hold them once more
-        latest = structs.replace(call.conversation, earlier=()).goal(heeds_wishes=heeds_wishes)
-        letter = addressed(
-            agents=team.members, text=latest, match=Match(), names=(target.worker,), sender=PERSON, timeout=None
+        message = addressed(
+            agents=team.members, text=goal, match=Match(), names=(target.worker,), sender=PERSON, timeout=None
         )
         # with the name of its team it goes on after a restart, and can be spoken to, like any other run
-        request = structs.replace(as_message(request, letter), team=team.name)
+        request = structs.replace(message_request(request, message), team=team.name)
     request = structs.replace(request, client=call.request.to_record(mark))
     run = served.new_name() if key is None else key.run
     if listener is not None:

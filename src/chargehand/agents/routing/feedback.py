@@ -2,32 +2,27 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct
 
-from chargehand.agents.nested import aware, bare
-from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.engine import events as ev
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
-from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import RunState, Status
-from chargehand.engine.work import Work
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.runtime.clock import Clock
+from chargehand.runtime.executor import StepContext
 from chargehand.stores.journal import Journal
-from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source, open_journal_file
+from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
 
 
-@runtime_checkable
 class KeepsExamples(Protocol):
     """A journal that has room for confirmed examples."""
 
@@ -47,58 +42,21 @@ class Judgement(Struct, frozen=True):
     """Workers that it is no example of any more."""
 
 
-class _Drives(Protocol):
-    """What is needed of a runner."""
-
-    @property
-    def under_way(self) -> Mapping[str, RunState]: ...
-
-    @property
-    def journal(self) -> Journal: ...
-
-
-class RouteLearning:
-    """For the runs of one runner: gives routers the examples of their team, and records whose result a judge chose."""
-
-    def __init__(self, driver: _Drives) -> None:
-        self._driver = driver
-
-    def examples(self, run: str) -> ConfirmedExamples | None:
-        journal = self._driver.journal
-        state = self._driver.under_way.get(run)
-        if state is None or not state.requested.team or not isinstance(journal, KeepsExamples):
-            return None
-        return ConfirmedExamples(journal.route_examples(state.requested.team))
-
-    async def record_choice(self, run: str, state: RunState) -> None:
-        """Keep whose result a judge chose. What cannot be kept is lost: the run itself is worth more."""
-        journal = self._driver.journal
-        winner, others = _chosen_by_judge(state)
-        if not winner or not isinstance(journal, KeepsExamples):
-            return
-        request = _request_of(state)
-        right = RouteExample(request, winner, "judge", run, state.at)
-        wrong = [RouteExample(request, name, "judge", run, state.at) for name in others]
-        try:
-            await journal.route_examples(state.requested.team).record(run, "judge", [right], wrong)
-        except ChargehandError as error:
-            logger.warning("no example is kept of run %s: %s", run, error)
-
-
-def _chosen_by_judge(state: RunState) -> tuple[str, list[str]]:
-    """The worker whose result was chosen, and the others; empty where no judge chose, or text came from outside."""
-    requested = state.requested
-    brief = Brief(Work("plan", NO_TASK, 1), requested.goal, 0.0)
-    written = state.answer_written
-    if written is None or not written.judged or state.combine != "select":
-        return "", []
-    if requested.plan is not None or not requested.team:
-        return "", []
-    workers = list(dict.fromkeys(progress.task.worker for progress in state.tasks.values()))
-    if len(workers) < 2 or aware(brief).outside:
-        return "", []
-    winner = state.tasks[written.chosen].task.worker
-    return winner, [name for name in workers if name != winner]
+async def record_choice(context: StepContext, chosen: str, others: Sequence[str]) -> None:
+    """Keep whose result a judge chose. What cannot be kept is lost: the run itself is worth more."""
+    store = context.route_examples
+    requested = context.request
+    rivals = [name for name in dict.fromkeys(others) if name != chosen]
+    if store is None or not chosen or not rivals or requested.plan is not None or requested.outside:
+        return
+    run = context.where.run
+    now = time.time()
+    right = RouteExample(requested.goal, chosen, "judge", run, now)
+    wrong = [RouteExample(requested.goal, name, "judge", run, now) for name in rivals]
+    try:
+        await store.record(run, "judge", [right], wrong)
+    except ChargehandError as error:
+        logger.warning("no example is kept of run %s: %s", run, error)
 
 
 # --- what is said of a run
@@ -133,7 +91,7 @@ async def record_feedback(
     _check_worker(run, did, worker, is_good=score > 0.5)
     confirmed = did if score > 0.5 else [worker] if worker else []
     refuted = [] if score > 0.5 else [name for name in did if name != worker]
-    request = _request_of(state)
+    request = state.requested.goal
     now = clock()
 
     def examples(workers: Sequence[str]) -> list[RouteExample]:
@@ -177,10 +135,6 @@ def _workers_of(state: RunState) -> list[str]:
     return list(dict.fromkeys(name for progress in tried if (name := progress.task.worker or progress.worker)))
 
 
-def _request_of(state: RunState) -> str:
-    return bare(Brief(Work("plan", NO_TASK, 1), state.requested.goal, 0.0)).goal
-
-
 # --- the journal of a team
 
 
@@ -198,10 +152,10 @@ async def open_examples(team: _JournalOwner, file: Path | None = None) -> AsyncG
     """The journal of a team, or another file, to read and record examples. A file is not taken over for it."""
     path = file or team.journal_file
     if path is not None:
+        from chargehand.stores.journal_file import open_journal_file  # noqa: PLC0415 - only a file needs it
+
         async with open_journal_file(path) as journal:
             yield journal
         return
     async with team.open_journal() as opened:
-        if not isinstance(opened, KeepsExamples):
-            raise Invalid("this journal has no room for examples; give the team a file: journal='runs.db'")
         yield opened
