@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.audit.claims import trace_answer, unsupported
-from chargehand.agents.audit.report import COUNTED, untraced_section
+from chargehand.agents.audit.report import untraced_section
 from chargehand.engine.tracing import Statement, Tracing
 from chargehand.models.exhibits import Figure, Passage, Passages, Product, Table
 from chargehand.models.subject import Given
@@ -156,7 +156,7 @@ def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
         result = ask("shop", goal)
         asked = {task.id: task.instruction for task in result.plan.tasks}
         results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())
-        answer = str(result.answer).partition(f"\n\n{COUNTED}")[0]
+        answer = str(result.answer).partition("\n\nCounted: ")[0]
         found.append((goal, answer, results, tuple(gap.message for gap in result.gaps)))
     return found
 

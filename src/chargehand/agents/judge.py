@@ -139,10 +139,11 @@ async def settle(
 
 def describe_contradictions(settled: Sequence[SettledContradiction]) -> str:
     """Every value with the ruling, to be read below the answer."""
-    return "The results contradict each other:\n" + "\n".join(f"- {_describe(each)}" for each in settled)
+    return "The results contradict each other:\n" + "\n".join(f"- {describe_contradiction(each)}" for each in settled)
 
 
-def _describe(settled: SettledContradiction) -> str:
+def describe_contradiction(settled: SettledContradiction) -> str:
+    """Both values, and which one a judge ruled for, or that it is open."""
     values = settled.contradiction.values
     opposed = f"{settled.contradiction.about}: " + " or ".join(f"{value} [{task}]" for task, value in values)
     why = settled.ruling.why.rstrip(".") if settled.ruling is not None else "there is no ruling"

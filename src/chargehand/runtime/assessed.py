@@ -8,15 +8,14 @@ from msgspec import Struct
 
 from chargehand.agents.audit.claims import describe
 from chargehand.agents.audit.report import (
-    COUNTED,
     Coverage,
     Traced,
     answer_tracings,
     count_traced,
-    counted_line,
+    describe_counts,
     measure_coverage,
 )
-from chargehand.agents.judge import describe_contradictions
+from chargehand.agents.judge import describe_contradiction
 from chargehand.engine.missing import missing_gaps
 from chargehand.engine.state import RunState
 from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement
@@ -45,13 +44,12 @@ class Assessment(Struct, frozen=True):
     @property
     def line(self) -> str:
         """All of it in a few words."""
-        line = counted_line(self.coverage, self.traced, self.contradictions)
-        return line.removeprefix(COUNTED).removesuffix(".")
+        return describe_counts(self.coverage, self.traced, self.contradictions)
 
     def lines(self) -> list[str]:
         """In full: what was not traced, and every contradiction with its ruling."""
         wrong = [f"not traced: {describe(one)}{_where(task)}; said in: {one.sentence}" for task, one in self.untraced]
-        opposed = describe_contradictions(self.contradictions).splitlines()[1:] if self.contradictions else []
+        opposed = [f"- {describe_contradiction(each)}" for each in self.contradictions]
         return [f"checked: {self.line}", *(f"  {one}" for one in (*wrong, *opposed))]
 
     def document(self) -> dict[str, object]:

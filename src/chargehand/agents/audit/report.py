@@ -34,7 +34,6 @@ _MAX_SHOWN = 8
 _MAX_NOTED = 5
 _FEW_PARTS = 2  # or fewer: the gap itself says how much is missing
 UNTRACED = "Not traced to a tool:"
-COUNTED = "Counted: "
 
 
 class Coverage(Struct, frozen=True):
@@ -127,8 +126,13 @@ def _is_named(task: str, answer: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(task)}(?!\w)", answer) is not None
 
 
-def counted_line(coverage: Coverage, traced: Traced, settled: Sequence[SettledContradiction] = ()) -> str:
+def counted_section(coverage: Coverage, traced: Traced, settled: Sequence[SettledContradiction] = ()) -> AnswerSection:
     """All that was counted, in a line to be read below the answer."""
+    return AnswerSection("counted", f"Counted: {describe_counts(coverage, traced, settled)}.")
+
+
+def describe_counts(coverage: Coverage, traced: Traced, settled: Sequence[SettledContradiction]) -> str:
+    """All that was counted about an answer, in a few words."""
     origins = (
         (traced.tools, "to tools"),
         (traced.given, "to what was given"),
@@ -150,7 +154,7 @@ def counted_line(coverage: Coverage, traced: Traced, settled: Sequence[SettledCo
         parts.append(f"not used: {', '.join(coverage.unused)}")
     if planned := coverage.missing[: len(coverage.missing) - coverage.unplanned]:
         parts.append(f"not covered: {', '.join(planned[:_MAX_SHOWN])}")
-    return f"{COUNTED}{'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def untraced_section(untraced: Sequence[tuple[str, Statement]]) -> str:
@@ -224,9 +228,8 @@ async def report_answer(
         sections.append(AnswerSection("untraced", untraced_section([("", statement) for statement in untraced])))
     traced = count_traced([tracing])
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
-        line = counted_line(coverage, traced, settled)
-        sections.append(AnswerSection("counted", line))
-        note(line)
+        sections.append(counted_section(coverage, traced, settled))
+        note(sections[-1].text)
     audit = AnswerAudit(tuple(statements), tuple(settled), tuple(unused))
     return Report(sections, tracing, audit)
 
@@ -242,7 +245,7 @@ def report_results(brief: Brief, results: Sequence[Given]) -> list[AnswerSection
     traced = count_traced(tracings.values())
     if traced.is_mixed:
         covered = [result.task for result in results]
-        sections.append(AnswerSection("counted", counted_line(measure_coverage(covered, brief.gaps), traced)))
+        sections.append(counted_section(measure_coverage(covered, brief.gaps), traced))
     return sections
 
 
