@@ -371,7 +371,7 @@ class Team:
         name = run or f"{self.name}-{secrets.token_hex(4)}"
         async with self._driver(team, listener, whisper) as (driver, journal):
             also = await team.offered(journal, request)
-            return await self._result(team, await driver.start(name, request, also=also), journal)
+            return await self._result(team, await driver.start(name, request, also=also, keep_entries=True), journal)
 
     def add_listener(self, listener: Listener) -> None:
         """Call this with the run's name and each batch of entries once they are written, in every run from now on.
@@ -476,7 +476,7 @@ class Team:
         self.bell.ring()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
-        return read_result(found, await journal.read(found.run), notice)
+        return read_result(found, found.entries or await journal.read(found.run), notice)
 
     @property
     def journal_file(self) -> Path | None:

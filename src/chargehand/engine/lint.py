@@ -89,6 +89,14 @@ def lint(
     return Linted(tuple(look.tasks), (*look.findings, *rest))
 
 
+def _did_you_mean(name: str, near: Sequence[Iterable[str]]) -> str:
+    """A sentence with the names that come nearest; empty where none does."""
+    names = [other for others in near for other in others]
+    names.sort(key=lambda other: (abs(len(other) - len(name)), other))
+    alike = " or ".join(map(repr, nearest_names(name, names[:500])))
+    return f" Did you mean {alike}?" if alike else ""
+
+
 class _Look(Struct):
     tasks: list[Task]
     agents: dict[str, Agent]
@@ -109,10 +117,7 @@ class _Look(Struct):
         self.counts[code] = self.counts.get(code, 0) + 1
         if self.counts[code] <= _MOST:
             shown = [text if len(text) < 200 else f"{text[:196]} ..." for text in map(str, (task, *given))]
-            names = [name for names in near for name in names]
-            names.sort(key=lambda name: (abs(len(name) - len(shown[-1])), name))
-            alike = " or ".join(map(repr, nearest_names(shown[-1], names[:500])))
-            hint = f" Did you mean {alike}?" if alike else ""
+            hint = _did_you_mean(shown[-1], near) if near else ""
             sentence = _ERRORS.get(code) or _WARNINGS.get(code, "{1} was read as {2}.")
             place = f"tasks[{at}] ({shown[0]}).{field}" if at >= 0 else "tasks"
             self.findings.append(

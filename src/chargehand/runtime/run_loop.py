@@ -68,6 +68,7 @@ class RunLoop:
         whisper: Whisper | None = None,
         *,
         unwritten: Sequence[ev.Entry] = (),
+        kept: list[ev.Entry] | None = None,
     ) -> None:
         self.state = state
         self.run = lease.run
@@ -89,6 +90,8 @@ class RunLoop:
         self._breakers_before = breaker_states(state.breakers)
         self._log = RunLog(lease.run)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
+        self.kept = kept
+        """Everything that is written of the run, if somebody wants it whole when it is over."""
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
         self._writing: list[ev.Entry] = []  # entries that are being written
@@ -318,6 +321,8 @@ class RunLoop:
         self._announce(entries)
 
     def _announce(self, entries: Sequence[ev.Entry]) -> None:
+        if self.kept is not None:
+            self.kept += entries
         if self._listener is None:
             return
         try:

@@ -15,7 +15,7 @@ from chargehand.engine import roster as rosters
 from chargehand.engine.budget import Amount
 from chargehand.engine.fold import begin, replay
 from chargehand.engine.lint import lint
-from chargehand.engine.plan import Plan, TaskId
+from chargehand.engine.plan import TaskId
 from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
@@ -51,9 +51,11 @@ class Outcome(Struct, frozen=True):
     state: RunState
     """All that was so when the run stopped; nobody folds it further."""
     question: ev.InputRequested | None = None
+    entries: tuple[ev.Entry, ...] = ()
+    """All that was written, where the runner keeps it."""
 
 
-def outcome(run: str, state: RunState) -> Outcome:
+def outcome(run: str, state: RunState, entries: Sequence[ev.Entry] = ()) -> Outcome:
     """Read the outcome off a state."""
     ended = state.ended or ev.RunEnded("needs_input", "no_input", gaps(state))
     return Outcome(
@@ -67,6 +69,7 @@ def outcome(run: str, state: RunState) -> Outcome:
         spent=state.ledger.spent,
         state=state,
         question=None if state.ended is not None else state.input,
+        entries=tuple(entries),
     )
 
 
@@ -105,7 +108,7 @@ def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.Ru
     linted = lint(request.plan.tasks, request.roster, limits)
     if linted.errors:
         raise PlanInvalid(linted.errors)
-    plan = Plan(linted.tasks, request.plan.combine, request.plan.goal)
+    plan = structs.replace(request.plan, tasks=linted.tasks)
     return structs.replace(request, deadline=deadline, plan=plan, warnings=linted.warnings)
 
 
@@ -193,8 +196,9 @@ class Runner:
         also: Sequence[ev.Event] = (),
         wait_for_input: bool = False,
         quiet: bool = False,
+        keep_entries: bool = False,
     ) -> Outcome:
-        """Carry out a new run."""
+        """Carry out a new run. With `keep_entries` the outcome has all that was written of it."""
         clock = self._steady(0.0)
         now = clock()
         first = ev.Entry(1, now, checked(request, now, late=_LATE))
@@ -211,6 +215,7 @@ class Runner:
                 listener=listener,
                 whisper=whisper,
                 unwritten=[first],
+                kept=[] if keep_entries else None,
             )
             return await self._drive(drive, lease, also, wait_for_input=wait_for_input)
         finally:
@@ -315,7 +320,7 @@ class Runner:
                 self._load.leave(lease.run, drive.state)
         if drive.state.ended is not None:
             await self._cancel_asking(lease.run, drive.state)
-        return outcome(lease.run, drive.state)
+        return outcome(lease.run, drive.state, drive.kept or ())
 
     async def _cancel_asking(self, run: str, ended: RunState) -> None:
         """Cancel the runs inside one that has ended that wait for a person: nobody can answer any more.
