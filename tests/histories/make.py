@@ -106,7 +106,10 @@ def retries() -> Stage:
         "b": (fails("logic", "no sources given"), PAID),
         "c": (fails("timeout", "too slow"), fails("timeout", "too slow"), fails("timeout", "too slow"), PAID),
     }
-    stage = Stage(ScriptedExecutor(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID)))
+    answers = (fails("network", "no line to the judge"), Move(result="It is done.", used=CALL))
+    stage = Stage(
+        ScriptedExecutor(Script(moves, refined={"b": "carry out b with sources"}, otherwise=PAID, answers=answers))
+    )
     plan = Plan((task("a"), task("b"), task("c"), task("d", "a", "b", Edge(TaskId("c"), "optional"), worker="cid")))
     stage.start(request(plan, ROSTER, budget=Budget(calls=50, usd=0.05, floor=CALL)))
     return stage

@@ -112,8 +112,26 @@ BUGS = (
     Bug(
         "a planner's long Retry-After is waited for",
         "engine/supervise.py",
-        "plans or broke or late:",
-        "plans or broke:",
+        "plans) or broke or late:",
+        "plans) or broke:",
+    ),
+    Bug(
+        "the supervisor's Retry-After is ignored",
+        "engine/supervise.py",
+        "return now + max(wait, desk.failure.retry_after)",
+        "return now + wait",
+    ),
+    Bug(
+        "the supervisor's back-off is not kept",
+        "engine/fold.py",
+        "    desk.timer = event.after\n",
+        "    pass\n",
+    ),
+    Bug(
+        "a run has no time for its answer",
+        "engine/view.py",
+        "    kept = requested.policy.answer\n",
+        "    kept = 0.0\n",
     ),
     Bug(
         "without a plan nobody gets the request",
@@ -136,8 +154,8 @@ BUGS = (
     Bug(
         "the answer's Retry-After outlives the deadline",
         "engine/supervise.py",
-        "now < last and desk.timer < last",
-        "now < last",
+        "affordable and retry_at < last:",
+        "affordable and now < last:",
     ),
     Bug(
         "nobody gives up on a hanging worker",
@@ -161,7 +179,7 @@ BUGS = (
     # limits
     Bug("one slot too many", "engine/starts.py", "limits.width - state.running", "limits.width + 1 - state.running"),
     Bug("one slot too few", "engine/starts.py", "limits.width - state.running", "limits.width - 1 - state.running"),
-    Bug("capacity is off by one", "engine/starts.py", "load >= agent.capacity)", "load > agent.capacity)"),
+    Bug("capacity is off by one", "engine/starts.py", "load >= agent.concurrency)", "load > agent.concurrency)"),
     Bug("a slot is never given back", "engine/attempts.py", "    state.running -= 1\n", ""),
     Bug("a worker's slot is never given back", "engine/attempts.py", "    state.load[progress.worker] -= 1\n", ""),
     Bug("a pause is ignored", "engine/decide.py", " and not state.paused", ""),
@@ -335,7 +353,12 @@ BUGS = (
         "    if state.unsettled:\n        return None\n    if _may_replan",
         "    if _may_replan",
     ),
-    Bug("gaps are kept quiet", "engine/supervise.py", 'cause or "gaps", missing)', 'cause or "gaps")'),
+    Bug(
+        "gaps are kept quiet",
+        "engine/supervise.py",
+        "cause or _cause_inside(inside), missing)",
+        "cause or _cause_inside(inside))",
+    ),
     Bug(
         "the deadline does not stop anybody",
         "engine/fold.py",
@@ -357,7 +380,7 @@ BUGS = (
     Bug(
         "a planner may try for ever",
         "engine/supervise.py",
-        "desk.failures >= state.requested.policy.limits.plans or broke or",
+        "_is_given_up(desk, state.requested.policy.limits.plans) or broke or",
         "broke or",
     ),
     # several calls of one reply that need leave

@@ -74,6 +74,7 @@ class Shadow:
         self.answers = 0
         self.bad_plans = 0
         self.planner_failure: ev.Failure | None = None
+        self.supervisor_rests: dict[str, float] = {}  # until when a duty is not tried again
         self.again: Counter[TaskId] = Counter()
 
     def require(self, truth: bool, text: str) -> None:
@@ -320,6 +321,8 @@ class Shadow:
             self.require(not node.given_up_by, f"{event.task} is refined although {node.worker} failed for good")
             node.status = "refining"
         self.require(not self.paused or self.time_up, f"the supervisor was asked to {event.duty} during a pause")
+        rests_until = self.supervisor_rests.get(event.duty, 0.0)
+        self.require(self.at >= rests_until, f"21: {event.duty} was tried again before {rests_until}")
         if event.duty == "plan":
             self.planner_at_work = True
             self.replanned = self.replanned or event.why == "replan"
@@ -339,8 +342,14 @@ class Shadow:
         else:
             self.bad_plans += event.duty == "plan"
             self.planner_failure = event.failure if event.duty == "plan" else self.planner_failure
+            self.supervisor_rests[event.duty] = self.at + (0.0 if event.findings else event.failure.retry_after)
             self.planner_at_work = self.planner_at_work and event.duty != "plan"
             self._settle((event.duty, event.number), event.used)
+
+    def _supervisionretryscheduled(self, event: ev.SupervisionRetryScheduled) -> None:
+        rests_until = self.supervisor_rests[event.duty]
+        self.require(event.after >= rests_until, f"21: {event.duty} again at {event.after}, not before {rests_until}")
+        self.supervisor_rests[event.duty] = event.after
 
     def _taskrefined(self, event: ev.TaskRefined) -> None:
         self._refined(event.task, event.number, event.used)

@@ -70,6 +70,7 @@ TEMPLATES: dict[type, _Description] = {
     ev.AttemptSucceeded: ("done: {result}", "good"),
     ev.StepFailed: ("step {step} failed", "dim"),
     ev.BackoffEnded: ("the wait is over", "dim"),
+    ev.SupervisionRetryScheduled: ("waits before it is asked again", "dim"),
     ev.TaskExpanded: ("becomes {count} tasks, one an item", "dim"),
     ev.TaskFailed: ("given up {failure}", "bad"),
     ev.ResultReused: ("taken over from {source} of run {run}", "good"),

@@ -11,6 +11,7 @@ from chargehand.engine.starts import starts
 from chargehand.engine.state import Desk, Progress, RunState, Status
 from chargehand.engine.supervise import supervise
 from chargehand.engine.verdict import verdict
+from chargehand.engine.view import work_until
 
 
 def decide(state: RunState, now: Instant) -> list[ev.Event]:
@@ -19,13 +20,14 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
         return []
     if state.cancel is not None or state.time_up:
         return _timed_out(state, now) or supervise(state, now)
-    if now >= state.work_until:
+    last = work_until(state)
+    if now >= last:
         return [ev.TimeRanOut()]
     if found := _timed_out(state, now):
         return found
     if (state.doomed or state.judged or state.expandable or state.joinable) and (found := _consequences(state, now)):
         return found
-    if state.lanes and state.approved and not state.paused and (found := starts(state, now)):
+    if state.lanes and state.approved and not state.paused and (found := starts(state, now, last)):
         return found
     return supervise(state, now)
 

@@ -294,6 +294,17 @@ class SupervisionFailed(_Fact, frozen=True, tag="supervision.failed"):
     """What it cost; `null`: as much as was reserved."""
 
 
+class SupervisionRetryScheduled(_Fact, frozen=True, tag="supervision.retry_scheduled"):
+    """The supervisor is asked again, after a wait."""
+
+    duty: Duty
+    """What it is asked for: a plan or the answer."""
+    number: int
+    """The try that failed."""
+    after: Instant
+    """Not before this, in seconds since 1970."""
+
+
 class AttemptStarted(_Fact, frozen=True, tag="attempt.started"):
     """A worker has begun a task; the same number again: taken up after a crash, with the steps it had recorded."""
 
@@ -600,6 +611,7 @@ Event: TypeAlias = (
     | PromptSent
     | SupervisionStarted
     | SupervisionFailed
+    | SupervisionRetryScheduled
     | TasksAdded
     | InputRequested
     | InputAnswered

@@ -11,7 +11,6 @@ from chargehand.engine import events as ev
 from chargehand.engine.breaker import forget_probe
 from chargehand.engine.budget import NOTHING, Amount, Ledger
 from chargehand.engine.growth import add, drop_round, settle, undelivered_item
-from chargehand.engine.jitter import backoff
 from chargehand.engine.plan import NO_TASK, Plan, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Desk, Progress, RunState, Status, Work, enqueue
@@ -21,13 +20,10 @@ def begin(entry: ev.Entry) -> RunState:
     """The state after a run's first entry."""
     requested = entry.event
     assert isinstance(requested, ev.RunRequested), "a journal begins with run.requested"
-    # the answer gets its share of the time, but never more than a fifth of it
-    kept = min(requested.policy.answer, max(0.0, requested.deadline - entry.at) / 5)
     agents = {agent.name: agent for agent in requested.roster.agents}
     state = RunState(
         requested=requested,
         ledger=Ledger(requested.budget),
-        work_until=requested.deadline - kept,
         agents=agents,
         seq=entry.seq,
         at=entry.at,
@@ -112,6 +108,7 @@ def _close_desk(state: RunState, duty: ev.Duty, used: Amount | None) -> None:
     desk.open = False
     desk.held = NOTHING
     desk.timer = 0.0
+    desk.retry = False
     desk.next = None
     desk.failure = None
 
@@ -121,16 +118,19 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         attempts.close_refinement(state, state.tasks[event.task], event.used)
         return
     _close_desk(state, event.duty, event.used)
-    policy = state.requested.policy
     desk = _desk(state, event.duty)
-    desk.failures += policy.limits.plans + policy.limits.answers if event.failure.permanent else 1  # as good as all
+    desk.failures += 1
     state.starved = state.starved or event.failure.kind == "budget"
     desk.failure = event.failure
     desk.feedback = event.findings
     desk.next = "rejected" if event.findings else "failed"
-    if not event.findings:
-        wait = backoff(state.requested.seed, policy.retry, desk.failures, event.duty, event.number)
-        desk.timer = state.at + max(wait, event.failure.retry_after)
+    desk.retry = not event.findings
+
+
+def _supervision_retry_scheduled(state: RunState, event: ev.SupervisionRetryScheduled) -> None:
+    desk = _desk(state, event.duty)
+    desk.timer = event.after
+    desk.retry = False
 
 
 def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
@@ -223,7 +223,7 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
 
 
 def _give_time(state: RunState, seconds: Seconds) -> None:
-    state.work_until += seconds
+    state.waited += seconds
     state.requested = structs.replace(state.requested, deadline=state.requested.deadline + seconds)
 
 
@@ -362,6 +362,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.TaskRefined: attempts.task_refined,
     ev.SupervisionStarted: _supervision_started,
     ev.SupervisionFailed: _supervision_failed,
+    ev.SupervisionRetryScheduled: _supervision_retry_scheduled,
     ev.TasksAdded: _tasks_added,
     ev.AnswerWritten: _answer_written,
     ev.TaskExpanded: _task_expanded,

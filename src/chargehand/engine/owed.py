@@ -10,7 +10,7 @@ from chargehand.engine.missing import unanswered_gaps
 from chargehand.engine.plan import Combine, LoopState, Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
-from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results
+from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results, work_until
 
 
 def owed(state: RunState) -> KeysView[Work]:
@@ -22,7 +22,7 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     """The first instant after `now` at which `decide` may have more to say although nothing was reported."""
     if state.ended is not None:
         return None
-    times = [state.work_until, answer_until(state), state.planning.timer, state.answering.timer]
+    times = [work_until(state), answer_until(state), state.planning.timer, state.answering.timer]
     if state.timers:
         times.append(state.timers[0][0])
     if state.lanes and state.breakers:

@@ -13,8 +13,11 @@ from chargehand.engine.roster import Agent
 from chargehand.engine.state import Lane, Progress, RunState, line_of, urgent_first
 
 
-def starts(state: RunState, now: Instant) -> list[ev.Event]:
-    """Fill the free slots. With a capped budget one at a time, since each changes what the next may count on."""
+def starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
+    """Fill the free slots with attempts that end by `last`.
+
+    With a capped budget one at a time, since each changes what the next may count on.
+    """
     free = state.requested.policy.limits.width - state.running
     if free <= 0 or not state.lanes:
         return []
@@ -27,7 +30,7 @@ def starts(state: RunState, now: Instant) -> list[ev.Event]:
     while fronts and len(found) < free:
         entry, _, walk, lane = fronts[0]
         progress = state.ordered[entry[1]]
-        event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, lane, extra, now)
+        event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, lane, extra, now, last)
         if event is None:
             heappop(fronts)  # nobody of this lane is free
             continue
@@ -89,7 +92,9 @@ def _refused(state: RunState, progress: Progress) -> ev.Event | None:
     return ev.TaskSkipped(progress.task.id, "refused", state.refused[models[0]])
 
 
-def _start(state: RunState, progress: Progress, lane: Lane, extra: dict[str, int], now: Instant) -> ev.Event | None:
+def _start(
+    state: RunState, progress: Progress, lane: Lane, extra: dict[str, int], now: Instant, last: Instant
+) -> ev.Event | None:
     """An attempt; None when nobody can take it now; a skip when the budget is too small for it."""
     choice = _choose(state, progress, lane, extra, now)
     if choice is None:
@@ -100,7 +105,7 @@ def _start(state: RunState, progress: Progress, lane: Lane, extra: dict[str, int
         return ev.TaskSkipped(progress.task.id, "budget")
     extra[agent.name] = extra.get(agent.name, 0) + 1
     number = progress.attempt + (not progress.redo)
-    until = min(now + agent.timeout, state.work_until)
+    until = min(now + agent.timeout, last)
     held = None if reserve == NOTHING else reserve
     return ev.AttemptStarted(
         task=progress.task.id, attempt=number, worker=agent.name, until=until, reserve=held, probes=probes

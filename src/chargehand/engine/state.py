@@ -15,7 +15,7 @@ from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, Ledger
 from chargehand.engine.failure import OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
 from chargehand.engine.tracing import AnswerAudit, Tracing
 from chargehand.engine.work import Work
@@ -123,6 +123,7 @@ class Desk(Struct):
     open: bool = False
     redo: bool = False
     timer: Instant = 0.0  # while open: when it is given up; else: not before
+    retry: bool = False  # it failed, and when it is tried again is not decided yet
     held: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
@@ -139,11 +140,11 @@ class Lane(Struct):
 class RunState(Struct):
     requested: ev.RunRequested
     ledger: Ledger
-    work_until: Instant
     agents: dict[str, Agent]
     seq: int = 0
     at: Instant = 0.0
     began: Instant = 0.0
+    waited: Seconds = 0.0  # how long it stood still or waited for a person, which does not count
     tasks: dict[TaskId, Progress] = {}
     ordered: list[Progress] = []
     combine: Combine = "merge"

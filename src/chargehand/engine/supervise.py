@@ -2,12 +2,13 @@
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.jitter import backoff
 from chargehand.engine.missing import missing_gaps
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, best_fit
-from chargehand.engine.state import RunState, Status
-from chargehand.engine.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap
+from chargehand.engine.state import Desk, RunState, Status
+from chargehand.engine.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap, work_until
 
 _FALLBACK_SECONDS: Seconds = 10.0
 """The time that the planner leaves for the task of a fallback plan."""
@@ -46,22 +47,46 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
     if why == "more" and state.unsettled and not (state.wake == "any" and state.fresh):
         return None
     broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
-    late = max(now, desk.timer) >= _plan_until(state)  # asked again, it could not answer in time
-    if desk.failures >= state.requested.policy.limits.plans or broke or late:
+    retry_at = _retry_at(state, "plan", now)
+    late = retry_at >= _plan_until(state)  # asked again, it could not answer in time
+    if _is_given_up(desk, state.requested.policy.limits.plans) or broke or late:
         if state.tasks:  # what there is must do; who may have left something out says so
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(desk.number, (), closed=True, unserved=lost)
         return ev.RunEnded("failed", "budget") if broke else _fallback_plan(state, late=late)
-    return _started(state, "plan", now, why) if now >= desk.timer else None
+    return _try(state, "plan", now, retry_at, why)
+
+
+def _is_given_up(desk: Desk, tries: int) -> bool:
+    """Whether a duty failed too often, or for good."""
+    return desk.failures >= tries or (desk.failure is not None and desk.failure.permanent)
+
+
+def _retry_at(state: RunState, duty: ev.Duty, now: Instant) -> Instant:
+    """When a duty is tried next: after a failure that is not the proposal's own, not before a wait is over."""
+    desk = state.planning if duty == "plan" else state.answering
+    if not desk.retry or desk.failure is None:
+        return max(now, desk.timer)
+    policy = state.requested.policy
+    wait = backoff(state.requested.seed, policy.retry, desk.failures, duty, desk.number)
+    return now + max(wait, desk.failure.retry_after)
+
+
+def _try(state: RunState, duty: ev.Duty, now: Instant, retry_at: Instant, why: ev.Why = "first") -> ev.Event | None:
+    """Begin a duty now, or decide when it is tried again; None while the wait is not over."""
+    desk = state.planning if duty == "plan" else state.answering
+    if desk.retry and retry_at > now:
+        return ev.SupervisionRetryScheduled(duty, desk.number, retry_at)
+    return _started(state, duty, now, why) if retry_at <= now else None
 
 
 def _plan_until(state: RunState) -> Instant:
     """When the planner must be done. While there are no tasks it leaves some time for a fallback plan."""
     timeout = ev.Failure("timeout", "the planner took too long")
     if state.tasks or not _reachable_workers(state, timeout):
-        return state.work_until
-    left = state.work_until - state.began
-    return state.work_until - min(_FALLBACK_SECONDS, _FALLBACK_SHARE * left)
+        return work_until(state)
+    last = work_until(state)
+    return last - min(_FALLBACK_SECONDS, _FALLBACK_SHARE * (last - state.began))
 
 
 def _fallback_plan(state: RunState, *, late: bool) -> ev.Event:
@@ -112,6 +137,7 @@ def _reachable_workers(state: RunState, failure: ev.Failure) -> list[Agent]:
 def _may_replan(state: RunState) -> bool:
     return (
         state.replans < state.requested.policy.limits.replans
+        and state.planning.failure is None  # else it could not even plan
         and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
         and bool(gaps(state))
     )
@@ -135,11 +161,13 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     if desk.open:
         return None
     done = any(one.status is Status.DONE for one in state.tasks.values())
-    wanted = state.combine != "none" and state.answer is None and done and desk.failures < policy.limits.answers
+    is_open = state.combine != "none" and state.answer is None and done
+    wanted = is_open and not _is_given_up(desk, policy.limits.answers)
     affordable = state.ledger.covers(state.requested.roster.supervision)
     last = answer_until(state)
-    if wanted and affordable and now < last and desk.timer < last:
-        return _started(state, "answer", now) if now >= desk.timer else None
+    retry_at = _retry_at(state, "answer", now)
+    if wanted and affordable and retry_at < last:
+        return _try(state, "answer", now, retry_at)
     return _ending(state, done=done, broke=wanted and not affordable)
 
 

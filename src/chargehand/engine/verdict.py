@@ -5,6 +5,7 @@ from chargehand.engine.budget import NOTHING
 from chargehand.engine.jitter import backoff
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import Progress, RunState, line_of
+from chargehand.engine.view import work_until
 
 
 def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
@@ -22,7 +23,7 @@ def verdict(state: RunState, progress: Progress, now: Instant) -> ev.Event | Non
     if failure.kind != "logic":
         jitter = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
         wait = max(jitter, failure.retry_after)
-    parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= state.work_until
+    parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= work_until(state)
     if progress.failures >= allowed or failure.permanent or parked:
         gone = {state.agents[one].spec or one for one in (progress.worker, *progress.tried)}  # and all who are the same
         line = (one for one in line_of(state, progress.task) if one in state.agents)
@@ -50,6 +51,6 @@ def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event |
         return None
     if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
         return None  # a plain retry is better than none
-    until = min(now + policy.supervision, state.work_until)
+    until = min(now + policy.supervision, work_until(state))
     held = None if reserve == NOTHING else reserve
     return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=held)

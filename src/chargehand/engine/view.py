@@ -23,6 +23,16 @@ def material(state: RunState) -> tuple[Input, ...]:
     )
 
 
+def work_until(state: RunState) -> Instant:
+    """When no more tasks are begun: what is left of the time belongs to the answer, a fifth of all at most."""
+    requested = state.requested
+    kept = requested.policy.answer
+    longest = (requested.deadline - state.waited - state.began) / 5
+    if kept > longest:
+        kept = max(0.0, longest)
+    return requested.deadline - kept
+
+
 def answer_until(state: RunState) -> Instant:
     """When the run is over whatever is still under way: nothing is begun, and nothing waited for, after that."""
     return state.requested.deadline + state.requested.policy.grace
