@@ -114,7 +114,7 @@ def test_what_is_no_plan_is_said_to_be_none(source: bytes | str | dict[str, obje
         ({"policy": Policy(grace=-1.0)}, Invalid, "policy.grace is -1.0"),
         ({"policy": Policy(supervision=inf)}, NotJson, "run.requested"),
         ({"goal": HALF}, NotJson, "run.requested"),
-        ({"parent": ev.Parent("p", TaskId("t"), 1, 1, "ann", nesting=99)}, Invalid, "nested 99 deep"),
+        ({"parent": ev.Parent("p", "p", TaskId("t"), 1, 1, "ann", nesting=99)}, Invalid, "nested 99 deep"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

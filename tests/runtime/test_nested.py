@@ -112,7 +112,7 @@ async def test_a_worker_asks_those_with_a_tag_and_reads_all_their_replies(kept: 
         first = (await journal.read(nested))[0].event
         assert isinstance(first, ev.RunRequested)
         assert first.parent == ev.Parent(
-            "r", TaskId("t1"), attempt=1, step=2, worker="ann", nesting=1, kind="message", waiting=("ann",)
+            "r", "r", TaskId("t1"), attempt=1, step=2, worker="ann", nesting=1, kind="message", waiting=("ann",)
         )
         assert nested.startswith("r/t1/1/2/")
         assert found.spent.calls == len(script.requests) == 4

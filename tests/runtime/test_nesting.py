@@ -114,8 +114,12 @@ async def test_three_levels_work_for_one_answer_in_a_journal_of_runs_below_each_
         assert middle.startswith("r/t1/1/1/")
         assert bottom.startswith(f"{middle}/t1/1/1/")
         first = TaskId("t1")
-        assert requested(runs[middle]).parent == ev.Parent("r", first, attempt=1, step=1, worker="middle", nesting=1)
-        assert requested(runs[bottom]).parent == ev.Parent(middle, first, attempt=1, step=1, worker="bottom", nesting=2)
+        assert requested(runs[middle]).parent == ev.Parent(
+            "r", "r", first, attempt=1, step=1, worker="middle", nesting=1
+        )
+        assert requested(runs[bottom]).parent == ev.Parent(
+            middle, "r", first, attempt=1, step=1, worker="bottom", nesting=2
+        )
         assert requested(runs[bottom]).goal.startswith("Have the fruit counted.")
         assert found.trace().tasks[0].attempts[0].nested == [middle]
         assert any(middle in note.text for note in found.trace().notes)

@@ -339,7 +339,7 @@ class _Listener:
 def _streamed(text: str, size: int) -> str:
     """What comes of a text that is said in pieces of a size."""
     listener = _Listener()
-    context = RedactedContext(cast("StepContext", listener), Redactor(()))
+    context = RedactedContext(cast("StepContext", listener), Redactor(()), lambda executor: executor)
     for start in range(0, len(text), size):
         context.say(text[start : start + size])
     context.flush()

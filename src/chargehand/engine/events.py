@@ -32,6 +32,8 @@ class Parent(Struct, frozen=True, omit_defaults=True):
 
     run: str
     """The run that waits."""
+    root: str
+    """The outermost run of all that wait."""
     task: TaskId
     """The task in it."""
     attempt: int

@@ -94,6 +94,7 @@ class StartingStep(Struct, frozen=True):
         waiting = (*(outer.waiting if outer else ()), worker) if kind == "message" else ()
         return ev.Parent(
             run=self.run,
+            root=self.run if outer is None else outer.root,
             task=self.task,
             attempt=self.attempt,
             step=self.number,

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WrapExecutor: TypeAlias = Callable[[Executor], Executor]
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
 
 
@@ -124,8 +123,7 @@ class Runner:
     """Runs of one process on one journal.
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept. Neither
-    hears of `quiet` runs. `on_approval` is asked what a person would be asked. `wrap_executor` wraps the executor of
-    every run, also of runs inside runs.
+    hears of `quiet` runs. `on_approval` is asked what a person would be asked.
     """
 
     def __init__(
@@ -138,14 +136,12 @@ class Runner:
         listener: Listener | None = None,
         whisper: Whisper | None = None,
         on_approval: OnApproval | None = None,
-        wrap_executor: WrapExecutor | None = None,
     ) -> None:
         self._journal = journal
         self._on_approval = on_approval
         self._members = executor.members
         self._load = executor.load
-        self._wrap = wrap_executor
-        self._executor = executor if wrap_executor is None else wrap_executor(executor)
+        self._executor = executor
         self._clocks = (wall, ticks)
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
         self._heard = (listener, whisper)
@@ -158,7 +154,7 @@ class Runner:
     def nested_runner(self, executor: Executor) -> "Runner":
         """A runner for runs inside the runs of this one: same journal, same clocks, no listeners."""
         wall, ticks = self._clocks
-        runner = Runner(self._journal, executor, wall=wall, ticks=ticks, wrap_executor=self._wrap)
+        runner = Runner(self._journal, executor, wall=wall, ticks=ticks)
         runner._family = self._family
         runner._is_nested = True
         return runner

@@ -29,6 +29,16 @@ class RecordedRun(Struct, frozen=True):
     def requested(self) -> ev.RunRequested:
         return self.state.requested
 
+    @property
+    def root(self) -> str:
+        return root_of(self.run, self.requested)
+
+
+def root_of(run: str, first: ev.Event) -> str:
+    """The outermost run that a run is inside of, by its first event; the run itself, if it is inside of none."""
+    parent = first.parent if isinstance(first, ev.RunRequested) else None
+    return run if parent is None else parent.root
+
 
 Say = Callable[[RecordedRun], ev.Event | None]
 """What to tell a run, from how it stands; None: there is nothing to tell."""

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
@@ -73,11 +72,6 @@ class TenantRuns:
 
     def is_running(self, run: str) -> bool:
         return run in self._outcomes
-
-    def works_on(self, run: str) -> bool:
-        """Whether a run is carried, or one that it is inside of: its name begins with theirs."""
-        names = accumulate(run.split("/"), lambda outer, part: f"{outer}/{part}")
-        return any(name in self._outcomes for name in names)
 
     def on_entries(self, run: str, entries: Sequence[Entry]) -> None:
         """Told of everything that was written."""

@@ -97,13 +97,8 @@ class Tenant:
 
     def open_runner(self, executor: Executor, listener: Listener, whisper: Whisper | None = None) -> Runner:
         """A runner of this tenant, whose executors are handed no secrets."""
-        runner = Runner(
-            self.journal,
-            executor,
-            listener=listener,
-            whisper=whisper,
-            wrap_executor=lambda inner: RedactedExecutor(inner, self.redactor),
-        )
+        redacted = RedactedExecutor(executor, self.redactor)
+        runner = Runner(self.journal, redacted, listener=listener, whisper=whisper)
         self.runners.append(runner)
         return runner
 

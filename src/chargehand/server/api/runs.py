@@ -148,7 +148,7 @@ def state_of(tenant: Tenant, recorded: RecordedRun) -> State:
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if tenant.runs.works_on(recorded.run) else "interrupted"
+    return "running" if tenant.runs.is_running(recorded.root) else "interrupted"
 
 
 def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:

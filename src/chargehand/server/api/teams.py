@@ -21,6 +21,7 @@ from chargehand.server.api.shapes import (
     WorkerShown,
     show,
 )
+from chargehand.server.run_control import root_of
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.team import Team
@@ -101,10 +102,13 @@ class LatestHealth:
             journal = self._tenant.journal
             names = [row.run for row in await journal.latest(before=LATEST, limit=MAX_RUNS)]
             runs: list[tuple[str, list[Entry]]] = []
+            driven: set[str] = set()
             for name in names:
                 with suppress(Corrupt):  # the others are worth a look all the same
-                    runs.append((name, await journal.read(name)))
-            driven = {name for name in names if self._tenant.runs.is_running(name.partition("/")[0])}
+                    entries = await journal.read(name)
+                    runs.append((name, entries))
+                    if self._tenant.runs.is_running(root_of(name, entries[0].event)):
+                        driven.add(name)
             self._last = Healths(health(runs, now, driven=driven), len(runs), now)
         return self._last
 

@@ -145,7 +145,9 @@ class AgentExecutor(Executor):
             equipped = await self._equip(profile, request, client_side)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
-        equipped = structs.replace(equipped, models=self._allowances.metered(run, equipped.models))
+        parent = context.request.parent
+        if parent is not None:  # another agent wrote to it
+            equipped = structs.replace(equipped, models=self._allowances.metered(parent.root, equipped.models))
         kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
         return await work(equipped, kit, brief, context)
 
@@ -341,11 +343,8 @@ class MessageAllowances:
         self._limits = limits
         self._uses: OrderedDict[str, Use] = OrderedDict()
 
-    def metered(self, run: str, models: tuple[Model, ...]) -> tuple[Model, ...]:
-        """The models for an agent in this run: counted if it works because of a message of another agent."""
-        client_run, _, nested = run.partition("/")
-        if not nested:
-            return models
+    def metered(self, client_run: str, models: tuple[Model, ...]) -> tuple[Model, ...]:
+        """The models for an agent that works because another wrote to it, in the run of this client's message."""
         use = self._uses.setdefault(client_run, Use())
         self._uses.move_to_end(client_run)
         if len(self._uses) > _MAX_RUNS:

@@ -86,11 +86,12 @@ class AgentRequest(Struct, frozen=True, omit_defaults=True):
         return ev.ClientRequest(_API, Raw(msgspec.json.encode(self)), self.digest)
 
 
-def recorded_request(requested: ev.RunRequested) -> AgentRequest | None:
-    """What the client asked of an agent; None for a run that was begun another way."""
-    if requested.client is None or requested.client.api != _API:
+def recorded_request(first: ev.Event) -> AgentRequest | None:
+    """What the client asked of an agent, by the first event of a run; None for a run that was begun another way."""
+    client = first.client if isinstance(first, ev.RunRequested) else None
+    if client is None or client.api != _API:
         return None
-    return msgspec.json.decode(requested.client.body, type=AgentRequest)
+    return msgspec.json.decode(client.body, type=AgentRequest)
 
 
 def read_request(agent: str, sent: MessageRequest, digest: str, conversation: str = "") -> AgentRequest:

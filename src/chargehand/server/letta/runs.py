@@ -23,6 +23,7 @@ from chargehand.server.letta.wire import (
     parse_time,
 )
 from chargehand.server.problem import unknown
+from chargehand.server.run_control import root_of
 from chargehand.server.wire import reply
 
 routes = Routes()
@@ -151,10 +152,11 @@ async def _stream_nested(call: Call, run: str, name: str, sent: StreamRequest) -
     if log is None:
         raise unknown("run", run)
     session = Session(log)
-    return session.stream(_view(sent), call.tenant.runs.take_stream_slot(), _poll_journal(call, name, session))
+    root = root_of(name, (await call.tenant.journal.read(name))[0].event)
+    return session.stream(_view(sent), call.tenant.runs.take_stream_slot(), _poll_journal(call, root, session))
 
 
-async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerator[bytes]:
+async def _poll_journal(call: Call, root: str, session: Session) -> AsyncGenerator[bytes]:
     """Record what is written in a run inside another, which runners do not report, up to its end.
 
     It ends too when the outer run is not carried any more.
@@ -162,10 +164,10 @@ async def _poll_journal(call: Call, name: str, session: Session) -> AsyncGenerat
     is_running = True
     while not session.log.over and is_running:
         yield b""  # here it is left if the client is gone
-        is_running = name.partition("/")[0] in call.sessions.running
+        is_running = root in call.sessions.running
         if is_running:
             await asyncio.sleep(_POLL)
-        session.record(await call.tenant.journal.read(name, after=session.log.last_entry))
+        session.record(await call.tenant.journal.read(session.log.name, after=session.log.last_entry))
     session.finish()
 
 

@@ -6,7 +6,6 @@ what it lacks.
 
 import asyncio
 import logging
-import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -28,12 +27,14 @@ from chargehand.server.idempotency import Repeats
 from chargehand.server.letta.executor import AgentExecutor
 from chargehand.server.letta.index import Index
 from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
-from chargehand.server.letta.request import AgentRequest
+from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.session import Session
 from chargehand.server.letta.wire import RunResponse
 from chargehand.server.problem import Problem, unknown
+from chargehand.server.run_control import root_of
 from chargehand.server.tenant_runs import TenantRuns, retry_when_full
 from chargehand.server.tenants import Tenant
+from chargehand.stores.journal import DamagedRun
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.
@@ -41,7 +42,8 @@ _POLICY = Policy(retry=Retry(attempts=1), limits=Limits(width=50, max_nesting=8,
 _DEADLINE: Seconds = 30 * 86_400.0  # for people who are asked; the executor bounds the time that an agent works
 _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0
-_RUN_NAME = re.compile(r"run-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(/.+)?\Z")
+_LATEST = 2**62
+_PAGE = 200
 RESET_AT = "messages_since"
 """The setting of an agent that says when its messages were reset."""
 
@@ -223,8 +225,9 @@ class Sessions:
         await self._wait_until_indexed()
         logs = [session.log for session in self.running.values() if session.log.began and agent in ("", session.agent)]
         for runner in (self._runner, self._token_runner):
-            for run in runner.under_way:
-                if "/" in run and run.partition("/")[0] in self.running:
+            for run, state in runner.under_way.items():
+                parent = state.requested.parent
+                if parent is not None and parent.root in self.running:
                     logs += await self.nested_logs(run)
         if logs:
             await self.index.save(logs, self.resets)
@@ -393,19 +396,28 @@ class Sessions:
         """Index what is missing; the runs that have to be resumed. Nested runs are resumed by their parents."""
         await self.load()
         ended = await self.index.ended()
-        rows = [row for row in await self._tenant.journal.runs() if _RUN_NAME.match(row.run) and row.run not in ended]
+        runs: list[str] = []
         nested: dict[str, list[str]] = {}
-        for row in rows:
-            nested.setdefault(row.run.partition("/")[0], []).append(row.run)
+        before = _LATEST
+        while page := await self._tenant.journal.latest(before=before, limit=_PAGE):
+            before = page[-1].number
+            for row in page:
+                if isinstance(row, DamagedRun) or row.run in ended:
+                    continue
+                root = root_of(row.run, row.first.event)
+                if root != row.run:
+                    nested.setdefault(root, []).append(row.run)
+                elif recorded_request(row.first.event) is not None:
+                    runs.append(row.run)
         unfinished: list[str] = []
-        for row in sorted(rows, key=lambda row: (row.started, row.run)):
-            if "/" in row.run or row.run in self.running:
+        for run in reversed(runs):  # the oldest first
+            if run in self.running:
                 continue
             try:
-                if await self._index_run(row.run, [run for run in nested[row.run] if run != row.run]):
-                    unfinished.append(row.run)
+                if await self._index_run(run, nested.get(run, ())):
+                    unfinished.append(run)
             except ChargehandError as error:
-                logger.warning("run %s was not indexed: %s", row.run, error)
+                logger.warning("run %s was not indexed: %s", run, error)
         return unfinished
 
     async def _index_run(self, run: str, nested: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
+from chargehand.engine.roster import TeamMembers
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.find import Lookup
 from chargehand.models.known import OTHERS, OWN, key_variable
@@ -24,13 +25,17 @@ from chargehand.runtime.executor import (
     Claim,
     Done,
     Executor,
+    NestedRequest,
+    NestedRun,
     PromptMessage,
     Proposal,
     Refined,
     Relay,
+    RunBounds,
     StepContext,
     WorkFailed,
 )
+from chargehand.runtime.load import LoadView
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.settings import Settings
 from chargehand.stores.journal import Lease
@@ -78,6 +83,19 @@ class RedactedExecutor(Executor):
     def __init__(self, executor: Executor, redactor: Redactor) -> None:
         self._executor = executor
         self._redactor = redactor
+        self._nested: dict[Executor, RedactedExecutor] = {}
+
+    @property
+    def members(self) -> TeamMembers | None:
+        return self._executor.members
+
+    @property
+    def load(self) -> LoadView | None:
+        return self._executor.load
+
+    def wrap_nested(self, executor: Executor) -> Executor:
+        """The executor of a team inside the team: the same one for each of its runs."""
+        return self._nested.setdefault(executor, RedactedExecutor(executor, self._redactor))
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         return self._redactor.value(await self._execute(self._executor.plan, brief, context))
@@ -105,7 +123,7 @@ class RedactedExecutor(Executor):
     async def _execute(
         self, duty: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
     ) -> _Shape:
-        redacted = RedactedContext(context, self._redactor)
+        redacted = RedactedContext(context, self._redactor, self.wrap_nested)
         try:
             return await duty(brief, redacted)
         except WorkFailed as error:
@@ -124,11 +142,12 @@ class RedactedExecutor(Executor):
 class RedactedContext(Relay):
     """A step context that cleans the result of each call before it is recorded and used."""
 
-    __slots__ = ("_redactor", "_unsaid")
+    __slots__ = ("_redactor", "_unsaid", "_wrap_nested")
 
-    def __init__(self, context: StepContext, redactor: Redactor) -> None:
+    def __init__(self, context: StepContext, redactor: Redactor, wrap_nested: Callable[[Executor], Executor]) -> None:
         super().__init__(context)
         self._redactor = redactor
+        self._wrap_nested = wrap_nested
         self._unsaid = ""
 
     async def step(
@@ -152,6 +171,14 @@ class RedactedContext(Relay):
         return await super().step(
             name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        def make_request(bounds: RunBounds) -> ev.RunRequested:
+            return self._redactor.value(nested.request(bounds))
+
+        executor = None if nested.executor is None else self._wrap_nested(nested.executor)
+        clean = structs.replace(nested, request=make_request, executor=executor)
+        return await super().start_run(key, clean)
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
