@@ -42,7 +42,7 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryAsked
             return _new_run(old, _plan(old), _known_tasks(old, body.tasks))
         state = old.state
         kept = await fork_offers(tenant.journal, old.run, old.entries)
-        partly = {offer.task.partition("[")[0] for offer in offers(state) if offer not in kept}
+        partly = {_planned_task(old, offer) for offer in offers(state) if offer not in kept}
         failed = any(task.status in (Status.FAILED, Status.SKIPPED) for task in state.tasks.values())
         if state.tasks and not (failed or partly or state.unserved) and state.answer is not None:
             named = listed([f'"{name}"' for name in _task_names(old)])
@@ -152,8 +152,16 @@ def _new_run(
             bounds = structs.replace(bounds, budget=old.requested.budget)
     unserved = tuple(old.state.unserved) if plan is not None and goal == old.requested.goal else ()
     undone = _with_dependents(plan, again)
-    taken = tuple(offer for offer in results if offer.task.partition("[")[0] not in undone)
+    taken = tuple(offer for offer in results if _planned_task(old, offer) not in undone)
     return NewRun(goal, bounds, plan, (ev.ResultsOffered(old.run, taken, unserved), *also))
+
+
+def _planned_task(old: RecordedRun, offer: ev.Offer) -> TaskId:
+    """The task of the plan that a result belongs to: of a task for one item of a list, the task for all of them."""
+    progress = old.state.tasks[offer.task]
+    while progress.mother is not None:
+        progress = progress.mother
+    return progress.task.id
 
 
 def _plan(old: RecordedRun) -> Plan | None:
