@@ -109,7 +109,7 @@ def test_what_is_no_plan_is_said_to_be_none(source: bytes | str | dict[str, obje
         ({"policy": Policy(retry=Retry(attempts=-3))}, Invalid, "policy.attempts is -3"),
         ({"policy": Policy(retry=Retry(base=-0.5))}, Invalid, "policy.base is -0.5"),
         ({"policy": Policy(limits=Limits(width=0))}, Invalid, "policy.width is 0"),
-        ({"policy": Policy(limits=Limits(max_depth=-1))}, Invalid, "policy.depth is -1"),
+        ({"policy": Policy(limits=Limits(max_depth=-1))}, Invalid, "policy.max_depth is -1"),
         ({"policy": Policy(breaking=Breaking(open=nan))}, Invalid, "policy.open is nan"),
         ({"policy": Policy(grace=-1.0)}, Invalid, "policy.grace is -1.0"),
         ({"policy": Policy(supervision=inf)}, NotJson, "run.requested"),
