@@ -155,6 +155,7 @@ class Team:
         self._asks = lookup is not None
         self._streams = OpenStreams()
         self._listeners: list[Listener] = []
+        self._held_open: list[AsyncExitStack] = []
         self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
@@ -287,6 +288,17 @@ class Team:
         opened = self._executor.opened() if finder is None else self._open_executor(finder)
         async with opened as executor:
             yield executor
+
+    async def __aenter__(self) -> Self:
+        """Keep the journal, the models and their connections open between runs, until the context is left."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.open_journal())
+            await stack.enter_async_context(self.executor())
+            self._held_open.append(stack.pop_all())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._held_open.pop().aclose()
 
     @asynccontextmanager
     async def _open_executor(self, finder: Finder | None = None) -> AsyncGenerator[TeamExecutor]:

@@ -19,6 +19,21 @@ async def test_runs_at_the_same_time_have_one_executor_and_a_later_one_another()
         assert third is not first
 
 
+async def test_inside_the_context_of_a_team_everything_stays_open_between_runs() -> None:
+    team = make_team()
+    async with team:
+        async with team.executor() as first:
+            pass
+        assert (await team.run("Count")).ending == "complete"
+        async with team, team.executor() as second:
+            pass
+        async with team.executor() as third:
+            pass
+    assert first is second is third
+    async with team.executor() as later:
+        assert later is not first
+
+
 async def test_a_team_within_other_bounds_has_an_executor_of_its_own() -> None:
     team = make_team()
     async with team.executor() as first, team.bounded(timeout=5.0).executor() as second:
