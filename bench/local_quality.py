@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from bench.local_requests import FOLDERS, Asked, requests
+from chargehand.agents.draft import draft
+from chargehand.agents.result import Result, read_result
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -24,9 +26,7 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.value import decode_value
 from chargehand.errors import PlanInvalid
 from chargehand.models.local.pull import pull
-from chargehand.runtime.draft import draft
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

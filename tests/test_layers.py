@@ -58,6 +58,12 @@ def test_a_room_may_not_import_a_room_above(copy: Path) -> None:
     assert broken_contracts(copy) == ["Rooms are layered"]
 
 
+@pytest.mark.parametrize("above", ["agents", "tools", "models", "team"])
+def test_the_runtime_knows_no_agents(copy: Path, above: str) -> None:
+    add_line(copy / "runtime" / "runner.py", f"import chargehand.{above}")
+    assert broken_contracts(copy) == ["Rooms are layered"]
+
+
 def test_a_new_room_must_be_placed_on_purpose(copy: Path) -> None:
     (copy / "attic").mkdir()
     add_line(copy / "attic" / "__init__.py", "")

@@ -4,10 +4,10 @@ from msgspec import Raw
 
 from bench.local_quality import invented_numbers, written_text
 from bench.local_requests import Asked
+from chargehand.agents.result import Result
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.plan import Plan
-from chargehand.runtime.result import Result
 
 
 def test_numbers_in_sections_below_the_answer_are_not_invented() -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from chargehand.agents.function_worker import Assignment
     from chargehand.agents.hedging import Hedge
     from chargehand.agents.messages import Replies, WorkerReply
+    from chargehand.agents.result import Result
     from chargehand.agents.scripted import Move, Script, ScriptedExecutor
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.agents.supervisor import Supervisor
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from chargehand.models.testing.scripted import ScriptedModel
     from chargehand.runtime.approving import ApprovalRequest
     from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
-    from chargehand.runtime.result import Result
     from chargehand.runtime.runner import Outcome, Runner
     from chargehand.stores.catalog import SqliteCatalog
     from chargehand.stores.memory import MemoryJournal
@@ -71,7 +71,7 @@ _ROOMS = {
     "stores.catalog": ("SqliteCatalog",),
     "stores.memory": ("MemoryJournal",),
     "stores.sqlite": ("SqliteJournal",),
-    "runtime.result": ("Result",),
+    "agents.result": ("Result",),
     "team": ("Team",),
     "engine.budget": ("Amount", "Budget"),
     "engine.events": ("CancelRequested", "InputAnswered", "RunRequested"),

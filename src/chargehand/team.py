@@ -14,14 +14,18 @@ from typing import Annotated, Self, TypeAlias
 from msgspec import structs
 
 from chargehand.agents import background
+from chargehand.agents.background_runs import Bell, rest_team, work_in_background
 from chargehand.agents.checks.spec import Check, declare_checks
+from chargehand.agents.draft import Draft, draft
 from chargehand.agents.hedging import hedging
+from chargehand.agents.memory_session import SharedMemory
 from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
 from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.result import Result, read_result
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
-from chargehand.agents.setup import check_memory, furnish, with_memory_tools, with_toolbox
+from chargehand.agents.setup import check_memory, furnish, only_reads, with_memory_tools, with_toolbox
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.worker import Worker
@@ -42,14 +46,10 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.prices import Price
-from chargehand.runtime import cached
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
-from chargehand.runtime.background import Bell, rest_team, work_in_background
-from chargehand.runtime.draft import Draft, draft
+from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.remembered import SharedMemory
-from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.run_loop import Listener, Whisper, combine_listeners
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
@@ -246,8 +246,8 @@ class Team:
         notes = self.budget_notes()
         if self.cache is None:
             return notes
-        lookers = frozenset(one.name for one in self.spec.workers if cached.only_looks(one))
-        earlier = await cached.earlier(journal, request, self.cache, time.time(), lookers)
+        lookers = frozenset(one.name for one in self.spec.workers if only_reads(one))
+        earlier = await earlier_results(journal, request, self.cache, time.time(), lookers)
         return (*notes, *earlier)
 
     @check_declared("as_worker")

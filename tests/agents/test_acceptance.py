@@ -13,6 +13,7 @@ from bench.verifier import measured
 from chargehand.agents.audit.failure_modes import audit_run
 from chargehand.agents.checks.review import Verdict, read_verdict
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -27,7 +28,6 @@ from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Reviewing
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool

@@ -2,6 +2,7 @@
 
 import pytest
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -11,7 +12,6 @@ from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.subject import Making, Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from chargehand.agents.money import PriceUnknown, calls_for
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
@@ -16,7 +17,6 @@ from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.prices import flat
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import model

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.cost_forecast import CostForecast
+from chargehand.agents.draft import foreseen
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Amount, Budget
@@ -17,7 +18,6 @@ from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Reviewing, Working
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.draft import foreseen
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls

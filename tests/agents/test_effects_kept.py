@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.tool_calls import LARGEST, LARGEST_OF_ACTION
 from chargehand.agents.worker import Worker
@@ -19,7 +20,6 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team

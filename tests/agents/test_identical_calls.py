@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import REPEATS, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.messages import Request, ToolCall
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.tools.calculator import calculator
 from chargehand.tools.chart import chart

@@ -11,6 +11,7 @@ from chargehand.agents.audit.contradictions import find_contradictions, read_yes
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
 from chargehand.agents.money import Held
 from chargehand.agents.reduce import Piece, join_pieces, reduce_results
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine import events as ev
@@ -24,7 +25,6 @@ from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.tools.json_schema import problems
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer

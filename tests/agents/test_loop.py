@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
@@ -18,7 +19,6 @@ from chargehand.models.exhibits import Table
 from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.tools.rules import (
     Conditional,
     ConstrainChildTools,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -23,7 +24,6 @@ from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team

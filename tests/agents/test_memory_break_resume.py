@@ -9,6 +9,7 @@ import pytest
 from msgspec import Struct, field
 
 from chargehand.agents.messages import MATCHING
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -21,7 +22,6 @@ from chargehand.memory.declared import Memory
 from chargehand.models.messages import Request
 from chargehand.models.subject import Making, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal

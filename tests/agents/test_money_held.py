@@ -2,6 +2,7 @@
 
 import pytest
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -16,7 +17,6 @@ from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.subject import Answering, Judging
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from tests.agents.crowd import FREE, model, of_kind, plan, team
 from tests.runtime.test_nesting import kept_within

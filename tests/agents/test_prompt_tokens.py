@@ -6,12 +6,12 @@ from pathlib import Path
 from msgspec import structs
 
 import chargehand.config
+from chargehand.agents.result import Result
 from chargehand.config.load import load_team
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from tests.agents.crowd import call, calls, plan
 
 SHOP = Path(chargehand.config.__file__).parent / "templates" / "shop"

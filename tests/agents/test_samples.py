@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Route
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
@@ -22,7 +23,6 @@ from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings
 from chargehand.models.subject import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import of_kind

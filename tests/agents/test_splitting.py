@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Recursive
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -16,7 +17,6 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.subject import Answering, Planning, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind

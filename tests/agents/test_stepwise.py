@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Loop
 from chargehand.agents.strategies.loop import alike
 from chargehand.agents.worker import Worker
@@ -18,7 +19,6 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Request, Usage
 from chargehand.models.subject import Answering, Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind

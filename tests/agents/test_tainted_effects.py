@@ -3,6 +3,7 @@
 import pytest
 
 from chargehand.agents.messages import ONE as SEND
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -10,7 +11,6 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Strategy
 from chargehand.agents.strategies.chat import says_token
 from chargehand.agents.supervisor import Supervisor
@@ -17,7 +18,6 @@ from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.subject import Answering, Speaking, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool

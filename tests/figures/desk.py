@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -10,7 +11,6 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, as_tool
 from tests.figures.held_out import Case

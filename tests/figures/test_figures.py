@@ -10,6 +10,7 @@ from msgspec import structs
 
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.checks.spec import Verifier
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Noted
@@ -19,7 +20,6 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.calculator import calculator

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool

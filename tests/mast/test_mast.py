@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Loop
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -19,7 +20,6 @@ from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.subject import Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, plan, team

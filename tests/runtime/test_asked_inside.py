@@ -5,6 +5,7 @@ from typing import Literal
 
 import pytest
 
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -14,7 +15,6 @@ from chargehand.engine.policy import Policy
 from chargehand.errors import Refused
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool

@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chargehand.agents.audit.assessment import assess
 from chargehand.agents.audit.report import Traced
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Entry
@@ -18,8 +20,6 @@ from chargehand.engine.tracing import Ruling
 from chargehand.models.messages import Request
 from chargehand.models.subject import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.assessed import assess
-from chargehand.runtime.result import Result
 from chargehand.team import Team
 from tests.agents.crowd import call, calls
 from tests.cli.commands import chargehand

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents import turns
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -21,7 +22,6 @@ from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends, RunRow
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.reader import read_rows, read_run
@@ -142,7 +142,7 @@ async def test_a_run_begun_between_a_look_and_what_it_led_to_is_not_forgotten(mo
             await team.run(ASK, run="second")
         return await look(*given)  # pyright: ignore[reportArgumentType] - as it was called
 
-    monkeypatch.setattr("chargehand.runtime.background.told", meanwhile)
+    monkeypatch.setattr("chargehand.agents.background_runs.told", meanwhile)
     await team.run(ASK, run="first")
     await team.rest()
     assert sorted(covered(await everything(journal)).values()) == [["first"], ["second"]]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents import turns
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime import turns
 from chargehand.stores.journal import DamagedRun, Ends
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal
@@ -89,7 +89,7 @@ class Gone(MemoryJournal):
 
 async def test_nothing_that_goes_wrong_beside_a_turn_fails_it(caplog: pytest.LogCaptureFixture) -> None:
     team = desk(librarian(1), journal=Gone())
-    with caplog.at_level(logging.WARNING, "chargehand.runtime.background"):  # the simulations turn most of it off
+    with caplog.at_level(logging.WARNING, "chargehand.agents.background_runs"):  # the simulations turn most of it off
         async with team.background():
             endings = [(await team.run(ASK, run=f"turn-{number}")).ending for number in range(2)]
     assert endings == ["complete", "complete"]

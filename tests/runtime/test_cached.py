@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.agents.setup import only_reads
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
@@ -22,7 +23,8 @@ from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime import cached
+from chargehand.runtime import cache
+from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import ReusedResult
 from chargehand.stores.journal import Lease
@@ -109,10 +111,10 @@ async def test_a_result_is_used_no_longer_than_it_is_fresh_however_often_it_was_
     request = executor.request("apples?", time.time())
     lookers = frozenset(("ann",))
     now = time.time()
-    assert await cached.earlier(journal, request, 600.0, now + 599.0, lookers)
-    assert not await cached.earlier(journal, request, 600.0, now + 601.0, lookers)
+    assert await earlier_results(journal, request, 600.0, now + 599.0, lookers)
+    assert not await earlier_results(journal, request, 600.0, now + 601.0, lookers)
     # the second run has only passed it on: it is as old as it was
-    (offered,) = await cached.earlier(journal, request, 600.0, now, lookers)
+    (offered,) = await earlier_results(journal, request, 600.0, now, lookers)
     assert [one.task for one in offered.offers] == ["one/t1"]
 
 
@@ -128,8 +130,8 @@ async def test_it_is_the_age_of_the_result_that_counts_and_not_that_of_its_run()
     lease = await journal.claim("long", new=True)
     await journal.append(lease, [structs.replace(one, at=at) for one, at in zip(entries, times, strict=True)])
     request = executor.request("apples?", now)
-    assert not await cached.earlier(journal, request, 600.0, now, frozenset(("ann",)))
-    assert await cached.earlier(journal, request, 7200.0, now, frozenset(("ann",)))
+    assert not await earlier_results(journal, request, 600.0, now, frozenset(("ann",)))
+    assert await earlier_results(journal, request, 7200.0, now, frozenset(("ann",)))
 
 
 async def test_what_was_done_with_memory_at_hand_is_not_offered() -> None:
@@ -199,7 +201,7 @@ async def test_work_that_may_change_something_is_never_offered(used: bool) -> No
     ids=["reads", "idempotent", "effect", "asks first", "polls"],
 )
 def test_who_only_looks(made: Tool, looks: bool) -> None:
-    assert cached.only_looks(Worker("ann", tools=[made])) is looks
+    assert only_reads(Worker("ann", tools=[made])) is looks
 
 
 async def test_what_failed_or_was_put_into_other_words_is_not_offered() -> None:
@@ -208,7 +210,7 @@ async def test_what_failed_or_was_put_into_other_words_is_not_offered() -> None:
     await team(journal, ScriptedModel(said)).run("apples?", run="one")
     request = team(journal, Clerk()).request("apples?", time.time())
     assert replay(await journal.read("one")).tasks[TaskId("t1")].status is Status.DONE
-    assert not await cached.earlier(journal, request, 600.0, time.time(), frozenset(("ann",)))
+    assert not await earlier_results(journal, request, 600.0, time.time(), frozenset(("ann",)))
 
 
 async def test_a_run_that_took_results_over_goes_on_after_a_crash() -> None:
@@ -252,13 +254,13 @@ async def test_offers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lookers = frozenset(("ann",))
 
     async def sources() -> list[str]:
-        (offered,) = await cached.earlier(journal, request, 600.0, time.time(), lookers)
+        (offered,) = await earlier_results(journal, request, 600.0, time.time(), lookers)
         return [one.task for one in offered.offers]
 
     assert len(await sources()) == 18
-    monkeypatch.setattr(cached, "MOST_OFFERS", 8)
+    monkeypatch.setattr(cache, "MOST_OFFERS", 8)
     assert len(await sources()) == 8
-    monkeypatch.setattr(cached, "MOST_RUNS", 1)
+    monkeypatch.setattr(cache, "MOST_RUNS", 1)
     assert {one.partition("/")[0] for one in await sources()} == {"three"}
 
 

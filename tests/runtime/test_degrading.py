@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec import structs
 
+from chargehand.agents.result import Result, read_result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.exit_codes import exit_code
@@ -18,7 +19,6 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
 from chargehand.models.subject import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner
 from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, plan

@@ -7,13 +7,13 @@ from msgspec import structs
 
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.messages import ONE as SEND
+from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.memory_session import SharedMemory, id_of, open_memory
 from chargehand.agents.worker import Worker
 from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError
@@ -18,7 +19,6 @@ from chargehand.memory.catalog import Catalog, Group, Profile
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import PERSON, TEAM
-from chargehand.runtime.remembered import SharedMemory, id_of, open_memory
 from chargehand.stores.catalog import SqliteCatalog
 
 ANN = Worker("ann", "counts", tags=["fruit", "north"])
@@ -167,7 +167,7 @@ import asyncio, sys
 from chargehand.agents.worker import Worker
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
-from chargehand.runtime.remembered import open_memory
+from chargehand.agents.memory_session import open_memory
 
 async def main():
     memory = Memory(sys.argv[1], [Block("notes", "begun", share="append")])

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
+from chargehand.agents.memory_session import SharedMemory, open_memory
 from chargehand.agents.messages import ONE
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -14,7 +15,6 @@ from chargehand.memory.origin import PERSON
 from chargehand.models.messages import Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.remembered import SharedMemory, open_memory
 from tests.agents.crowd import call, calls, team
 
 ANN = Worker("ann")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.result import Result
 from chargehand.agents.strategies import Loop, Route, Strategy
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
@@ -15,7 +16,6 @@ from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.models.messages import Request
 from chargehand.models.subject import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.stores import route_examples as store
 from chargehand.stores.journal_file import open_journal_file
 from chargehand.stores.memory import MemoryJournal

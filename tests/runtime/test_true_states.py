@@ -4,6 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
+from chargehand.agents.result import fallback_answer
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.cli.runs import read_status
@@ -15,7 +16,6 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.subject import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.result import fallback_answer
 from chargehand.runtime.trace import trace
 from chargehand.stores.reader import read_rows, read_run
 from chargehand.team import Team

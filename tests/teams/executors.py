@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import cast
 
 import msgspec
+from chargehand.runtime.result import Result
 
 from chargehand.config.load import load_team
-from chargehand.runtime.result import Result
 from tests.teams.bundled import TEAMS, model_of
 
 

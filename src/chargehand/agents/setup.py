@@ -26,6 +26,7 @@ from chargehand.models.subject import Skill, WorkerCard
 from chargehand.text.names import did_you_mean, listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
+from chargehand.tools.rules import needs_approval
 from chargehand.tools.tool import Tool, as_tool
 from chargehand.tools.toolbox import BUILT_IN, WITH_SETTINGS, tools_named
 
@@ -342,3 +343,15 @@ def _check_known(owner: str, what: str, asked: Sequence[str] | Mapping[str, obje
 def _check_access(where: str, access: str) -> None:
     if access not in _ACCESS:
         raise Invalid(f"{where} cannot be {access!r}; it is one of {', '.join(_ACCESS)}")
+
+
+def only_reads(worker: Worker) -> bool:
+    """Whether no tool of a worker changes anything, needs approval, or is meant to differ each time."""
+
+    def harmless(tool: Tool) -> bool:
+        asks = tool.approve or needs_approval(worker.rules, tool.name)
+        return tool.effect == "read" and not tool.poll and not asks
+
+    if worker.remembers or worker.is_delegated:
+        return False
+    return all(map(harmless, toolset(f"worker {worker.name!r}", worker.tools).values()))

@@ -8,12 +8,12 @@ from shutil import which
 
 from msgspec import Struct
 
+from chargehand.agents.result import planned
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, cells, clean
 from chargehand.cli.format import roughly
 from chargehand.engine.forecast import forecast
 from chargehand.engine.state import RunState, Status
-from chargehand.runtime.result import planned
 
 _ANSWERS = {
     "plan": ("--approve", "or --reject TEXT or --plan FILE"),

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 
 from msgspec import Struct, structs
 
+from chargehand.agents.memory_session import id_of, open_memory
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_verbs, duration, positive, read_text
 from chargehand.cli.console import (
@@ -34,7 +35,6 @@ from chargehand.memory.blocks import Block, Change, Grant, Restore, Rethink
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
 from chargehand.memory.sources import KINDS, read_sources
-from chargehand.runtime.remembered import id_of, open_memory
 from chargehand.text.names import listed
 
 _MAX_CHANGE = 80  # characters shown of a change

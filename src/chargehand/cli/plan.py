@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.cost_forecast import PlanForecast
+from chargehand.agents.draft import Draft
 from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.format import counted, money
@@ -22,7 +23,6 @@ from chargehand.engine.plan import Plan, parse
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid
-from chargehand.runtime.draft import Draft
 from chargehand.team import Team
 
 

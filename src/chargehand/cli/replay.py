@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from chargehand.agents.result import planned
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_shared
 from chargehand.cli.console import Console, clean
@@ -21,7 +22,6 @@ from chargehand.engine.plan import TaskId, in_order, needs
 from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState
 from chargehand.errors import Invalid
-from chargehand.runtime.result import planned
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from chargehand.agents.result import planned
 from chargehand.cli.advice import Advice
 from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive
 from chargehand.cli.artifacts import make_save_folder
@@ -15,7 +16,6 @@ from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan
-from chargehand.runtime.result import planned
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.stores.journal import check_name
 from chargehand.stores.reader import read_run

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from chargehand.agents.audit.assessment import assess
+from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.advice import Advice, advise, farewell, going_on
 from chargehand.cli.artifacts import chart_lines, save_artifacts
 from chargehand.cli.console import Console, clean_lines
@@ -26,9 +28,7 @@ from chargehand.engine.plan import Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
-from chargehand.runtime.assessed import assess
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import fallback_answer, planned
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer

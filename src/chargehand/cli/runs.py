@@ -208,7 +208,7 @@ def _show(options: Namespace, console: Console) -> int:
 
 def _show_assessment(console: Console, state: RunState) -> None:
     """How far the answer can be relied on, where there is more to say than that all was done."""
-    from chargehand.runtime.assessed import assess  # noqa: PLC0415 - only this needs it
+    from chargehand.agents.audit.assessment import assess  # noqa: PLC0415 - only this needs it
 
     assessment = assess(state)
     for line in assessment.lines() if assessment.worth_saying else ():

@@ -9,7 +9,9 @@ from functools import partial
 
 from msgspec import Struct, structs
 
+from chargehand.agents.background_runs import Rested, rest
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
+from chargehand.agents.draft import foreseen
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.advice import program
 from chargehand.cli.arguments import read_request
@@ -24,8 +26,6 @@ from chargehand.engine.events import RunRequested
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.prices import flat
-from chargehand.runtime.background import Rested, rest
-from chargehand.runtime.draft import foreseen
 from chargehand.runtime.executor import Executor
 from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team

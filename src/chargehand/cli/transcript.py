@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
 from chargehand.cli.format import describe_gaps, money, seconds
@@ -14,7 +15,6 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
-from chargehand.runtime.result import fallback_answer, planned
 from chargehand.runtime.trace import Tracer
 
 _MAX_GOAL = 2000  # characters: the goal of a background run holds whole turns, and the journal has all of it

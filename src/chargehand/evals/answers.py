@@ -7,6 +7,7 @@ import msgspec
 from msgspec import structs
 
 from chargehand.agents.audit.failure_modes import audit_run
+from chargehand.agents.result import Result, read_result
 from chargehand.engine.events import AttemptFailed
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import ChargehandError, Refused
@@ -14,7 +15,6 @@ from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
-from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Runner, checked
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import Struct
 
+from chargehand.agents.draft import Draft, draft
 from chargehand.agents.strategies import Route
 from chargehand.engine.plan import Task, TaskId, in_order, needs
 from chargehand.evals.bench import RUN_SEED, Bench, check_workers
 from chargehand.evals.cases import Case, PlanShape, kind_of
 from chargehand.evals.measures import OUT
 from chargehand.evals.report import Score
-from chargehand.runtime.draft import Draft, draft
 from chargehand.runtime.executor import Executor
 from chargehand.team import Team
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from chargehand.agents.exhibit_text import result_text
+from chargehand.agents.result import fallback_answer, planned
 from chargehand.engine.events import Entry
 from chargehand.engine.fold import replay
 from chargehand.engine.value import decode_value
@@ -15,7 +16,6 @@ from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset_text
 from chargehand.evals.graders import written_numbers
 from chargehand.models.subject import Given
-from chargehand.runtime.result import fallback_answer, planned
 
 _MAX_NUMBERS = 8
 _MAX_ANSWER_CHARS = 4000

@@ -8,6 +8,7 @@ from random import Random
 from msgspec import Struct, structs
 
 from chargehand.agents.checks.spec import Check, Reviewer, Verifier
+from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec
 from chargehand.agents.worker import Worker
@@ -24,7 +25,6 @@ from chargehand.evals.report import Score
 from chargehand.models.messages import Request
 from chargehand.models.subject import Working
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.runtime.result import Result
 from chargehand.team import Team
 from chargehand.text.numbers import find_quantities
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
+from chargehand.agents.memory_session import Embeddings
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.work import Work
@@ -16,7 +17,6 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.feed import Feed
-from chargehand.runtime.remembered import Embeddings
 from chargehand.runtime.run_loop import Listener, Whisper
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats

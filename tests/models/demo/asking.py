@@ -4,8 +4,8 @@ import csv
 from functools import cache
 from pathlib import Path
 
+from chargehand.agents.result import Result
 from chargehand.config.load import load_team
-from chargehand.runtime.result import Result
 from chargehand.team import Team
 
 ROOT = Path(__file__).parents[3]

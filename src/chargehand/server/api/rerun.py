@@ -11,13 +11,13 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
 from chargehand.engine.policy import Seconds
 from chargehand.engine.reuse import offers
 from chargehand.engine.state import Status
 from chargehand.errors import Refused
-from chargehand.runtime.result import planned
 from chargehand.runtime.runner import fork_offers
 from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of
 from chargehand.server.api.shapes import Fork, Reassign, RetryAsked, Sent, Skip

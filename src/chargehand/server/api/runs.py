@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.audit.report import answer_tracings, count_traced
+from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import replay
 from chargehand.engine.state import Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
-from chargehand.runtime.result import planned
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (

@@ -4,10 +4,10 @@ import asyncio
 import time
 from contextlib import suppress
 
+from chargehand.agents.draft import draft
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
-from chargehand.runtime.draft import draft
 from chargehand.runtime.health import MAX_RUNS, health
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (

@@ -8,10 +8,10 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from chargehand.agents.messages import replies_of
+from chargehand.agents.result import answer_or_fallback
 from chargehand.engine import events as ev
 from chargehand.engine.facts import Assumed
 from chargehand.engine.state import RunState
-from chargehand.runtime.result import answer_or_fallback
 from chargehand.runtime.runner import Outcome as RunOutcome
 from chargehand.runtime.runner import outcome
 from chargehand.runtime.stats import Stats

@@ -6,8 +6,6 @@ as an earlier one is decided by the core, by its key.
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from chargehand.agents.setup import toolset
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import TaskId
@@ -17,8 +15,6 @@ from chargehand.engine.roster import Agent
 from chargehand.engine.state import Progress, RunState, Status, candidates
 from chargehand.errors import StoreError
 from chargehand.stores.journal import Journal
-from chargehand.tools.rules import needs_approval
-from chargehand.tools.tool import Tool
 
 MOST_RUNS = 50
 MOST_OFFERS = 1000
@@ -26,19 +22,7 @@ _MOST_BYTES = 4 * 1024 * 1024  # every offer is written into the new run
 _SOURCE = "cache"
 
 
-def only_looks(worker: Worker) -> bool:
-    """Whether nothing a worker may do changes anything, needs a person's leave, or is meant to differ each time."""
-
-    def harmless(tool: Tool) -> bool:
-        asks = tool.approve or needs_approval(worker.rules, tool.name)
-        return tool.effect == "read" and not tool.poll and not asks
-
-    if worker.remembers or worker.is_delegated:
-        return False
-    return all(map(harmless, toolset(f"worker {worker.name!r}", worker.tools).values()))
-
-
-async def earlier(
+async def earlier_results(
     journal: Journal, request: ev.RunRequested, fresh: Seconds, now: Instant, lookers: Container[str]
 ) -> tuple[ev.ResultsOffered, ...]:
     """What a new run may take over: results not older than `fresh`, of workers who are the same as then.

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from chargehand.agents.background import TurnTold, missing
 from chargehand.agents.nested import text
+from chargehand.agents.result import fallback_answer
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Instant
@@ -18,7 +19,6 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
 from chargehand.runtime.nested import had_effects
-from chargehand.runtime.result import fallback_answer
 from chargehand.stores.journal import Ends, Journal
 
 FARTHEST = 1000

@@ -19,9 +19,9 @@ from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, Tracer
 
 if TYPE_CHECKING:
+    from chargehand.agents.audit.assessment import Assessment
     from chargehand.agents.audit.report import Coverage, Traced
     from chargehand.engine.tracing import SettledContradiction, Statement
-    from chargehand.runtime.assessed import Assessment
 
 
 class Result(Struct, frozen=True, dict=True):
@@ -58,7 +58,7 @@ class Result(Struct, frozen=True, dict=True):
     @cached_property
     def assessment(self) -> "Assessment":
         """What can be counted about the answer: all of what follows."""
-        from chargehand.runtime.assessed import assess  # noqa: PLC0415 - nobody pays who does not ask
+        from chargehand.agents.audit.assessment import assess  # noqa: PLC0415 - nobody pays who does not ask
 
         return assess(self._tracer.state)
 

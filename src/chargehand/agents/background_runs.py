@@ -13,6 +13,8 @@ from typing import Protocol, Self
 from msgspec import Struct, structs
 
 from chargehand.agents.background import INSTRUCTION, turns_material
+from chargehand.agents.result import Result, read_result
+from chargehand.agents.turns import TRIES, Due, covers, due, told
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
@@ -21,9 +23,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Refused, RunBusy
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.result import Result, read_result
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.runtime.turns import TRIES, Due, covers, due, told
 from chargehand.stores.journal import Journal
 
 logger = logging.getLogger(__name__)
