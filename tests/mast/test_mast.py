@@ -135,7 +135,7 @@ async def test_what_a_worker_is_to_do_and_its_inputs_stay_before_it_however_long
     card = ModelCard("small", micros_in=0.0, micros_out=0.0, window=4000)
     script = model(plans=plans, work=reads_on, card=card)
     found = await team(script, Worker("ann"), Worker("bob", tools=[read], steps=12), policy=ONCE).run(GOAL)
-    assert any("shortened" in note for note in found.trace().notes)
+    assert any("shortened" in note.text for note in found.trace().notes)
     assert all(COUNTED in text and "letter about the apples" in text for text in seen)
     assert modes(found) == []
 
