@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.exhibit_text import result_text
@@ -110,10 +110,13 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
     )
 
 
+_EMPTY_PLAN = Plan(())  # a copy of it is not checked once more, task by task
+
+
 def planned(state: RunState) -> Plan:
     """The plan of a run, as far as it has grown."""
     tasks = tuple(progress.task for progress in state.tasks.values() if progress.mother is None)
-    return Plan(tasks, state.combine, state.requested.goal)
+    return structs.replace(_EMPTY_PLAN, tasks=tasks, combine=state.combine, goal=state.requested.goal)
 
 
 # --- what there is to say when no answer was written

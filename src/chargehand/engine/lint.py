@@ -173,6 +173,7 @@ class _Look(Struct):
     def over_words(self) -> None:
         bags: dict[int, frozenset[str]] = {}
         asked: dict[tuple[object, ...], tuple[dict[str, int], dict[str, list[int]]]] = {}
+        total = len(self.tasks)
         for at, task in enumerate(self.tasks):
             text = task.instruction
             said = text.translate(_PLAIN).split() if text.isascii() else _SIGN.findall(text.lower())
@@ -180,9 +181,9 @@ class _Look(Struct):
                 self.add("vague_instruction" if text.strip() else "empty_instruction", at, "instruction")
             rivals, places = asked.setdefault((task.worker, task.match, task.after, task.for_each), ({}, {}))
             twin = rivals.setdefault(" ".join(said), at)
-            if len(self.tasks) <= 2000:
+            if total <= 2000:
                 bags[at] = frozenset(said) - _STOP
-            if len(self.tasks) <= 200 and twin == at:
+            if total <= 200 and twin == at:
                 # tasks that are alike differ in at most a fifth of their words, so they share one of the rarest
                 lists = sorted([places.setdefault(word, []) for word in bags[at]], key=len)
                 near = [other for found in lists[: len(lists) // 5 + 1] for other in found]
