@@ -110,21 +110,21 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
     shown = token or ("TOKEN" if not settings.unlocked else "")
-    lines = [f"chargehand listens on http://{host}:{port}"]
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
+    facts: dict[str, str] = {}
     if token:
-        lines.append(f"token             {token}  (shown this once; more: {create_token})")
+        facts["token"] = f"{token}  (shown this once; more: {create_token})"
     elif settings.token:
-        lines.append(f"token             the one in {TOKEN}")
+        facts["token"] = f"the one in {TOKEN}"
     elif not settings.unlocked:
-        lines.append(f"token             one that was made before; another: {create_token}")
+        facts["token"] = f"one that was made before; another: {create_token}"
+    if teams:
+        facts["teams"] = ", ".join(teams)
+    facts["what is where"] = f"http://{reached}:{port}/"
+    facts["its runs"] = f"chargehand runs --journal {quote(str(settings.data / 'main' / 'runs.db'))}"
     at = f":{shown}@{reached}" if shown else reached
-    return [
-        *lines,
-        *([f"teams             {', '.join(teams)}"] if teams else []),
-        f"what is where     http://{reached}:{port}/",
-        f"its runs          chargehand runs --journal {quote(str(settings.data / 'main' / 'runs.db'))}",
-        f"letta-client      LETTA_BASE_URL=http://{at}:{port}",
-        f"OpenAI clients    OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}",
-    ]
+    facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
+    facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}"
+    lines = [f"{name:16}  {value}" for name, value in facts.items()]
+    return [f"chargehand listens on http://{host}:{port}", *lines]
