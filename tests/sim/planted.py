@@ -466,8 +466,8 @@ EFFECTS = (
     Bug(
         "an effect whose result cannot be kept failed",
         "agents/tool_calls.py",
-        "    return Returned(value) if whole else Returned(decode_value(body), note=_AS_TEXT)",
-        '    return Returned(value) if whole else Returned(error="its result cannot be kept")',
+        '    return Returned(body, note="" if whole else _AS_TEXT)',
+        '    return Returned(body) if whole else Returned(error="its result cannot be kept")',
     ),
     Bug(
         "an effect whose result is large failed",

@@ -20,7 +20,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import AskedBecause, CodeError, Failure, PendingCall, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
-from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
+from chargehand.engine.value import DEPTH, encode_or_text, encode_value
 from chargehand.errors import NotJson
 from chargehand.models.envelope import wrap
 from chargehand.models.exhibits import Exhibit, Passages
@@ -557,7 +557,7 @@ def _returned(tool: Tool, value: object) -> Returned:
     if size > LARGEST_OF_ACTION:
         kept = bytes(body)[:LARGEST].decode(errors="ignore")
         return Returned(kept, note=_CUT.format(size=size, kept=len(kept.encode())))
-    return Returned(value) if whole else Returned(decode_value(body), note=_AS_TEXT)
+    return Returned(body, note="" if whole else _AS_TEXT)
 
 
 def _failed(tool: Tool, error: ToolFailed) -> Done:

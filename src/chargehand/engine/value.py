@@ -121,7 +121,7 @@ def _plain(value: object, place: str, depth: int) -> object:
             return _table(cast("dict[object, object]", value), place, depth + 1)
         return [_plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(cast("list[object]", value))]
     try:
-        return _plain(msgspec.to_builtins(value), place, depth)
+        return _plain(msgspec.to_builtins(value, builtin_types=(Raw,)), place, depth)
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(place, f"is of type {type(value).__name__}, which JSON cannot carry; send plain data") from error
 
