@@ -45,7 +45,7 @@ def show(title: str, breaking: Breaking) -> None:
     lost = sum(vain for _, vain in service.calls)
     print(f"{title}: {len(service.calls)} calls, {lost} in vain; {len(result.results)} of {TASKS} tasks done")
     for note in result.trace().notes:
-        print(f"  {note}")
+        print(f"  {note.at:.2f} s  {note.task}: {note.text}")
 
 
 if __name__ == "__main__":

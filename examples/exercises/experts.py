@@ -45,7 +45,7 @@ def show(team: Team, wanted: dict[str, str]) -> None:
     for text, expected in wanted.items():
         result = team.run_sync(text)
         (task,) = result.trace().tasks
-        note = result.trace().notes[0]
+        note = result.trace().notes[0].text
         sure = re.search(r"confidence (\d\.\d\d)", note)
         right += task.worker == expected
         print(f"  {text:50} {task.worker:10} {sure[0] if sure else note}")

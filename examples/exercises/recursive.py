@@ -69,6 +69,6 @@ if __name__ == "__main__":
     print(f"breadth 2: {len(narrow.plan.tasks)} tasks after {splitter.calls[1]} tries, {narrow.ending}:")
     print(f"  {narrow.gaps[0].message}")
     result, splitter = run(8, most=20)
-    kept = [note for note in result.trace().notes if "stays whole" in note]
+    kept = [note.text for note in result.trace().notes if "stays whole" in note.text]
     print(f"depth 8, at most 20 tasks: {len(result.plan.tasks)} tasks, {splitter.calls.total()} calls to split")
     print(f"  {kept[0] if kept else ''}")

@@ -1,4 +1,4 @@
-"""Who is busy does not get more while others are idle: `python examples/exercises/capacity.py`.
+"""Who is busy does not get more while others are idle: `python examples/exercises/concurrency.py`.
 
 Ten requests at once for two workers who know the same; and eight tasks for a quick and a slow model of one worker.
 """  # noqa: INP001 - a script, no package
@@ -41,7 +41,7 @@ async def at_once(teams: list[Team]) -> tuple[Counter[str], float, list[str]]:
         runs = [jobs.create_task(team.run(text)) for team, text in zip(teams, REQUESTS, strict=True)]
     took = time.perf_counter() - began
     traces = [one.result().trace() for one in runs]
-    return Counter(one.tasks[0].worker for one in traces), took, [one.notes[0] for one in traces]
+    return Counter(one.tasks[0].worker for one in traces), took, [one.notes[0].text for one in traces]
 
 
 def shared_out(*, in_turn: bool) -> tuple[Counter[str], float]:
@@ -52,23 +52,18 @@ def shared_out(*, in_turn: bool) -> tuple[Counter[str], float]:
         workers = [Worker(name, "packs parcels", model=model, concurrency=1) for name, model in models.items()]
     who = [worker.name for worker in workers]
     tasks = tuple(Task(f"t{at}", f"Pack parcel {at}.", who[at % len(who)]) for at in range(8))
-    trace = (
-        Team(workers, supervisor=Supervisor(model=models["quick"], plan=Plan(tasks, "none"))).run_sync("Pack.").trace()
-    )
+    lead = Supervisor(model=models["quick"], plan=Plan(tasks, "none"))
+    trace = Team(workers, supervisor=lead).run_sync("Pack.").trace()
     return Counter({name: len(model.requests) for name, model in models.items()}), trace.seconds
 
 
 async def main() -> None:
     executor = office()
-    strategy = Route(router="words", learn=False)
-    await at_once(
-        [Team(office(), supervisor=Supervisor(strategy=strategy)) for _ in REQUESTS]
-    )  # what is loaded only once shall not count
-    got, took, _ = await at_once(
-        [Team(executor, supervisor=Supervisor(strategy=strategy)) for _ in REQUESTS]
-    )  # ten teams: none sees the others
+    lead = Supervisor(strategy=Route(router="words", learn=False))
+    await at_once([Team(office(), supervisor=lead) for _ in REQUESTS])  # what is loaded only once shall not count
+    got, took, _ = await at_once([Team(executor, supervisor=lead) for _ in REQUESTS])  # none sees the others
     print(f"without a look at the load: {dict(got)}, {took:.2f} s")
-    got, took, notes = await at_once([Team(office(), supervisor=Supervisor(strategy=strategy))] * len(REQUESTS))
+    got, took, notes = await at_once([Team(office(), supervisor=lead)] * len(REQUESTS))
     print(f"with it: {dict(sorted(got.items()))}, {took:.2f} s")
     print(f"  {next(one for one in notes if 'less busy' in one)}")
 
