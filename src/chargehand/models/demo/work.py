@@ -26,7 +26,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, shorten
+from chargehand.models.demo.words import shorten
 from chargehand.models.exhibits import Chart, Figure, Table
 from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
@@ -35,12 +35,6 @@ from chargehand.models.subject import Working
 _MOST_STEPS = 6
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
-_TAG_RULE = re.compile(r"^\W*for (?P<what>[^:\n]{1,80}):(?P<tags>[^\n]*match_all[^\n]*)$", re.IGNORECASE | re.MULTILINE)
-_TAGS = re.compile(r"(match_all|match_some)\s*=\s*\[([^\]]*)\]")
-_BROAD = frozenset({"comprehensive", "broad", "all", "every", "overall", "complete", "full"})
-_ABOUT_SUBJECT = re.compile(
-    r"\b(?:of|about|on|into)\s+(?P<about>.+?)(?:\s+from (?:all|every)\b.*)?[.?! ]*\Z", re.IGNORECASE
-)
 
 
 def work(subject: Working, request: Request) -> Reply:
@@ -55,7 +49,9 @@ def work(subject: Working, request: Request) -> Reply:
     if was_answered and messages[-1].role == "user":
         return give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
     try:
-        reply = note_turns(job) or _ask_others(job, is_message=is_message)
+        reply = note_turns(job)
+        if reply is None and not is_message:
+            reply = _ask_others(job)
         if reply is not None:
             return reply
         return Reply(_serve_task(job, is_shaped=request.schema is not None))
@@ -204,58 +200,22 @@ def _convert(clause: Clause, job: Job) -> str:
     return conversion.in_words(result.value, rate)
 
 
-# --- asking other workers by their tags, as the prompt says
+# --- asking other workers
 
 
-def _ask_others(job: Job, *, is_message: bool) -> Reply | None:
-    """The next step of a worker that asks others, those with the tags that its prompt has for such questions.
-
-    Without rules in its prompt it asks everybody, unless it has tools of its own or was asked by another worker itself.
-    None for any other worker.
-    """
-    if job.tool(_ASK_OTHERS) is None:
+def _ask_others(job: Job) -> Reply | None:
+    """The next step of a worker that has no tools of its own but may ask others: it asks all. None for any other."""
+    if job.tool(_ASK_OTHERS) is None or not only_remembers(job.tools):
         return None
-    instruction = job.subject.instruction
-    clauses = [clause for clause in parse_request(instruction).clauses if clause.kind == "ask" and clause.content]
-    tags = _choose_tags(job.prompt, instruction)
-    if tags is None and not _TAG_RULE.search(job.prompt) and clauses and not is_message and only_remembers(job.tools):
-        tags = {}
-    if tags is None:
-        return None
-    about = _ABOUT_SUBJECT.search(clauses[0].text) if clauses and _is_broad(instruction) else None
-    message = f"What do you know about {about['about']}?" if about else instruction
-    listed = {name: re.findall(r"[\w-]+", tags[name]) for name in tags}
-    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": message, **listed}])[0]
-    if outcome.error:
+    outcome = job.outcomes_of(_ASK_OTHERS, [{"message": job.subject.instruction}])[0]
+    if outcome.error or not isinstance(outcome.value, dict):
         raise RefusedError(f"nobody could be asked: {outcome.error}")
-    return Reply(_report_replies(outcome.value))
-
-
-def _is_broad(text: str) -> bool:
-    return not _BROAD.isdisjoint(text.lower().replace(".", " ").split())
-
-
-def _choose_tags(prompt: str, instruction: str) -> dict[str, str] | None:
-    """The tags of the rule for broad questions where this is one, else of the first that shares a word with it."""
-    asked = content_stems(instruction)
-    rules = [(match["what"].lower(), dict(_TAGS.findall(match["tags"]))) for match in _TAG_RULE.finditer(prompt)]
-    broad = [tags for what, tags in rules if _is_broad(what)]
-    fitting = [tags for what, tags in rules if asked.intersection(content_stems(what))]
-    ordered = [*broad, *fitting] if _is_broad(instruction) else [*fitting, *broad]
-    return ordered[0] if ordered else None
-
-
-def _report_replies(value: object) -> str:
-    replies = cast("dict[str, list[dict[str, object]]]", value).get("replies", []) if isinstance(value, dict) else []
-    answered: list[str] = []
-    failed: list[str] = []
-    for reply in replies or [{"reply": value}]:
-        name = reply.get("worker") or reply.get("agent_name") or "somebody"
-        if reply.get("reply"):
-            answered.append(f"{name}: {shorten(str(reply['reply']), 1_500)}")
-        else:
-            reason = str(reply.get("failure") or "no answer").removesuffix(MENTIONS_MODEL)
-            failed.append(f"{name}: {shorten(reason, 300)}")
+    replies = cast("dict[str, list[dict[str, object]]]", outcome.value).get("replies", [])
+    answered = [
+        f"{reply.get('worker') or reply.get('agent_name')}: {shorten(str(reply['reply']), 1_500)}"
+        for reply in replies
+        if reply.get("reply")
+    ]
     if not answered:
-        raise RefusedError(f"nobody who was asked had an answer. {' '.join(failed)}")
-    return "\n".join([f"{len(answered)} replied.", *answered, *(["No answer:", *failed] if failed else [])])
+        raise RefusedError(f"none of the {len(replies)} that were asked had an answer")
+    return Reply("\n".join([f"{len(answered)} of {len(replies)} replied.", *answered]))
