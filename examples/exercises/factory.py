@@ -46,12 +46,8 @@ def static() -> Team:
 def dynamic() -> Team:
     """A factory: all it knows is the tools it may hand out."""
     tasks = tuple(Task(f"t{at}", text, "factory") for at, (_, text) in enumerate(TASKS))
-    return Team(
-        [],
-        supervisor=Supervisor(
-            factory=Factory(tools=[stock, price], max_tools=1, concurrency=10), plan=Plan(tasks, "none")
-        ),
-    )
+    factory = Factory(tools=[stock, price], max_tools=1, concurrency=10)
+    return Team([], supervisor=Supervisor(factory=factory, plan=Plan(tasks, "none")))
 
 
 def measured(*teams: Team) -> tuple[list[float], list[Result]]:
