@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import cast
 
 import msgspec
-from chargehand.runtime.result import Result
 
+from chargehand.agents.result import Result
 from chargehand.config.load import load_team
 from tests.teams.bundled import TEAMS, model_of
 
