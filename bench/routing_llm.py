@@ -23,7 +23,7 @@ from chargehand.agents.routing.space import Space
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Settings
 from chargehand.models.subject import WorkerCard

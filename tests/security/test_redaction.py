@@ -20,7 +20,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Done, Executor, StepContext

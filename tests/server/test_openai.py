@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from chargehand.engine.plan import NO_TASK
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.server.openai.stream import AnswerWords
 from chargehand.server.settings import Limits
 from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in

@@ -115,7 +115,7 @@ _EMPTY_PLAN = Plan(())  # a copy of it is not checked once more, task by task
 
 def planned(state: RunState) -> Plan:
     """The plan of a run, as far as it has grown."""
-    tasks = tuple(progress.task for progress in state.tasks.values() if progress.mother is None)
+    tasks = tuple(progress.task for progress in state.tasks.values() if progress.parent is None)
     return structs.replace(_EMPTY_PLAN, tasks=tasks, combine=state.combine, goal=state.requested.goal)
 
 

@@ -99,7 +99,7 @@ def view_rows(tracer: Tracer, now: Instant, max_tasks: int = MAX_ROWS) -> list[R
 
 def _plan_order(progress: Progress) -> tuple[int, int]:
     """In the order of the plan, with what came of repeating a task right below it."""
-    return (progress.order if progress.mother is None else progress.mother.order, progress.index)
+    return (progress.order if progress.parent is None else progress.parent.order, progress.index)
 
 
 def _count_settled(settled: Sequence[Progress]) -> list[Row]:
@@ -117,9 +117,9 @@ def _duty_rows(tracer: Tracer, duty: str, *, is_over: bool, now: Instant) -> lis
     if not rounds:
         return []
     desk = tracer.state.planning if duty == "plan" else tracer.state.answering
-    status = Status.RUNNING if desk.open else Status.WAITING
+    status = Status.RUNNING if desk.is_open else Status.WAITING
     note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
-    if not desk.open and not is_over and desk.timer > now:
+    if not desk.is_open and not is_over and desk.timer > now:
         note = f"↻ again in {desk.timer - now:.0f} s"
     state, tone = _STATES[Status.DONE if is_over else status]
     name = f"({duty})"
@@ -195,9 +195,9 @@ def view_title(run: str, state: RunState) -> str:
         doing = end.ending
     elif state.input is not None:
         doing = "a person is asked"
-    elif state.answering.open:
+    elif state.answering.is_open:
         doing = "answering"
-    elif state.planning.open and not state.tasks:
+    elif state.planning.is_open and not state.tasks:
         doing = "planning"
     return f"run {short(run, 40)} · {doing}"
 
@@ -208,7 +208,7 @@ _OUT_OF_ORDER = {"open": "{} out of order, {:.0f} s", "half-open": "{} out of or
 def view_footer(tracer: Tracer, now: Instant) -> str:
     """The line about the whole. The critical path is known only of a run that has ended."""
     state = tracer.state
-    tasks = [progress for progress in state.tasks.values() if progress.mother is None]
+    tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     done = sum(progress.status is Status.DONE for progress in tasks)
     parts = [seconds(max(now, state.at) - tracer.began), f"{done}/{len(tasks)} done"]
     if state.ended is not None:

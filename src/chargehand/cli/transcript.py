@@ -166,7 +166,7 @@ class Transcript:
             for line in describe_gaps(end.gaps):
                 self._console.prose(f"  {line}", "bad")
             return
-        tasks = [progress for progress in self.state.tasks.values() if progress.mother is None]
+        tasks = [progress for progress in self.state.tasks.values() if progress.parent is None]
         unfinished = sum(progress.status is not Status.DONE for progress in tasks)
         if unfinished:
             self._console.line(f"unfinished: {unfinished} of {len(tasks)} tasks")

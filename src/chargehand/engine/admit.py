@@ -5,8 +5,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from chargehand.engine import events as ev
-from chargehand.engine.attempts import DOUBT
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.failure import EFFECT_IN_DOUBT
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, Plan, TaskId, fingerprint
 from chargehand.engine.state import Progress, RunState, Status, Work
@@ -57,7 +57,7 @@ def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) ->
     progress = _running(state, report.task, report.attempt)
     if progress.steps and progress.in_doubt():
         mistake = report.failure.code_error if isinstance(report, ev.AttemptFailed) else None
-        doubt = DOUBT if mistake is None else structs.replace(DOUBT, code_error=mistake)
+        doubt = EFFECT_IN_DOUBT if mistake is None else structs.replace(EFFECT_IN_DOUBT, code_error=mistake)
         return ev.AttemptFailed(report.task, report.attempt, doubt, _sane(report).used)
     return _sane(report)
 

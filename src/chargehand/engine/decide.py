@@ -3,15 +3,28 @@
 It changes nothing itself. What one call returns may be folded in order without asking again in between.
 """
 
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
+
+from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
-from chargehand.engine.attempts import DOUBT
-from chargehand.engine.failure import OpenStep
-from chargehand.engine.policy import Instant
-from chargehand.engine.starts import starts
-from chargehand.engine.state import Desk, Progress, RunState, Status
-from chargehand.engine.supervise import supervise
-from chargehand.engine.verdict import verdict
-from chargehand.engine.view import work_until
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.failure import EFFECT_IN_DOUBT, OpenStep
+from chargehand.engine.jitter import backoff
+from chargehand.engine.missing import missing_gaps
+from chargehand.engine.plan import NO_TASK, Task, TaskId
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.reuse import key_of
+from chargehand.engine.roster import Agent, best_fit, breaker_name
+from chargehand.engine.state import Progress, ReadyQueue, RunState, Status, SupervisorDuty, line_of, urgent_first
+from chargehand.engine.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap, work_until
+
+_FALLBACK_SECONDS: Seconds = 10.0
+"""The time that the planner leaves for the task of a fallback plan."""
+_FALLBACK_SHARE = 0.2
+"""The largest share of the run's time that is left for it."""
+_UNREACHABLE = frozenset(("network", "timeout", "resource"))
+"""The kinds of failure after which the same model is not asked to do the work either."""
 
 
 def decide(state: RunState, now: Instant) -> list[ev.Event]:
@@ -19,27 +32,32 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
     if state.ended is not None:
         return []
     if state.cancel is not None or state.time_up:
-        return _timed_out(state, now) or supervise(state, now)
+        return _timed_out(state, now) or _supervise(state, now)
     last = work_until(state)
     if now >= last:
         return [ev.TimeRanOut()]
-    if found := _timed_out(state, now):
+    found = _timed_out(state, now)
+    if found:
         return found
-    if (state.doomed or state.judged or state.expandable or state.joinable) and (found := _consequences(state, now)):
-        return found
-    if state.lanes and state.approved and not state.paused and (found := starts(state, now, last)):
-        return found
-    return supervise(state, now)
+    if state.unreachable or state.failed_pending or state.expandable or state.joinable:
+        found = _consequences(state, now)
+        if found:
+            return found
+    if state.ready_queues and state.approved and not state.paused:
+        found = _starts(state, now, last)
+        if found:
+            return found
+    return _supervise(state, now)
 
 
 def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
     found: list[ev.Event] = []
-    if not (state.planning.open or state.answering.open or state.timers):
+    if not (state.planning.is_open or state.answering.is_open or state.timers):
         return found
-    desks: tuple[tuple[ev.Duty, Desk], ...] = (("plan", state.planning), ("answer", state.answering))
-    for duty, desk in desks:
-        if desk.open and now >= desk.timer:
-            found.append(ev.SupervisionFailed(duty, desk.number, _late(duty)))
+    duties: tuple[tuple[ev.Duty, SupervisorDuty], ...] = (("plan", state.planning), ("answer", state.answering))
+    for kind, duty in duties:
+        if duty.is_open and now >= duty.timer:
+            found.append(ev.SupervisionFailed(kind, duty.number, _late(kind)))
     if state.timers and now >= state.timers[0][0]:
         progress = state.ordered[state.timers[0][1]]
         task = progress.task.id
@@ -48,7 +66,7 @@ def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
         elif progress.status is Status.REFINING:
             found.append(ev.SupervisionFailed("refine", progress.failures, _late("refine"), task))
         else:
-            failure = DOUBT if progress.in_doubt() else _late("work", progress.running_steps())
+            failure = EFFECT_IN_DOUBT if progress.in_doubt() else _late("work", progress.running_steps())
             found.append(ev.AttemptFailed(task, progress.attempt, failure))
     return found
 
@@ -59,11 +77,11 @@ def _late(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
 
 
 def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
-    found: list[ev.Event] = [ev.TaskSkipped(task, "input", because) for task, because in state.doomed.items()]
+    found: list[ev.Event] = [ev.TaskSkipped(task, "input", because) for task, because in state.unreachable.items()]
     found.extend(_expansion(state, state.tasks[task]) for task in state.expandable)
     found.extend(_join(state.tasks[task]) for task in state.joinable)
-    for task in state.judged if not state.paused else ():  # a verdict may cost a call
-        ruling = verdict(state, state.tasks[task], now)
+    for task in state.failed_pending if not state.paused else ():  # a verdict may cost a call
+        ruling = _after_failure(state, state.tasks[task], now)
         if ruling is None:
             continue
         found.append(ruling)
@@ -90,3 +108,377 @@ def _join(progress: Progress) -> ev.Event:
         return ev.TaskJoined(progress.task.id)
     problem = f"only {progress.items_done} of {progress.items} items were done; at least {least} must be"
     return ev.TaskFailed(progress.task.id, ev.Failure("logic", problem, permanent=True))
+
+
+# --- a failed attempt: again, better, by another worker, or not at all
+
+
+def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
+    """What becomes of a failed task; None while somebody else's question is being asked."""
+    failure = progress.failure
+    policy = state.requested.policy
+    task = progress.task.id
+    assert failure is not None, "only failed tasks are judged"
+    if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
+        return _asked(state, progress, failure) if state.input is None else None
+    if failure.kind in ("uncertain", "budget", "deadline"):
+        return ev.TaskFailed(task, failure)
+    allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
+    wait = 0.0
+    if failure.kind != "logic":
+        jitter = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
+        wait = max(jitter, failure.retry_after)
+    parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= work_until(state)
+    if progress.failures >= allowed or failure.permanent or parked:
+        gone = {state.agents[one].spec or one for one in (progress.worker, *progress.tried)}  # and all who are the same
+        line = (one for one in line_of(state, progress.task) if one in state.agents)
+        other = next((one for one in line if (state.agents[one].spec or one) not in gone), None)
+        return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
+    if failure.kind != "logic":
+        return ev.RetryScheduled(task, now + wait)
+    return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
+
+
+def _asked(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
+    number = state.asked + 1
+    task = progress.task.id
+    question = failure.question
+    if failure.kind != "approval":
+        return ev.InputRequested(number, "effect", task)
+    what = "tool" if question is None else question.what
+    return ev.InputRequested(number=number, what=what, task=task, text=failure.message, question=question)
+
+
+def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
+    policy = state.requested.policy
+    reserve = state.requested.roster.supervision
+    if not policy.refine or progress.refined >= progress.failures:
+        return None
+    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
+        return None  # a plain retry is better than none
+    until = min(now + policy.supervision, work_until(state))
+    held = None if reserve == NOTHING else reserve
+    return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=held)
+
+
+# --- which ready tasks start, and with whom: critical path first, healthy and idle workers first
+
+
+def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
+    """Fill the free slots with attempts that end by `last`.
+
+    With a capped budget one at a time, since each changes what the next may count on.
+    """
+    free = state.requested.policy.limits.width - state.running
+    if free <= 0 or not state.ready_queues:
+        return []
+    if state.ledger.capped or state.breakers:
+        free = 1
+    found: list[ev.Event] = []
+    extra: dict[str, int] = {}
+    short: Progress | None = None
+    fronts = _fronts(state)
+    while fronts and len(found) < free:
+        entry, _, walk, queue = fronts[0]
+        progress = state.ordered[entry[1]]
+        event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, queue, extra, now, last)
+        if event is None:
+            heappop(fronts)  # nobody of this queue is free
+            continue
+        if isinstance(event, ev.TaskSkipped) and event.reason == "budget":
+            short = short or progress
+            heappop(fronts)
+            continue
+        found.append(event)
+        following = next(walk, None)
+        if following is None:
+            heappop(fronts)
+        else:
+            heapreplace(fronts, (following, fronts[0][1], walk, queue))
+    if not found and short is not None and state.ledger.reserved == NOTHING:
+        return [ev.TaskSkipped(short.task.id, "budget")]  # nothing under way could give any money back
+    return found
+
+
+_Front = tuple[tuple[float, int], int, Iterator[tuple[float, int]], ReadyQueue]
+
+
+def _fronts(state: RunState) -> list[_Front]:
+    fronts: list[_Front] = []
+    for number, queue in enumerate(state.ready_queues.values()):
+        walk = urgent_first(state, queue)
+        first = next(walk, None)
+        if first is not None:
+            fronts.append((first, number, walk, queue))
+    heapify(fronts)
+    return fronts
+
+
+def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
+    if not state.offers:
+        return None
+    key = key_of(state, progress)
+    if key not in state.offers:
+        return None
+    run, offer = state.offers[key]
+    return ev.ResultReused(
+        task=progress.task.id,
+        key=key,
+        run=run,
+        source=offer.task,
+        result=offer.result,
+        items=offer.items,
+        tracing=offer.tracing,
+        missing=offer.missing,
+    )
+
+
+def _refused(state: RunState, progress: Progress) -> ev.Event | None:
+    """A skip where the models of everybody who may take a task refuse every call: no attempt would come to anything."""
+    if not state.refused:
+        return None
+    models = [state.agents[name].model for name in line_of(state, progress.task) if name in state.agents]
+    if not models or any(model not in state.refused for model in models):
+        return None
+    return ev.TaskSkipped(progress.task.id, "refused", state.refused[models[0]])
+
+
+def _start(
+    state: RunState, progress: Progress, queue: ReadyQueue, extra: dict[str, int], now: Instant, last: Instant
+) -> ev.Event | None:
+    """An attempt; None when nobody can take it now; a skip when the budget is too small for it."""
+    choice = _choose(state, progress, queue, extra, now)
+    if choice is None:
+        return None
+    agent, probes = choice
+    reserve = agent.estimate
+    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
+        return ev.TaskSkipped(progress.task.id, "budget")
+    extra[agent.name] = extra.get(agent.name, 0) + 1
+    number = progress.attempt + (not progress.redo)
+    until = min(now + agent.timeout, last)
+    held = None if reserve == NOTHING else reserve
+    return ev.AttemptStarted(
+        task=progress.task.id, attempt=number, worker=agent.name, until=until, reserve=held, probes=probes
+    )
+
+
+_Choice = tuple[Agent, tuple[str, ...]]
+
+
+def _choose(
+    state: RunState, progress: Progress, queue: ReadyQueue, extra: dict[str, int], now: Instant
+) -> _Choice | None:
+    """The least loaded of those who may take it; where breakers bar them all, whoever may stand in."""
+    names = queue.candidates
+    if state.breakers and not progress.redo and all(_probes(state, name, now) is None for name in names):
+        gone = (*names, *progress.tried)
+        names = tuple(name for name in line_of(state, progress.task) if name not in gone)
+    best: _Choice | None = None
+    least = 0
+    for name in names:
+        agent = state.agents.get(name)
+        if agent is None:
+            continue
+        load = state.load.get(name, 0) + extra.get(name, 0)
+        if (agent.concurrency and load >= agent.concurrency) or (best is not None and load >= least):
+            continue
+        probes = _probes(state, name, now)
+        if probes is not None:
+            best = (agent, probes)
+            least = load
+    return best
+
+
+def _probes(state: RunState, worker: str, now: Instant) -> tuple[str, ...] | None:
+    """The breakers this call would probe; None where one of them bars it."""
+    if not state.breakers:
+        return ()
+    name = breaker_name(state.agents[worker])
+    breaker = state.breakers.get(name)
+    if breaker is None:
+        return ()
+    where = breakers.stand(breaker, now)
+    if where in ("open", "probing"):
+        return None
+    return (name,) if where == "half-open" else ()
+
+
+# --- the run as a whole: plan, ask a person, plan again, write the answer, end
+
+
+def _supervise(state: RunState, now: Instant) -> list[ev.Event]:
+    """At most one event: each changes what follows."""
+    event = _next(state, now)
+    return [] if event is None else [event]
+
+
+def _next(state: RunState, now: Instant) -> ev.Event | None:
+    if state.cancel is not None:
+        return ev.RunEnded("cancelled", "cancelled", gaps(state))
+    if state.time_up:
+        return _finish(state, now)
+    if state.paused or state.input is not None or state.planning.is_open:
+        return None
+    if not state.approved and state.planning.next in (None, "more"):
+        return ev.InputRequested(state.asked + 1, "plan")
+    if state.planning.next is not None:
+        return _plan(state, now, state.planning.next)
+    if state.unsettled:
+        return None
+    if _may_replan(state):
+        return _started(state, "plan", now, "replan")
+    return _finish(state, now)
+
+
+def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
+    duty = state.planning
+    if why == "more" and state.unsettled and not (state.wake == "any" and state.settled_since_plan):
+        return None
+    broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+    retry_at = _retry_at(state, "plan", now)
+    late = retry_at >= _plan_until(state)  # asked again, it could not answer in time
+    if _is_given_up(duty, state.requested.policy.limits.plans) or broke or late:
+        if state.tasks:  # what there is must do; who may have left something out says so
+            lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
+            return ev.TasksAdded(duty.number, (), closed=True, unserved=lost)
+        return ev.RunEnded("failed", "budget") if broke else _fallback_plan(state, late=late)
+    return _try(state, "plan", now, retry_at, why)
+
+
+def _is_given_up(duty: SupervisorDuty, tries: int) -> bool:
+    """Whether a kind failed too often, or for good."""
+    return duty.failures >= tries or (duty.failure is not None and duty.failure.permanent)
+
+
+def _retry_at(state: RunState, kind: ev.Duty, now: Instant) -> Instant:
+    """When a kind is tried next: after a failure that is not the proposal's own, not before a wait is over."""
+    duty = state.planning if kind == "plan" else state.answering
+    if not duty.retry or duty.failure is None:
+        return max(now, duty.timer)
+    policy = state.requested.policy
+    wait = backoff(state.requested.seed, policy.retry, duty.failures, kind, duty.number)
+    return now + max(wait, duty.failure.retry_after)
+
+
+def _try(state: RunState, kind: ev.Duty, now: Instant, retry_at: Instant, why: ev.Why = "first") -> ev.Event | None:
+    """Begin a kind now, or decide when it is tried again; None while the wait is not over."""
+    duty = state.planning if kind == "plan" else state.answering
+    if duty.retry and retry_at > now:
+        return ev.SupervisionRetryScheduled(kind, duty.number, retry_at)
+    return _started(state, kind, now, why) if retry_at <= now else None
+
+
+def _plan_until(state: RunState) -> Instant:
+    """When the planner must be done. While there are no tasks it leaves some time for a fallback plan."""
+    timeout = ev.Failure("timeout", "the planner took too long")
+    if state.tasks or not _reachable_workers(state, timeout):
+        return work_until(state)
+    last = work_until(state)
+    return last - min(_FALLBACK_SECONDS, _FALLBACK_SHARE * (last - state.began))
+
+
+def _fallback_plan(state: RunState, *, late: bool) -> ev.Event:
+    """No plan can be made: one worker gets the whole request, and the answer says so. Without a worker the run ends."""
+    requested = state.requested
+    failure = state.planning.failure or ev.Failure("timeout", "the time allowed to plan was over")
+    worker = _fallback_worker(state, failure)
+    if not worker:
+        if failure.kind == "budget":
+            return ev.RunEnded("failed", "budget")
+        gap = ev.Gap(NO_TASK, "unplanned", failure.kind, f"no plan could be made: {failure.message}")
+        return ev.RunEnded("failed", "deadline" if late and failure.kind == "timeout" else "no_plan", (gap,))
+    problem = f"no plan could be made ({failure.message})"
+    doubt = f"{problem}: {worker} was given the whole request, and parts may have been left out"
+    is_only = len(requested.roster.agents) == 1
+    is_meant_for_it = worker == requested.roster.generalist and failure.kind == "logic" and not failure.permanent
+    return ev.TasksAdded(
+        number=state.planning.number,
+        tasks=(Task(TaskId("t1"), requested.goal, worker),),
+        combine=requested.combine or "forward",
+        unserved=() if is_only or is_meant_for_it else (doubt,),
+        fallback=failure,
+    )
+
+
+def _fallback_worker(state: RunState, failure: ev.Failure) -> str:
+    """The generalist, the only worker or the one that fits the request best; empty: no worker can do it."""
+    if failure.permanent and state.planning.feedback:
+        return ""  # the planner answered, and what it was told to do can never be done
+    workers = _reachable_workers(state, failure)
+    roster = state.requested.roster
+    if any(worker.name == roster.generalist for worker in workers):
+        return roster.generalist
+    if len(roster.agents) == 1:
+        return workers[0].name if workers else ""
+    return best_fit(workers, state.requested.goal)
+
+
+def _reachable_workers(state: RunState, failure: ev.Failure) -> list[Agent]:
+    """The workers that do not need the very model that just failed to plan. A team has models of its own."""
+    roster = state.requested.roster
+    is_model_down = failure.kind in _UNREACHABLE or failure.refusal is not None
+    if not is_model_down or not roster.planner:
+        return list(roster.agents)
+    return [agent for agent in roster.agents if agent.model != roster.planner or agent.fallback_models]
+
+
+def _may_replan(state: RunState) -> bool:
+    return (
+        state.replans < state.requested.policy.limits.replans
+        and state.planning.failure is None  # else it could not even plan
+        and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+        and bool(gaps(state))
+    )
+
+
+def _started(state: RunState, kind: ev.Duty, now: Instant, why: ev.Why = "first") -> ev.Event:
+    requested = state.requested
+    duty = state.planning if kind == "plan" else state.answering
+    last = _plan_until(state) if kind == "plan" else answer_until(state)
+    until = min(now + requested.policy.supervision, last)
+    reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
+    return ev.SupervisionStarted(
+        duty=kind, number=duty.number + (not duty.redo), until=until, task=NO_TASK, why=why, reserve=reserve
+    )
+
+
+def _finish(state: RunState, now: Instant) -> ev.Event | None:
+    """The answer, if one is wanted, there is something to answer from and it can still be had; then the end."""
+    duty = state.answering
+    policy = state.requested.policy
+    if duty.is_open:
+        return None
+    done = any(one.status is Status.DONE for one in state.tasks.values())
+    is_open = state.combine != "none" and state.answer is None and done
+    wanted = is_open and not _is_given_up(duty, policy.limits.answers)
+    affordable = state.ledger.covers(state.requested.roster.supervision)
+    last = answer_until(state)
+    retry_at = _retry_at(state, "answer", now)
+    if wanted and affordable and retry_at < last:
+        return _try(state, "answer", now, retry_at)
+    return _ending(state, done=done, broke=wanted and not affordable)
+
+
+def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
+    missing = (*gaps(state), *untraced_gaps(state), *cut_gaps(state))
+    inside = missing_gaps(state)
+    if done and state.combine != "none" and state.answer is None:
+        missing = (*missing, unwritten_gap(state, broke=broke))
+    cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if broke or state.budget_hit else None
+    if state.time_up and not state.approved and not done:
+        return ev.RunEnded("needs_input", "no_input", missing)
+    if not done:
+        return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing)
+    missing = (*missing, *(gap for gap in inside if gap not in missing))
+    if missing:
+        return ev.RunEnded("partial", cause or _cause_inside(inside), missing)
+    return ev.RunEnded("complete", "done" if state.ledger.overspent == NOTHING else "overspent")
+
+
+def _cause_inside(inside: tuple[ev.Gap, ...]) -> ev.EndReason:
+    """What ended a nested run early ends those around it for the same reason."""
+    reasons = {gap.reason for gap in inside}
+    if "deadline" in reasons:
+        return "deadline"
+    return "budget" if "budget" in reasons else "gaps"

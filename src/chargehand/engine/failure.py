@@ -222,3 +222,6 @@ class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
     """The parts of its task that were not done, in words."""
     gaps: tuple[Gap, ...] = ()
     """The gaps of the nested run that the result is from; empty: a worker left these parts itself."""
+
+
+EFFECT_IN_DOUBT = Failure("uncertain", "an effect was begun and nobody knows whether it happened")

@@ -1,19 +1,31 @@
 """`fold`: what an entry makes of the state. It never refuses and never decides; a longer plan makes it no dearer."""
 
 from collections.abc import Callable, Sequence
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Any
 
 from msgspec import structs
 
-from chargehand.engine import attempts
+from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
-from chargehand.engine.breaker import forget_probe
+from chargehand.engine.breaker import Breaker, forget_probe
 from chargehand.engine.budget import NOTHING, Amount, Ledger
-from chargehand.engine.growth import add, drop_round, settle, undelivered_item
-from chargehand.engine.plan import NO_TASK, Plan, TaskId
-from chargehand.engine.policy import Seconds
-from chargehand.engine.state import Desk, Progress, RunState, Status, Work, enqueue
+from chargehand.engine.failure import EFFECT_IN_DOUBT, OUTAGES, StepKind
+from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.roster import USUAL_SECONDS, Agent, breaker_name
+from chargehand.engine.state import (
+    Progress,
+    RunState,
+    Status,
+    Step,
+    SupervisorDuty,
+    Work,
+    candidates,
+    enqueue,
+    prune,
+    queue_key,
+)
 
 
 def begin(entry: ev.Entry) -> RunState:
@@ -59,7 +71,7 @@ def _take_plan(state: RunState, plan: Plan) -> None:
     state.combine = plan.combine
     state.closed = True
     state.approved = not state.requested.policy.approve
-    add(state, plan.tasks)
+    _add(state, plan.tasks)
 
 
 # --- the supervisor's duties
@@ -74,68 +86,68 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
         if progress.status is Status.REFINING:  # it is under way and holds more
             progress.held += held
             return
-        del state.judged[event.task]
+        del state.failed_pending[event.task]
         progress.status = Status.REFINING
         progress.held = held
-        attempts.set_timer(state, progress, event.until)
+        _set_timer(state, progress, event.until)
         return
-    desk = _desk(state, event.duty)
-    again = desk.redo or desk.open
-    desk.open = True
-    desk.redo = False
-    desk.next = event.why
-    desk.number = event.number
-    desk.timer = event.until
-    desk.held += held
+    duty = _duty_of(state, event.duty)
+    again = duty.redo or duty.is_open
+    duty.is_open = True
+    duty.redo = False
+    duty.next = event.why
+    duty.number = event.number
+    duty.timer = event.until
+    duty.held += held
     if event.duty == "plan" and event.why != "failed" and not again:
         state.round += 1
-        state.fresh = 0
+        state.settled_since_plan = 0
         if event.why == "replan":
             state.replans += 1
             state.closed = False
-            desk.failures = 0
-            desk.feedback = ()
+            duty.failures = 0
+            duty.feedback = ()
 
 
-def _desk(state: RunState, duty: ev.Duty) -> Desk:
-    return state.planning if duty == "plan" else state.answering
+def _duty_of(state: RunState, kind: ev.Duty) -> SupervisorDuty:
+    return state.planning if kind == "plan" else state.answering
 
 
-def _close_desk(state: RunState, duty: ev.Duty, used: Amount | None) -> None:
-    desk = _desk(state, duty)
-    state.disown(Work(duty, NO_TASK, desk.number))
-    state.ledger.settle(desk.held, used)
-    desk.open = False
-    desk.held = NOTHING
-    desk.timer = 0.0
-    desk.retry = False
-    desk.next = None
-    desk.failure = None
+def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None) -> None:
+    duty = _duty_of(state, kind)
+    state.disown(Work(kind, NO_TASK, duty.number))
+    state.ledger.settle(duty.held, used)
+    duty.is_open = False
+    duty.held = NOTHING
+    duty.timer = 0.0
+    duty.retry = False
+    duty.next = None
+    duty.failure = None
 
 
 def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
     if event.duty == "refine":
-        attempts.close_refinement(state, state.tasks[event.task], event.used)
+        _close_refinement(state, state.tasks[event.task], event.used)
         return
-    _close_desk(state, event.duty, event.used)
-    desk = _desk(state, event.duty)
-    desk.failures += 1
-    state.starved = state.starved or event.failure.kind == "budget"
-    desk.failure = event.failure
-    desk.feedback = event.findings
-    desk.next = "rejected" if event.findings else "failed"
-    desk.retry = not event.findings
+    _close_duty(state, event.duty, event.used)
+    duty = _duty_of(state, event.duty)
+    duty.failures += 1
+    state.budget_hit = state.budget_hit or event.failure.kind == "budget"
+    duty.failure = event.failure
+    duty.feedback = event.findings
+    duty.next = "rejected" if event.findings else "failed"
+    duty.retry = not event.findings
 
 
 def _supervision_retry_scheduled(state: RunState, event: ev.SupervisionRetryScheduled) -> None:
-    desk = _desk(state, event.duty)
-    desk.timer = event.after
-    desk.retry = False
+    duty = _duty_of(state, event.duty)
+    duty.timer = event.after
+    duty.retry = False
 
 
 def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
-    if event.done and state.planning.open:
-        _close_desk(state, "plan", event.used)
+    if event.done and state.planning.is_open:
+        _close_duty(state, "plan", event.used)
         state.planning.failures = 0
         state.planning.feedback = ()
     if event.done:
@@ -147,11 +159,11 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve
-    add(state, event.tasks)
+    _add(state, event.tasks)
 
 
 def _answer_written(state: RunState, event: ev.AnswerWritten) -> None:
-    _close_desk(state, "answer", event.used)
+    _close_duty(state, "answer", event.used)
     state.answer = event.whole()
     state.answer_written = event
     state.answer_tracing = event.tracing
@@ -171,14 +183,14 @@ def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
     progress.items_open = event.count
     for index in range(event.count):
         task = structs.replace(progress.task, id=TaskId(f"{event.task}[{index}]"), replaces=NO_TASK)
-        item = Progress(task, len(state.ordered), progress.round, rank=progress.rank, mother=progress, index=index)
+        item = Progress(task, len(state.ordered), progress.round, rank=progress.rank, parent=progress, index=index)
         state.ordered.append(item)
         state.tasks[task.id] = item
-        missing = undelivered_item(state, source, index)
+        missing = _undelivered_item(state, source, index)
         if missing is None:
             enqueue(state, item)
         else:
-            state.doomed[task.id] = missing
+            state.unreachable[task.id] = missing
     state.unsettled += event.count
     state.items += event.count
     if not event.count:
@@ -187,7 +199,7 @@ def _task_expanded(state: RunState, event: ev.TaskExpanded) -> None:
 
 def _task_joined(state: RunState, event: ev.TaskJoined) -> None:
     del state.joinable[event.task]
-    settle(state, state.tasks[event.task], Status.DONE)
+    _settle(state, state.tasks[event.task], Status.DONE)
 
 
 def _result_reused(state: RunState, event: ev.ResultReused) -> None:
@@ -198,25 +210,25 @@ def _result_reused(state: RunState, event: ev.ResultReused) -> None:
     if event.missing is not None:
         progress.missing = event.missing
         state.partial[event.task] = None
-    settle(state, progress, Status.DONE)
+    _settle(state, progress, Status.DONE)
 
 
 def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
     progress = state.tasks[event.task]
-    for pending in (state.judged, state.joinable, state.expandable):
+    for pending in (state.failed_pending, state.joinable, state.expandable):
         pending.pop(event.task, None)
     progress.failure = event.failure
-    state.starved = state.starved or event.failure.kind == "budget"
-    settle(state, progress, Status.FAILED)
+    state.budget_hit = state.budget_hit or event.failure.kind == "budget"
+    _settle(state, progress, Status.FAILED)
 
 
 def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
     progress = state.tasks[event.task]
-    state.doomed.pop(event.task, None)
-    state.starved = state.starved or event.reason == "budget"
+    state.unreachable.pop(event.task, None)
+    state.budget_hit = state.budget_hit or event.reason == "budget"
     progress.skipped = event.reason
     progress.because = event.because
-    settle(state, progress, Status.SKIPPED)
+    _settle(state, progress, Status.SKIPPED)
 
 
 # --- the run as a whole
@@ -240,17 +252,17 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
         state.released_at = None
     for work in list(state.owing):
         if work.kind == "attempt":
-            attempts.interrupt(state, state.tasks[work.task], crashed=crashed)
+            _interrupt(state, state.tasks[work.task], crashed=crashed)
         elif work.kind == "refine":
             progress = state.tasks[work.task]
-            attempts.close_refinement(state, progress, None)
+            _close_refinement(state, progress, None)
             progress.refined = 0
         else:
-            desk = _desk(state, work.kind)
-            why = desk.next
-            _close_desk(state, work.kind, None)
-            desk.redo = True
-            desk.next = why or "first"
+            duty = _duty_of(state, work.kind)
+            why = duty.next
+            _close_duty(state, work.kind, None)
+            duty.redo = True
+            duty.next = why or "first"
     for breaker in state.breakers.values():
         forget_probe(breaker)
     state.refused.clear()  # somebody may have put that right
@@ -272,8 +284,12 @@ def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
     state.closed = True
     state.planning.next = None
     state.input = None
-    for pending in (state.judged, state.doomed, state.expandable, state.joinable, state.lanes, state.timers):
-        pending.clear()
+    state.failed_pending.clear()
+    state.unreachable.clear()
+    state.expandable.clear()
+    state.joinable.clear()
+    state.ready_queues.clear()
+    state.timers.clear()
 
 
 def _stop_all(state: RunState) -> None:
@@ -281,13 +297,13 @@ def _stop_all(state: RunState) -> None:
         if work.kind == "attempt":
             progress = state.tasks[work.task]
             doubt = progress.in_doubt()
-            attempts.close_attempt(state, progress, None)
+            _close_attempt(state, progress, None)
             if doubt:
-                progress.failure = attempts.DOUBT
+                progress.failure = EFFECT_IN_DOUBT
         elif work.kind == "refine":
-            attempts.close_refinement(state, state.tasks[work.task], None)
+            _close_refinement(state, state.tasks[work.task], None)
         else:
-            _close_desk(state, work.kind, None)
+            _close_duty(state, work.kind, None)
 
 
 def _run_ended(state: RunState, event: ev.RunEnded) -> None:
@@ -300,7 +316,7 @@ def _input_requested(state: RunState, event: ev.InputRequested) -> None:
     state.asked = event.number
     state.asked_at = state.at
     if event.task:
-        state.judged.pop(event.task, None)
+        state.failed_pending.pop(event.task, None)
         state.tasks[event.task].status = Status.ASKING
 
 
@@ -313,15 +329,15 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
     if asked.task:
         progress = state.tasks[asked.task]
         if asked.question is not None and asked.question.run:
-            attempts.answered_inside(state, progress, event, asked.question)
+            _answered_inside(state, progress, event, asked.question)
         elif asked.what == "tool":
-            attempts.call_judged(state, progress, event)
+            _call_judged(state, progress, event)
         else:
-            attempts.doubt_resolved(state, progress, event)
+            _doubt_resolved(state, progress, event)
     elif event.verdict == "approve":
         state.approved = True
     else:
-        drop_round(state)
+        _drop_round(state)
         if event.plan is not None:
             _take_plan(state, event.plan)
             state.approved = True
@@ -338,7 +354,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
-    state.again = state.requested.plan is not None
+    state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
 
 
@@ -350,16 +366,407 @@ def _cancel_requested(state: RunState, event: ev.CancelRequested) -> None:
     state.cancel = event
 
 
+# --- attempts, steps, retries and refinements
+
+
+_ASKS_MODEL: frozenset[StepKind] = frozenset(("model", "summary", "make_worker"))
+"""The steps that call the model of a worker."""
+
+
+def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
+    progress = state.tasks[event.task]
+    key = queue_key(progress)
+    if progress.worker and progress.worker != event.worker:
+        progress.tried = (*progress.tried, progress.worker)
+        progress.failures = 0
+    progress.attempt = event.attempt
+    progress.worker = event.worker
+    progress.redo = False
+    progress.status = Status.RUNNING
+    prune(state, key)
+    _set_timer(state, progress, event.until)
+    if event.reserve is not None:
+        progress.held = event.reserve
+        state.ledger.reserve(event.reserve)
+    state.running += 1
+    state.load[event.worker] = state.load.get(event.worker, 0) + 1
+    progress.probing = 0.0
+    for name in event.probes:
+        breakers.lease(state.breakers[name], state.at, state.requested.policy.breaking)
+        progress.probing = state.breakers[name].leased
+    if progress.taken is None and progress.task.quorum:
+        quorum = (need_id for need_id, need in needs(progress.task) if need == "quorum")
+        progress.taken = tuple(need_id for need_id in quorum if state.tasks[need_id].status is Status.DONE)
+    state.owe(Work("attempt", event.task, event.attempt))
+
+
+def _set_timer(state: RunState, progress: Progress, at: Instant) -> None:
+    progress.timer = at
+    heappush(state.timers, (at, progress.order))
+
+
+def _close_attempt(state: RunState, progress: Progress, used: Amount | None) -> None:
+    state.running -= 1
+    state.load[progress.worker] -= 1
+    progress.timer = 0.0
+    for step in (progress.steps or {}).values():
+        if step.result is None:
+            state.ledger.settle(step.held, None)
+    if used is not None or progress.held is not NOTHING:
+        state.ledger.settle(progress.held, used)
+        progress.held = NOTHING
+    state.disown(Work("attempt", progress.task.id, progress.attempt))
+
+
+def _step_started(state: RunState, event: ev.StepStarted) -> None:
+    progress = state.tasks[event.task]
+    if progress.held is not NOTHING:  # from its first step on an attempt reserves call by call
+        state.ledger.settle(progress.held, NOTHING)
+        progress.held = NOTHING
+    if progress.steps is None:
+        progress.steps = {}
+    held = event.reserve or NOTHING
+    state.ledger.reserve(held)
+    progress.steps[event.step] = Step(event.name, event.effect, event.request, held, event.kind)
+
+
+def _step_finished(state: RunState, event: ev.StepFinished) -> None:
+    steps = state.tasks[event.task].steps
+    assert steps is not None, "admit lets no step finish that did not start"
+    step = steps[event.step]
+    step.result = event.result
+    step.good = event.good
+    state.ledger.settle(step.held, event.used)
+
+
+def _step_failed(state: RunState, event: ev.StepFailed) -> None:
+    steps = state.tasks[event.task].steps
+    assert steps is not None, "admit lets no step fail that did not start"
+    step = steps[event.step]
+    state.ledger.settle(step.held, event.used)
+    step.held = NOTHING  # it stays open: its attempt fails with it
+
+
+def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
+    progress = state.tasks[event.task]
+    _close_attempt(state, progress, event.used)
+    progress.result = event.result
+    progress.items = event.items
+    progress.steps = None
+    progress.tracing = event.tracing
+    if event.missing is not None:
+        progress.missing = event.missing
+        state.partial[event.task] = None
+    if state.breakers:
+        name = breaker_name(state.agents[progress.worker])
+        if name in state.breakers:
+            breakers.note(state.breakers[name], state.at, state.requested.policy.breaking, good=True)
+    _settle(state, progress, Status.DONE)
+
+
+def _attempt_failed(state: RunState, event: ev.AttemptFailed) -> None:
+    progress = state.tasks[event.task]
+    _close_attempt(state, progress, event.used)
+    _count_failure(state, progress, event.failure)
+    if event.failure.kind == "approval":  # nothing failed: it waits for a person, and keeps its steps
+        progress.failure = event.failure
+        progress.status = Status.JUDGED
+        progress.steps = _finished_steps(progress)
+        state.failed_pending[event.task] = None
+        return
+    _note_refusal(state, progress, event.failure)
+    if event.refused:
+        progress.refused = (*progress.refused, event.refused)
+    _judge(state, progress, event.failure)
+
+
+def _count_failure(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    """Only an outage counts for a breaker: whatever else failed, no waiting would mend it."""
+    agent = state.agents[progress.worker]
+    name = breaker_name(agent)
+    if failure.kind in OUTAGES and not _is_hung_tool(agent, failure):
+        breaker = state.breakers.setdefault(name, Breaker())
+        breakers.note(breaker, state.at, state.requested.policy.breaking, good=False)
+        return
+    breaker = state.breakers.get(name)
+    limited = failure.kind == "resource" and not failure.permanent  # asked too much: not the moment to ask again
+    if breaker is not None and progress.probing and breaker.leased == progress.probing and not limited:
+        breakers.forget_probe(breaker)  # it says nothing of the line: the next attempt is the probe
+
+
+def _is_hung_tool(agent: Agent, failure: ev.Failure) -> bool:
+    """Whether the time of an attempt was over while its model had answered: what hung says nothing of the model."""
+    return bool(agent.model and failure.running) and not any(step.kind in _ASKS_MODEL for step in failure.running)
+
+
+def _note_refusal(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    """Remember a model whose provider refuses every call. What it says of one request, it says of no other."""
+    refusal = failure.refusal
+    if refusal is None or refusal.cause == "request":
+        return
+    if refusal.model == state.agents[progress.worker].model:
+        state.refused.setdefault(refusal.model, progress.task.id)
+
+
+def _judge(state: RunState, progress: Progress, failure: ev.Failure) -> None:
+    for step in (progress.steps or {}).values():
+        if step.effect == "effect" and step.result is not None and step.good:  # the next attempt must not do it again
+            progress.effects = {**(progress.effects or {}), step.request: step.result}
+    progress.failure = failure
+    progress.steps = None
+    progress.failures += 1
+    progress.status = Status.JUDGED
+    state.failed_pending[progress.task.id] = None
+
+
+def _retry_scheduled(state: RunState, event: ev.RetryScheduled) -> None:
+    progress = state.tasks[event.task]
+    state.failed_pending.pop(event.task, None)
+    if event.worker:
+        progress.tried = (*progress.tried, progress.worker)
+        progress.failures = 0
+        progress.worker = event.worker
+    if event.after > state.at:
+        progress.status = Status.BACKING_OFF
+        _set_timer(state, progress, event.after)
+    else:
+        enqueue(state, progress)
+
+
+def _backoff_ended(state: RunState, event: ev.BackoffEnded) -> None:
+    progress = state.tasks[event.task]
+    progress.timer = 0.0
+    enqueue(state, progress)
+
+
+def _task_refined(state: RunState, event: ev.TaskRefined) -> None:
+    progress = state.tasks[event.task]
+    progress.instruction = event.instruction
+    _close_refinement(state, progress, event.used)
+
+
+def _close_refinement(state: RunState, progress: Progress, used: Amount | None) -> None:
+    state.disown(Work("refine", progress.task.id, progress.failures))
+    state.ledger.settle(progress.held, used)
+    progress.held = NOTHING
+    progress.timer = 0.0
+    progress.refined = progress.failures
+    progress.status = Status.JUDGED
+    state.failed_pending[progress.task.id] = None
+
+
+def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
+    """The process ended under an attempt: take it up again with the steps it had, unless an effect is in doubt.
+
+    Only crashes are counted: an attempt that kills its process each time must come to an end. One that is interrupted
+    by orderly stops is bounded by the deadline of the run alone.
+    """
+    doubt = progress.in_doubt()
+    _close_attempt(state, progress, None)
+    progress.resumes += 1
+    progress.crashes += crashed
+    if doubt:
+        _judge(state, progress, EFFECT_IN_DOUBT)
+    elif progress.crashes > state.requested.policy.limits.resumes:
+        message = f"the process died {progress.crashes} times during this attempt"
+        _judge(state, progress, ev.Failure("resource", message, permanent=True))
+    else:
+        progress.steps = _finished_steps(progress)
+        progress.redo = True
+        enqueue(state, progress)
+
+
+def _finished_steps(progress: Progress) -> dict[int, Step]:
+    """What an attempt that is taken up again need not do again."""
+    return {number: step for number, step in (progress.steps or {}).items() if step.result is not None}
+
+
+def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
+    """A person allowed calls or did not: the attempt goes on where it was, knowing which."""
+    assert progress.failure is not None, "it said what it wants to call"
+    question = progress.failure.question or ev.Question()
+    keys = {pending.call: pending.key for pending in question.also}
+    answers = {**(progress.answers or {}), question.key: _refusal(event)}
+    for verdict in event.also:
+        answers[keys[verdict.call]] = _refusal(verdict)
+    progress.answers = answers
+    progress.failure = None
+    progress.redo = True
+    enqueue(state, progress)
+
+
+def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
+    """Why a call may not be made; empty when it may."""
+    return "" if answer.verdict == "approve" else answer.feedback or "no reason was given"
+
+
+def _answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:
+    """A person answered what a run inside asks: the attempt goes on where it was, and hands the answer on."""
+    progress.handed_on = structs.replace(event, number=question.number)
+    progress.failure = None
+    progress.redo = True
+    progress.resumes += 1
+    enqueue(state, progress)
+
+
+def _doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered) -> None:
+    """A person said what became of an effect."""
+    if event.verdict == "done":
+        progress.result = event.result
+        _settle(state, progress, Status.DONE)
+    elif event.verdict == "again":
+        enqueue(state, progress)
+    else:
+        _settle(state, progress, Status.FAILED)
+
+
+# --- the graph of tasks: how it grows, and what a settled task means to those that read it
+
+
+_REACH = 64  # how many older tasks one new task may make more urgent: keeps growing plans linear
+
+
+def _add(state: RunState, tasks: Sequence[Task]) -> None:
+    first = len(state.ordered)
+    for task in tasks:
+        progress = Progress(task, len(state.ordered), state.round)
+        state.ordered.append(progress)
+        state.tasks[task.id] = progress
+    state.unsettled += len(tasks)
+    added = state.ordered[first:]
+    sorted_already = True
+    reading = [progress for progress in added if progress.task.after or progress.task.for_each]
+    for progress in reading:
+        for need_id, need in needs(progress.task):
+            needed = state.tasks[need_id]
+            sorted_already = sorted_already and needed.order < progress.order
+            needed.readers.append((progress, need))
+            progress.unmet += need != "quorum"
+            progress.spare += need == "quorum"
+        if progress.spare:
+            progress.wanted = progress.task.quorum
+            progress.unmet += 1
+            progress.spare -= progress.wanted
+    _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], reading, first)
+    for progress in reading if first else ():
+        for need_id, need in needs(progress.task):
+            needed = state.tasks[need_id]
+            if needed.settled and progress.status is Status.WAITING:
+                _input_settled(state, progress, need, needed)
+    for progress in added:
+        if progress.unmet == 0 and progress.status is Status.WAITING:
+            _inputs_met(state, progress)
+
+
+def _rank(state: RunState, line: Sequence[Progress], reading: Sequence[Progress], first: int) -> None:
+    for progress in reversed(line):
+        progress.rank = _seconds(state, progress.task)
+        if progress.readers:
+            progress.rank += max([one.rank for one, _ in progress.readers])
+    if not first:
+        return  # there is nothing older
+    budget = _REACH * len(line)
+    stack = [
+        (progress, need) for progress in reading for need, _ in needs(progress.task) if state.tasks[need].order < first
+    ]
+    while stack and budget:
+        budget -= 1
+        reader, need = stack.pop()
+        needed = state.tasks[need]
+        rank = _seconds(state, needed.task) + reader.rank
+        if rank <= needed.rank or needed.settled:
+            continue
+        needed.rank = rank
+        if needed.status is Status.READY:
+            enqueue(state, needed)
+        stack.extend((needed, further) for further, _ in needs(needed.task))
+
+
+def _seconds(state: RunState, task: Task) -> float:
+    if task.seconds is not None:
+        return task.seconds
+    named = candidates(state, task.worker or task.match)
+    seconds = state.agents[named[0]].seconds
+    return USUAL_SECONDS if seconds is None else seconds
+
+
+def _drop_round(state: RunState) -> None:
+    for progress in [one for one in state.tasks.values() if one.round == state.round]:
+        state.unsettled -= not progress.settled
+        progress.status = Status.DROPPED
+        del state.tasks[progress.task.id]
+        for pending in (state.unreachable, state.expandable):
+            pending.pop(progress.task.id, None)
+    for key in list(state.ready_queues):
+        prune(state, key)
+
+
+def _settle(state: RunState, progress: Progress, status: Status) -> None:
+    waited = progress.status is Status.READY
+    progress.status = status
+    progress.timer = 0.0
+    if waited:  # it settles without ever having been started
+        prune(state, queue_key(progress))
+    state.unsettled -= 1
+    state.settled_since_plan += 1
+    parent = progress.parent
+    if parent is not None:
+        parent.items_open -= 1
+        parent.items_done += status is Status.DONE
+        if not parent.items_open:
+            state.joinable[parent.task.id] = None
+    for reader, need in progress.readers:
+        if reader.status is Status.WAITING:
+            _input_settled(state, reader, need, progress)
+            if not reader.unmet:
+                _inputs_met(state, reader)
+
+
+def _input_settled(state: RunState, reader: Progress, need: str, needed: Progress) -> None:
+    good = needed.status is Status.DONE
+    if need == "quorum":
+        if not reader.wanted:
+            return  # it already had enough
+        if good:
+            reader.wanted -= 1
+            reader.unmet -= not reader.wanted
+        else:
+            reader.spare -= 1
+    elif good or need == "optional":
+        reader.unmet -= 1
+    if (need == "required" and not good) or reader.spare < 0:
+        state.unreachable.setdefault(reader.task.id, needed.task.id)
+
+
+def _inputs_met(state: RunState, progress: Progress) -> None:
+    if progress.task.for_each:
+        progress.status = Status.EXPANDED
+        state.expandable[progress.task.id] = None
+    else:
+        enqueue(state, progress)
+
+
+def _undelivered_item(state: RunState, source: Progress, index: int) -> TaskId | None:
+    """The item task of a repeated source that has no result to go on from; None where there is an element.
+
+    A source that returned a list itself has all of its elements.
+    """
+    if source.result is not None:
+        return None
+    item = state.tasks[TaskId(f"{source.task.id}[{index}]")]
+    return None if item.status is Status.DONE else item.task.id
+
+
 FOLDS: dict[type, Callable[[RunState, Any], None]] = {
-    ev.AttemptStarted: attempts.attempt_started,
-    ev.AttemptSucceeded: attempts.attempt_succeeded,
-    ev.AttemptFailed: attempts.attempt_failed,
-    ev.StepStarted: attempts.step_started,
-    ev.StepFinished: attempts.step_finished,
-    ev.StepFailed: attempts.step_failed,
-    ev.RetryScheduled: attempts.retry_scheduled,
-    ev.BackoffEnded: attempts.backoff_ended,
-    ev.TaskRefined: attempts.task_refined,
+    ev.AttemptStarted: _attempt_started,
+    ev.AttemptSucceeded: _attempt_succeeded,
+    ev.AttemptFailed: _attempt_failed,
+    ev.StepStarted: _step_started,
+    ev.StepFinished: _step_finished,
+    ev.StepFailed: _step_failed,
+    ev.RetryScheduled: _retry_scheduled,
+    ev.BackoffEnded: _backoff_ended,
+    ev.TaskRefined: _task_refined,
     ev.SupervisionStarted: _supervision_started,
     ev.SupervisionFailed: _supervision_failed,
     ev.SupervisionRetryScheduled: _supervision_retry_scheduled,

@@ -80,11 +80,11 @@ def _is_done_elsewhere(state: RunState, part: str, progress: Progress, lacking: 
 
     The items of a list are asked for the same words about different things: none of them speaks for another.
     """
-    if progress.mother is not None:
+    if progress.parent is not None:
         return False
     words = _words_of(part)
     for other in state.tasks.values():
-        if other is progress or other.status is not Status.DONE or other.mother is not None:
+        if other is progress or other.status is not Status.DONE or other.parent is not None:
             continue
         if not words <= _words_of(other.task.instruction):
             continue

@@ -25,7 +25,7 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     times = [work_until(state), answer_until(state), state.planning.timer, state.answering.timer]
     if state.timers:
         times.append(state.timers[0][0])
-    if state.lanes and state.breakers:
+    if state.ready_queues and state.breakers:
         times.extend(next_change(one) for one in state.breakers.values() if one.opened)
     return min([one for one in times if one > now], default=None)
 
@@ -78,18 +78,18 @@ def brief(state: RunState, work: Work) -> Brief:
     """The brief for one piece of owed work."""
     goal = state.requested.goal
     if work.kind in ("plan", "answer"):
-        desk = state.planning if work.kind == "plan" else state.answering
-        tasks = tuple(one.task for one in state.tasks.values() if one.mother is None)
+        duty = state.planning if work.kind == "plan" else state.answering
+        tasks = tuple(one.task for one in state.tasks.values() if one.parent is None)
         missing = (*gaps(state), *unanswered_gaps(state))
         if work.kind == "plan":
             missing = tuple(gap for gap in gaps(state) if gap.status != "unfinished")
         return Brief(
             work,
             goal,
-            desk.timer,
+            duty.timer,
             inputs=results(state),
             tasks=tasks,
-            findings=desk.feedback,
+            findings=duty.feedback,
             gaps=missing,
             replan=state.replans > 0,
             combine=state.combine,
@@ -114,7 +114,7 @@ def brief(state: RunState, work: Work) -> Brief:
         first_failure=progress.failure.first if progress.failure is not None else "",
         answers=progress.answers,
         tasks=(progress.task,),
-        outside=bool(progress.instruction) or state.again or progress.round > first or state.requested.outside,
+        outside=bool(progress.instruction) or state.is_rerun or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,
         ask_if_tainted=state.requested.policy.tainted_effects == "ask",
         began=state.began,

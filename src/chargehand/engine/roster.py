@@ -107,6 +107,11 @@ class TeamMembers(Struct, frozen=True):
                 raise Refused(f"run {run!r} {problem}; give it back to {agent.name}, or {next_step}")
 
 
+def breaker_name(agent: Agent) -> str:
+    """The line an agent depends on: that to its model, which others may share, or one of its own."""
+    return f"model:{agent.model}" if agent.model else f"worker:{agent.name}"
+
+
 def best_fit(agents: Sequence[Agent], text: str) -> str:
     """The worker whose name, description, tags and tools share the most words with a text; empty: none shares enough.
 

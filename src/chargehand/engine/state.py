@@ -13,12 +13,29 @@ from msgspec import Raw, Struct, field
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, Ledger
-from chargehand.engine.failure import OpenStep
+from chargehand.engine.failure import Gap, OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
 from chargehand.engine.tracing import AnswerAudit, Tracing
-from chargehand.engine.work import Work
+
+
+class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):
+    """One thing the runtime must be doing: an attempt, or a duty of the supervisor."""
+
+    kind: Literal["attempt", "plan", "refine", "answer"]
+    task: TaskId
+    number: int
+
+
+class Input(Struct, frozen=True, gc=False):
+    """What one needed task delivers: a value, a gap, or (a list with holes) both."""
+
+    task: TaskId
+    value: Raw | None
+    gaps: tuple[Gap, ...] = ()
+    tracing: Tracing | None = None
+    """What the figures of the value rest on, where its worker was asked to show it."""
 
 
 class Status(Enum):
@@ -88,7 +105,7 @@ class Progress(Struct):
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
     handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it
     taken: tuple[TaskId, ...] | None = None
-    mother: "Progress | None" = None
+    parent: "Progress | None" = None
     index: int = -1
     items_open: int = 0
     items_done: int = 0
@@ -114,13 +131,13 @@ class Progress(Struct):
 SETTLED = frozenset((Status.DONE, Status.FAILED, Status.SKIPPED, Status.DROPPED))
 
 
-class Desk(Struct):
+class SupervisorDuty(Struct):
     """A duty of the supervisor: planning or answering. `next` says why it is to be done (again), None: it is not."""
 
     next: ev.Why | None = None
     number: int = 0
     failures: int = 0
-    open: bool = False
+    is_open: bool = False
     redo: bool = False
     timer: Instant = 0.0  # while open: when it is given up; else: not before
     retry: bool = False  # it failed, and when it is tried again is not decided yet
@@ -130,7 +147,7 @@ class Desk(Struct):
     """Why it failed, if it did when it was last tried."""
 
 
-class Lane(Struct):
+class ReadyQueue(Struct):
     """Ready tasks that the same workers may take, most urgent first."""
 
     candidates: tuple[str, ...]
@@ -154,24 +171,24 @@ class RunState(Struct):
     round: int = 0
     replans: int = 0
     approved: bool = True
-    planning: Desk = field(default_factory=Desk)
-    answering: Desk = field(default_factory=Desk)
-    lanes: dict[str | Match | None, Lane] = {}
+    planning: SupervisorDuty = field(default_factory=SupervisorDuty)
+    answering: SupervisorDuty = field(default_factory=SupervisorDuty)
+    ready_queues: dict[str | Match | None, ReadyQueue] = {}
     timers: list[tuple[Instant, int]] = []
     running: int = 0
     load: dict[str, int] = {}
     breakers: dict[str, Breaker] = {}
     refused: dict[str, TaskId] = {}  # models whose provider refuses every call, and the task that met it first
-    judged: dict[TaskId, None] = {}
-    doomed: dict[TaskId, TaskId] = {}
+    failed_pending: dict[TaskId, None] = {}
+    unreachable: dict[TaskId, TaskId] = {}
     expandable: dict[TaskId, None] = {}
     joinable: dict[TaskId, None] = {}
     unsettled: int = 0
     items: int = 0  # tasks that came of repeating one over a list
-    fresh: int = 0  # settled since the planner was last asked
+    settled_since_plan: int = 0  # settled since the planner was last asked
     partial: dict[TaskId, None] = {}  # tasks whose results leave something out
     offers: dict[str, tuple[str, ev.Offer]] = {}
-    again: bool = False  # another run is done again: its plan may have come of what it found
+    is_rerun: bool = False  # another run is done again: its plan may have come of what it found
     asked: int = 0
     asked_at: Instant = 0.0
     input: ev.InputRequested | None = None
@@ -179,7 +196,7 @@ class RunState(Struct):
     released_at: Instant | None = None  # when the process that drove it stopped in an orderly way
     cancel: ev.CancelRequested | None = None
     time_up: bool = False
-    starved: bool = False  # the budget was too small for something
+    budget_hit: bool = False  # the budget was too small for something
     loop: LoopState | None = None
     answer: Raw | None = None
     answer_tracing: Tracing | None = None
@@ -200,16 +217,16 @@ class RunState(Struct):
 
 
 def enqueue(state: RunState, progress: Progress) -> None:
-    """Put a task among the ready ones of its lane."""
+    """Put a task among the ready ones of its queue."""
     progress.status = Status.READY
-    key = lane_key(progress)
-    lane = state.lanes.get(key)
-    if lane is None:
-        lane = state.lanes[key] = Lane(candidates(state, key))
-    heappush(lane.heap, (-progress.rank, progress.order))
+    key = queue_key(progress)
+    queue = state.ready_queues.get(key)
+    if queue is None:
+        queue = state.ready_queues[key] = ReadyQueue(candidates(state, key))
+    heappush(queue.heap, (-progress.rank, progress.order))
 
 
-def lane_key(progress: Progress) -> str | Match | None:
+def queue_key(progress: Progress) -> str | Match | None:
     return progress.worker or progress.task.worker or progress.task.match
 
 
@@ -234,19 +251,19 @@ def _stale(state: RunState, entry: tuple[float, int]) -> bool:
 
 
 def prune(state: RunState, key: str | Match | None) -> None:
-    """Drop what is no longer ready from the front of a lane, and the lane when it is empty."""
-    lane = state.lanes.get(key)
-    if lane is None:
+    """Drop what is no longer ready from the front of a queue, and the queue when it is empty."""
+    queue = state.ready_queues.get(key)
+    if queue is None:
         return
-    while lane.heap and _stale(state, lane.heap[0]):
-        heappop(lane.heap)
-    if not lane.heap:
-        del state.lanes[key]
+    while queue.heap and _stale(state, queue.heap[0]):
+        heappop(queue.heap)
+    if not queue.heap:
+        del state.ready_queues[key]
 
 
-def urgent_first(state: RunState, lane: Lane) -> Iterator[tuple[float, int]]:
-    """The ready tasks of a lane in order, leaving the heap as it is: O(k log k) for the first k."""
-    heap = lane.heap
+def urgent_first(state: RunState, queue: ReadyQueue) -> Iterator[tuple[float, int]]:
+    """The ready tasks of a queue in order, leaving the heap as it is: O(k log k) for the first k."""
+    heap = queue.heap
     front = [(heap[0], 0)] if heap else []
     while front:
         entry, at = heappop(front)

@@ -8,9 +8,8 @@ from msgspec import Raw
 from chargehand.engine.events import Gap
 from chargehand.engine.plan import NO_TASK, TaskId, needs
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import Progress, RunState, Status
+from chargehand.engine.state import Input, Progress, RunState, Status
 from chargehand.engine.tracing import Statement, Tracing
-from chargehand.engine.work import Input
 
 _LIST = msgspec.json.Decoder(list[Raw])
 
@@ -176,5 +175,5 @@ def results(state: RunState) -> tuple[Input, ...]:
     return tuple(
         delivered(state, one)
         for one in state.tasks.values()
-        if one.status is Status.DONE and (one.mother is None or one.mother.status is not Status.DONE)
+        if one.status is Status.DONE and (one.parent is None or one.parent.status is not Status.DONE)
     )

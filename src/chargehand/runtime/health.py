@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from chargehand.engine import events as ev
-from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, Stand, next_change, stand
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Breaking, Instant, Seconds
+from chargehand.engine.roster import breaker_name
 from chargehand.runtime.stats import Called, CallStats, Stats
 
 State: TypeAlias = Stand | Literal["failing"]

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from chargehand.engine import events as ev
-from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, stand
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.roster import Agent
+from chargehand.engine.roster import Agent, breaker_name
 from chargehand.engine.state import RunState, Status
 from chargehand.runtime.stats import Outcome, Stats
 
@@ -161,7 +160,7 @@ class LoadView:
         for state in states:
             for name, busy in state.load.items():
                 workers[name].busy += busy
-            for lane in state.lanes.values():
+            for lane in state.ready_queues.values():
                 names = {name for name in lane.candidates if name in state.agents}
                 if len(names) == 1:
                     ready = sum(state.ordered[at].status is Status.READY for _, at in lane.heap)

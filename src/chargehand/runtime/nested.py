@@ -393,7 +393,7 @@ def question_inside(worker: str, nested: NestedRun) -> WorkFailed:
         inner = structs.replace(inner, tool=call.tool, arguments=call.arguments)
         text = f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
     if asked.what == "plan" and not asked.task:
-        planned = [progress.task for progress in state.tasks.values() if progress.mother is None]
+        planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
         tasks = [task for task in planned if state.tasks[task.id].round == state.round]
         listed = tuple(f"{task.id} ({task.worker or 'anybody'}): {task.instruction}" for task in tasks)
         inner = structs.replace(inner, plan=listed)

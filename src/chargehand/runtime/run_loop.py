@@ -150,7 +150,7 @@ class RunLoop:
 
     async def planned(self) -> None:
         """Wait while a plan is being written: until it is whole, nothing is done that cannot be undone."""
-        while self.state.planning.open:
+        while self.state.planning.is_open:
             future = asyncio.get_running_loop().create_future()
             self._held.append(future)
             await future
@@ -240,7 +240,7 @@ class RunLoop:
             if self._urgent:
                 await self._write()
             self._align(jobs)
-            if self._held and not state.planning.open:
+            if self._held and not state.planning.is_open:
                 _release(self._held)
             if self._listening and state.input is not None:
                 _release(self._listening)
@@ -252,7 +252,7 @@ class RunLoop:
 
     def _stuck_without_a_person(self) -> bool:
         state = self.state
-        startable = state.approved and bool(state.lanes)
+        startable = state.approved and bool(state.ready_queues)
         return not (state.input is None or state.owing or state.timers or startable or self._inbox)
 
     def _take_in(self, now: float) -> None:
@@ -403,4 +403,4 @@ def _no_longer(run: str) -> Refused:
 def _is_spending(state: RunState) -> bool:
     """Whether a call is under way that may give money back."""
     steps = (step for work in state.owing if work.task for step in (state.tasks[work.task].steps or {}).values())
-    return bool(state.planning.open or state.answering.open) or any(step.result is None for step in steps)
+    return bool(state.planning.is_open or state.answering.is_open) or any(step.result is None for step in steps)

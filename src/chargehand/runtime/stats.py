@@ -14,13 +14,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from chargehand.engine import events as ev
-from chargehand.engine.attempts import breaker_name
 from chargehand.engine.breaker import Breaker, lease, note, stand
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Breaking, Instant, Seconds
-from chargehand.engine.roster import Agent
+from chargehand.engine.roster import Agent, breaker_name
 from chargehand.engine.state import RunState
 
 Called: TypeAlias = Literal["worker", "tool", "model"]

@@ -501,7 +501,7 @@ class Tracer:
             trace.reason = state.ended.reason
         attempts = [attempt for task in self.tasks.values() for attempt in task.attempts]
         trace.serial = sum(work.seconds or 0.0 for work in (*trace.supervision, *attempts))
-        planned = [progress.task for progress in state.tasks.values() if progress.mother is None]
+        planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
         trace.critical_path = critical_path(planned, self._settled_at)
         return trace
 

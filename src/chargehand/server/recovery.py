@@ -64,7 +64,7 @@ def goes_on(state: RunState) -> bool:
     """Whether an open run that no other run waits for can go on without a person."""
     if state.requested.parent is not None or state.paused or state.ended is not None:
         return False
-    is_startable = state.approved and bool(state.lanes)
+    is_startable = state.approved and bool(state.ready_queues)
     return state.input is None or bool(state.owing or state.timers or is_startable)
 
 

@@ -12,7 +12,7 @@ from typing import Self, TypeAlias, TypeVar, cast
 from chargehand.agents.memory_session import Embeddings
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.executor import Executor

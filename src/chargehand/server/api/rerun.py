@@ -185,7 +185,7 @@ def _known_tasks(old: RecordedRun, tasks: Iterable[str]) -> tuple[str, ...]:
 
 
 def _task_names(old: RecordedRun) -> list[str]:
-    return [progress.task.id for progress in old.state.tasks.values() if progress.mother is None]
+    return [progress.task.id for progress in old.state.tasks.values() if progress.parent is None]
 
 
 def _with_dependents(plan: Plan | None, first: Iterable[str]) -> set[str]:

@@ -155,7 +155,7 @@ def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:
     state = recorded.state
     requested = recorded.requested
     end = state.ended
-    tasks = [progress for progress in state.tasks.values() if progress.mother is None]
+    tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     return RunLine(
         run=recorded.run,
         team=requested.team,

@@ -19,7 +19,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan, Task
 from chargehand.engine.policy import Instant, Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.runner import Outcome, Runner

@@ -155,7 +155,7 @@ def _question(recorded: RecordedRun) -> str:
 
 
 def _plan(state: RunState) -> str:
-    tasks = [progress.task for progress in state.tasks.values() if progress.mother is None]
+    tasks = [progress.task for progress in state.tasks.values() if progress.parent is None]
     return "\n".join(list_tasks([(task.id, task.worker, task.instruction) for task in tasks]))
 
 

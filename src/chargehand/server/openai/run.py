@@ -9,7 +9,7 @@ from starlette.requests import Request
 from chargehand.agents.messages import PERSON, addressed, message_request
 from chargehand.engine.events import Entry
 from chargehand.engine.roster import Match
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.errors import RunBusy
 from chargehand.runtime.runner import checked
 from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of

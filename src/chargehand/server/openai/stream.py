@@ -10,7 +10,7 @@ from typing import TypeAlias
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Task
-from chargehand.engine.work import Work
+from chargehand.engine.state import Work
 from chargehand.server.admission import StreamSlot
 from chargehand.server.openai.reply import (
     Answer,
