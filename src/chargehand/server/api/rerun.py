@@ -159,8 +159,8 @@ def _new_run(
 def _planned_task(old: RecordedRun, offer: ev.Offer) -> TaskId:
     """The task of the plan that a result belongs to: of a task for one item of a list, the task for all of them."""
     progress = old.state.tasks[offer.task]
-    while progress.mother is not None:
-        progress = progress.mother
+    while progress.parent is not None:
+        progress = progress.parent
     return progress.task.id
 
 
