@@ -13,7 +13,7 @@ from tests.cli.terminal import Terminal
 TEAM = """
 version: 1
 name: office
-supervisor: {uncertain: ask}
+policy: {uncertain: ask}
 workers:
   buyer: {description: Says what seedlings cost., tools: [seedling_price]}
 tools:

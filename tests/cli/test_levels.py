@@ -43,8 +43,8 @@ BOTTOM = """\
 version: 1
 name: cellar
 description: Knows what is in stock.
-defaults: {retry: {attempts: 1}}
-supervisor: {strategy: broadcast, refine: false}
+policy: {retry: {attempts: 1}, refine: false}
+supervisor: {strategy: broadcast}
 workers:
   keeper: {description: Counts stock., tools: [stock]}
   buyer: {description: Counts orders., tools: [orders]}

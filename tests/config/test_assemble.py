@@ -24,7 +24,7 @@ def tool_problem(folder: Path, entry: str) -> str:
 def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
     text = """\
     version: 1
-    defaults: {model: demo, timeout: 90s, steps: 7, temperature: 0.5, max_tokens: 2k}
+    defaults: {model: demo, timeout: 90s, steps: 7, settings: {temperature: 0.5, max_tokens: 2k}}
     tools:
       twice: {python: "tools:double", timeout: 3s, cap: 1k, approve: always, effect: idempotent}
     workers:
@@ -34,14 +34,16 @@ def test_a_worker_is_made_of_what_the_file_says(tmp_path: Path) -> None:
         tags: [reading]
         tools: [twice]
         model: scripted:ann
-        fallback: {models: [demo], workers: [bob]}
-        output_schema: {type: object, properties: {a: {type: string}}}
+        fallback_models: [demo]
+        fallbacks: [bob]
+        output: {type: object, properties: {a: {type: string}}}
         rules: [{run_first: twice}, {max_count_per_step: {tool: twice, limit: 2}}]
         steps: 3
         concurrency: 2
         timeout: 5m
-        estimate: {tokens: 1k, usd: 0.002, calls: 3, wall: 4s}
-        temperature: 0
+        estimate: {tokens: 1k, usd: 0.002, calls: 3}
+        seconds: 4s
+        settings: {temperature: 0}
       bob: Writes.
     """
     found = parts(tmp_path, text)
@@ -67,9 +69,9 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
     version: 1
     defaults: {model: "a:b"}
     workers:
-      ann: {description: Reads., model: "c:d", fallback: {models: ["e:f"]}}
+      ann: {description: Reads., model: "c:d", fallback_models: ["e:f"]}
       bob: Writes.
-    factory: {model: "g:h"}
+    supervisor: {factory: {model: "g:h"}}
     """
     found = parts(tmp_path, text, "demo")
     assert [worker.model for worker in found.workers] == ["demo", "demo"]
@@ -84,17 +86,17 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
         ("tools: [twise]", "workers.ann.tools[0]: there is no tool 'twise'; did you mean 'twice'?"),
         ("tools: [zzz]", "workers.ann.tools[0]: there is no tool 'zzz'; there are twice, calculator"),
         ("tools: [twice, twice]", "workers.ann.tools[1]: is here twice; name it once"),
-        ("fallback: {workers: [bobb]}", "workers.ann.fallback.workers[0]: there is no worker 'bobb' to fall back to"),
-        ("fallback: {workers: [ann]}", "'ann' cannot step in for itself"),
+        ("fallbacks: [bobb]", "workers.ann.fallbacks[0]: there is no worker 'bobb' to fall back to"),
+        ("fallbacks: [ann]", "'ann' cannot step in for itself"),
         ("prompt: file:prompts/none.md", "workers.ann.prompt: there is no 'prompts/none.md' beside the team file"),
         ("prompt: file:../secret.md", "workers.ann.prompt: '../secret.md' leads out of the team's folder"),
         ("prompt: file:/etc/passwd", "workers.ann.prompt: '/etc/passwd' is not relative to the team file"),
         ("prompt: file:~/x", "'~/x' is not relative to the team file"),
         ("prompt: 'file:'", "'' is no path"),
         ("prompt: file:.", "is no regular file"),
-        ("output_schema: file:tools.py", "workers.ann.output_schema: 'tools.py' is not JSON"),
-        ("output_schema: object", "'object' is no schema; write file: and a path"),
-        ("output_schema: {properties: {}}", "is no JSON Schema: begin with  type: object"),
+        ("output: file:tools.py", "workers.ann.output: 'tools.py' is not JSON"),
+        ("output: object", "'object' is no schema; write file: and a path"),
+        ("output: {properties: {}}", "is no JSON Schema: begin with  type: object"),
         ("rules: [{}]", "workers.ann.rules[0]: names 0 rules"),
         ("rules: [{run_first: a, exit_loop: b}]", "names 2 rules; write one rule an entry"),
         ("rules: [{run_first: twice}]", "speaks of the tool 'twice', which this worker does not have"),
@@ -239,7 +241,7 @@ def test_a_prompt_may_lie_in_a_file(tmp_path: Path) -> None:
 
 def test_a_team_without_workers_needs_a_factory(tmp_path: Path) -> None:
     assert "there are no workers; write  workers:" in problem(tmp_path, "version: 1\n")
-    assert parts(tmp_path, "version: 1\nfactory: {tools: []}\n").findings == []
+    assert parts(tmp_path, "version: 1\nsupervisor: {factory: {tools: []}}\n").findings == []
 
 
 def test_a_worker_nobody_describes_is_a_warning(tmp_path: Path) -> None:

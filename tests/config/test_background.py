@@ -38,7 +38,7 @@ def test_a_worker_with_every_is_in_the_background(tmp_path: Path) -> None:
         ("every: 2", "every: 0", "every"),
         ("every: 2", "every: -1", "every"),
         ("every: 2", "every: soon", "every"),
-        ("every: 2", "every: 2, fallback: {workers: [helper]}", "nobody stands in for it"),
+        ("every: 2", "every: 2, fallbacks: [helper]", "nobody stands in for it"),
         ("every: 2", "every: 2, team: other", "is a team and has no every of its own"),
         ("[librarian]}", "[librarian], read_only: true}", "nothing it may write that to"),
         ("[librarian]}", "[librarian], trusted: true}", "nothing it may write that to"),

@@ -14,7 +14,7 @@ description: ${MY_SECRET_KEY}
 defaults: {model: "${TEAM_MODEL}"}
 supervisor: {judge: "openai:gpt-5-mini"}
 workers:
-  ann: {description: Doubles., tools: [twice, calculator], model: "nobody:x", fallback: {models: ["anthropic:y"]}}
+  ann: {description: Doubles., tools: [twice, calculator], model: "nobody:x", fallback_models: ["anthropic:y"]}
 tools: {twice: {python: "tools:double", effect: effect, approve: always}}
 """
 
@@ -34,7 +34,7 @@ def test_models_are_checked_without_calling_anybody(file: Path, monkeypatch: pyt
     assert [(one.line, one.path) for one in told.errors] == [
         (5, "supervisor.judge"),
         (7, "workers.ann.model"),
-        (7, "workers.ann.fallback.models[0]"),
+        (7, "workers.ann.fallback_models[0]"),
     ]
     assert "openai:gpt-5-mini needs a key: set OPENAI_API_KEY" in told.errors[0].message
     assert "there is no provider 'nobody'" in told.errors[1].message
@@ -91,8 +91,8 @@ def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> Non
     assert values["description"] == ("(not shown)", "team.yaml:3, MY_SECRET_KEY of .env")
     assert values["defaults.model"] == ("demo", "team.yaml:4, TEAM_MODEL of the environment")
     assert values["workers.ann.tools[1]"] == ("calculator", "team.yaml:7")
-    assert values["supervisor.refine"] == ("true", "built in")
-    assert values["defaults.retry.attempts"] == ("3", "built in")
+    assert values["policy.refine"] == ("true", "built in")
+    assert values["policy.retry.attempts"] == ("3", "built in")
     assert "hush-hush" not in repr(told.values)
 
 

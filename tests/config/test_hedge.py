@@ -20,10 +20,10 @@ def loaded(folder: Path, line: str) -> Team:
     ("line", "wanted"),
     [
         ("name: plain", None),
-        ("hedge: false", None),
-        ("hedge: true", Hedge()),
-        ("hedge: {}", Hedge()),
-        ("hedge: {after: 1m, max_usd: 0.005, share: 0.1}", Hedge(60.0, 0.005, 0.1)),
+        ("supervisor: {hedge: false}", None),
+        ("supervisor: {hedge: true}", Hedge()),
+        ("supervisor: {hedge: {}}", Hedge()),
+        ("supervisor: {hedge: {after: 1m, max_usd: 0.005, share: 0.1}}", Hedge(60.0, 0.005, 0.1)),
     ],
 )
 def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str, wanted: Hedge | None) -> None:
@@ -33,11 +33,20 @@ def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("hedge: {after: 0s}", r"team.yaml:2: hedge.after: is '0s'; it must be longer than nothing"),
-        ("hedge: {share: 0}", r"team.yaml:2: hedge: hedge.share is 0.0; it is more than 0 and at most 0.5"),
-        ("hedge: {share: 0.9}", r"team.yaml:2: hedge.share: is 0.9; it must be between 0 and 0.5"),
-        ("hedge: {aftr: 3s}", r"there is no key 'aftr' here; did you mean 'after'"),
-        ("hedge: 3", r"hedge: must be true or false, not the number 3"),
+        (
+            "supervisor: {hedge: {after: 0s}}",
+            r"hedge.after: is '0s'; it must be longer than nothing",
+        ),
+        (
+            "supervisor: {hedge: {share: 0}}",
+            r"hedge.share: is 0; it must be between 0.001 and 0.5",
+        ),
+        (
+            "supervisor: {hedge: {share: 0.9}}",
+            r"hedge.share: is 0.9; it must be between 0.001 and 0.5",
+        ),
+        ("supervisor: {hedge: {aftr: 3s}}", r"there is no key 'aftr' here; did you mean 'after'"),
+        ("supervisor: {hedge: 3}", r"hedge: must be true or false, not the number 3"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_line(tmp_path: Path, line: str, words: str) -> None:

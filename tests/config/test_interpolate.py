@@ -71,7 +71,7 @@ def test_a_variable_becomes_what_its_place_asks_for(tmp_path: Path, monkeypatch:
     text = """\
     version: 1
     name: ${MANY}
-    defaults: {steps: "${MANY}", temperature: "${MANY:-1}", timeout: "${MANY}s"}
+    defaults: {steps: "${MANY}", settings: {temperature: "${MANY:-1}"}, timeout: "${MANY}s"}
     supervisor: {review: "${YES}"}
     budget: {usd: "${MANY}", tokens: "${MANY}k"}
     workers: {ann: Reads.}
@@ -79,10 +79,15 @@ def test_a_variable_becomes_what_its_place_asks_for(tmp_path: Path, monkeypatch:
     file = write(tmp_path, text)
     team, findings = shaped(file)
     assert team is None
-    assert said(findings, file) == ["team.yaml:3: defaults.temperature: is 7; it must be between 0 and 2"]
+    assert said(findings, file) == ["team.yaml:3: defaults.settings.temperature: is 7; it must be between 0 and 2"]
     team, _ = shaped(write(tmp_path, text.replace("${MANY:-1}", "${NONE:-1}")))
     assert team is not None
-    assert (team.name, team.defaults.steps, team.defaults.temperature, team.defaults.timeout) == ("7", 7, 1, 7.0)
+    assert (team.name, team.defaults.steps, team.defaults.settings.temperature, team.defaults.timeout) == (
+        "7",
+        7,
+        1,
+        7.0,
+    )
     assert team.supervisor.review is True
     assert team.budget.usd is not None
     assert (team.budget.usd, team.budget.tokens) == (7.0, 7000)

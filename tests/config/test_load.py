@@ -16,21 +16,23 @@ name: whole
 examples: [One, Two]
 defaults:
   model: demo
-  retry: {attempts: 5, fallback_attempts: 2, backoff: 1s..20s, obey_retry_after: 5s}
 timeout: 2m
 budget: {usd: 0.5, tokens: 200k, calls: 9}
 supervisor:
   instructions: file:lead.md
-  refine: false
-  plan: {max_tasks: 8, max_depth: 4, approve: always}
   prompts: {answer: "Say it. {{manner}}"}
-  uncertain: ask
   timeout: 4m
+  factory: {tools: [twice], max_tools: 1, concurrency: 2}
+policy:
+  retry: {attempts: 5, fallback_attempts: 2, base: 1s, ceiling: 20s, obey_retry_after: 5s}
+  limits: {max_tasks: 8, max_depth: 4}
+  refine: false
+  approve: true
+  uncertain: ask
 workers:
-  ann: {description: Doubles numbers., tools: [twice], fallback: {workers: [bob]}, concurrency: 2, tags: [sums]}
+  ann: {description: Doubles numbers., tools: [twice], fallbacks: [bob], concurrency: 2, tags: [sums]}
   bob: Writes.
 tools: {twice: {python: "tools:double"}}
-factory: {tools: [twice], max_tools: 1, concurrency: 2}
 """
 
 
@@ -82,7 +84,7 @@ def test_without_a_file_the_bundled_team_comes(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_first_error_is_raised_and_the_others_are_counted(tmp_path: Path) -> None:
-    text = "version: 1\nworkers:\n  ann: {tools: [x, y], fallback: {workers: [zoe]}}\n"
+    text = "version: 1\nworkers:\n  ann: {tools: [x, y], fallbacks: [zoe]}\n"
     file = write(tmp_path, text)
     with pytest.raises(Invalid) as caught:
         load_team(file)
@@ -93,14 +95,14 @@ def test_the_first_error_is_raised_and_the_others_are_counted(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (WHOLE.replace("file:lead.md", "file:none.md"), ":10: supervisor.instructions: there is no 'none.md' beside"),
+        (WHOLE.replace("file:lead.md", "file:none.md"), ":9: supervisor.instructions: there is no 'none.md' beside"),
         (
             WHOLE.replace("{{manner}}", "{{manners}}"),
-            ":13: supervisor.prompts.answer: prompt 'answer' has the slot 'manners'",
+            ":10: supervisor.prompts.answer: prompt 'answer' has the slot 'manners'",
         ),
-        (WHOLE.replace("{attempts: 5", "{attempts: 0"), "defaults.retry.attempts: is 0"),
-        (WHOLE.replace("timeout: 2m", "timeout: 0"), ":7: timeout: is 0; it must be longer than nothing"),
-        (WHOLE.replace("timeout: 4m", "timeout: 0s"), ":15: supervisor.timeout: is '0s'; it must be longer"),
+        (WHOLE.replace("{attempts: 5", "{attempts: 0"), "policy.retry.attempts: is 0"),
+        (WHOLE.replace("timeout: 2m", "timeout: 0"), ":6: timeout: is 0; it must be longer than nothing"),
+        (WHOLE.replace("timeout: 4m", "timeout: 0s"), ":11: supervisor.timeout: is '0s'; it must be longer"),
     ],
 )
 def test_what_is_wrong_with_the_supervisor_is_said_with_the_file(tmp_path: Path, text: str, words: str) -> None:

@@ -148,9 +148,9 @@ def test_a_tool_of_ones_own_cannot_have_the_name_of_a_memory_tool(tmp_path: Path
 
 
 def test_workers_made_on_the_fly_have_no_memory_tools(tmp_path: Path) -> None:
-    text = "version: 1\nmemory: {blocks: {notes: x}}\nfactory: {tools: [memory_insert]}\n"
+    text = "version: 1\nmemory: {blocks: {notes: x}}\nsupervisor: {factory: {tools: [memory_insert]}}\n"
     found = parts(tmp_path, text)
-    assert "factory.tools[0]: memory_insert is for workers" in said(found.findings, found.source.file)[0]
+    assert "supervisor.factory.tools[0]: memory_insert is for workers" in said(found.findings, found.source.file)[0]
 
 
 def test_rules_may_speak_of_memory_tools(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_worker_may_name_the_tools_for_messages(tmp_path: Path) -> None:
 
 
 def test_messages_are_not_for_workers_made_on_the_fly_and_a_wrong_name_is_put_right(tmp_path: Path) -> None:
-    made = parts(tmp_path, f"version: 1\nfactory: {{tools: [{ONE}]}}\n")
+    made = parts(tmp_path, f"version: 1\nsupervisor: {{factory: {{tools: [{ONE}]}}}}\n")
     assert "those made on the fly write to nobody" in said(made.findings, made.source.file)[0]
     text = "version: 1\nworkers: {ann: {description: Leads., tools: [send_message_to_agents_matching_tag]}}\n"
     wrong = parts(tmp_path, text)

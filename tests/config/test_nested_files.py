@@ -41,7 +41,8 @@ workers:
     team: ../cellar
     description: Knows the stock of anvils and tongs.
     tags: [stock]
-    estimate: {calls: 30, wall: 3s}
+    estimate: {calls: 30}
+    seconds: 3s
     timeout: 25s
   writer: Writes short notes.
 """
@@ -166,11 +167,10 @@ async def test_limits_of_a_provider_are_shared_by_teams_with_the_same_key() -> N
         ("tools", "[calculator]"),
         ("model", "demo"),
         ("prompt", "You are kind."),
-        ("output_schema", "{type: object}"),
+        ("output", "{type: object}"),
         ("steps", "3"),
         ("remembers", "true"),
-        ("temperature", "1"),
-        ("max_tokens", "200"),
+        ("settings", "{temperature: 1}"),
         ("contacts", "[writer]"),
         ("rules", "[]"),
     ],
@@ -186,13 +186,13 @@ def test_fallback_models_and_shared_memory_are_refused_too(outer: Path) -> None:
     text = """\
     version: 1
     workers:
-      cellar: {team: ../cellar, fallback: {models: [demo], workers: [writer, nobody]}}
+      cellar: {team: ../cellar, fallback_models: [demo], fallbacks: [writer, nobody]}
       writer: Writes.
     memory: {blocks: {notes: {value: x, write: [cellar]}}}
     """
     said = "\n".join(placed(describe(write(outer.parent, text)).errors, outer.parent.parent))
-    assert "workers.cellar.fallback.models: 'cellar' is a team and has no models of its own" in said
-    assert "workers.cellar.fallback.workers[1]: there is no worker 'nobody'" in said
+    assert "workers.cellar.fallback_models: 'cellar' is a team and has no fallback_models of its own" in said
+    assert "workers.cellar.fallbacks[1]: there is no worker 'nobody'" in said
     assert "workers.cellar: 'cellar' is a team, and `memory` shares something with it" in said
 
 
@@ -270,7 +270,7 @@ def test_depth_is_limited_and_the_limit_can_be_set_by_the_outermost_file(tmp_pat
     assert said.startswith(
         "four/n3/team.yaml:3: workers.below.team: is a team inside 4 others, and at most 3 are allow"
     )
-    wide = load_team(chain(tmp_path / "wide", 4, "supervisor: {plan: {max_nesting: 4}}\n"))
+    wide = load_team(chain(tmp_path / "wide", 4, "policy: {limits: {max_nesting: 4}}\n"))
     deepest = wide
     depth = 0
     while deepest.teams:
@@ -283,7 +283,7 @@ def test_depth_is_limited_and_the_limit_can_be_set_by_the_outermost_file(tmp_pat
 def test_files_that_name_each_other_many_times_over_end(tmp_path: Path) -> None:
     for number in range(12):
         both = ", ".join(f"{side}: {{team: ../n{number + 1}}}" for side in ("left", "right"))
-        limit = "supervisor: {plan: {max_nesting: 50}}\n" if number == 0 else ""
+        limit = "policy: {limits: {max_nesting: 50}}\n" if number == 0 else ""
         write(tmp_path / f"n{number}", f"version: 1\n{limit}workers: {{{both}}}\n")
     write(tmp_path / "n12", "version: 1\nworkers: {ann: Counts.}\n")
     assert "is one team too many: 100 are inside the outermost file already" in str(describe(tmp_path / "n0").errors[0])

@@ -6,7 +6,6 @@ from pathlib import Path
 from chargehand.config import schema
 from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
-from chargehand.engine.policy import Limits
 from chargehand.models.known import BUILT_IN
 from chargehand.team import Team
 from chargehand.tools.tool import CAP
@@ -23,7 +22,6 @@ def test_every_key_has_a_meaning_and_names_the_real_defaults() -> None:
     assert [(part.path, key.name) for part in sections() for key in part.keys if not key.meaning] == []
     named = {
         "defaults.model": BUILT_IN,
-        "supervisor.plan.max_nesting": str(Limits().max_nesting),
         "tools.x.cap": f"{CAP // 1024}KiB",
     }
     for path, default in named.items():

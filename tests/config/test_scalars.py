@@ -1,4 +1,4 @@
-"""Durations, sizes, spans and money mean what people mean by them."""
+"""Durations, sizes and money mean what people mean by them."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.config.schema import parse_dollars, parse_size, parse_span
+from chargehand.config.schema import parse_dollars, parse_size
 from chargehand.engine.duration import parse_duration
 
 
@@ -79,15 +79,6 @@ def test_what_is_no_size_is_refused(written: object) -> None:
         parse_size(written)
 
 
-def test_a_span_goes_from_short_to_long() -> None:
-    assert parse_span("1s..20s") == (1.0, 20.0)
-    assert parse_span("500ms .. 1m") == (0.5, 60.0)
-    assert parse_span("3s") == parse_span(3) == (3.0, 3.0)
-    for wrong in ("20s..1s", "1s..", "..", "1s...2s", True):
-        with pytest.raises(ValueError, match=r"duration|longer"):
-            parse_span(wrong)
-
-
 def test_money_is_a_number_from_nought_upwards() -> None:
     assert (parse_dollars(0.1), parse_dollars(2)) == (0.1, 2.0)
     for wrong in (-0.01, float("nan"), True, "0.5", None):
@@ -101,5 +92,3 @@ def test_any_text_is_a_value_or_a_complaint(text: str) -> None:
         assert parse_duration(text) >= 0
     with suppress(ValueError):
         assert parse_size(text) >= 0
-    with suppress(ValueError):
-        assert parse_span(text)[0] <= parse_span(text)[1]

@@ -113,6 +113,8 @@ def _default(field: look.Field) -> str:
 
 def _type(kind: look.Type) -> str:
     match kind:
+        case look.Metadata(type=inner):  # how a team file writes it
+            return _type(inner)
         case look.UnionType(types=types):
             return " or ".join(_type(one) for one in types)
         case look.LiteralType(values=values):

@@ -10,10 +10,10 @@ that are told to models (`instructions`, `prompt`, `prompts`, the `value` of a b
 `file:prompts/writer.md`."""
 
 _SEE = {
-    "hedge": "outages.md",
+    "supervisor.hedge": "outages.md",
     "supervisor.strategy": "strategies.md",
     "supervisor.prompts": "team-file.md#supervisorprompts",
-    "supervisor.plan.max_nesting": "levels.md",
+    "policy.limits.max_nesting": "levels.md",
     "supervisor.strategy.route.samples": "checks.md#several-samples",
     "supervisor.strategy.route.learn": "routing.md#what-it-learns",
     "workers.*.team": "levels.md",

@@ -447,7 +447,7 @@ def test_a_person_who_is_asked_is_told_how_to_answer(home: Garden, tmp_path: Pat
     for name in ("tools.py", "notes/tomatoes.md"):
         (team / name).write_text((tmp_path / "team" / name).read_text())
     text = (tmp_path / "team" / "team.yaml").read_text().replace("name: garden", "name: careful")
-    (team / "team.yaml").write_text(f"{text}\nsupervisor: {{plan: {{approve: always}}}}\n")
+    (team / "team.yaml").write_text(f"{text}\npolicy: {{approve: true}}\n")
     with running(settings_in(tmp_path / "other", teams=(team / "team.yaml",), grace=0.5)) as server:
         calling = client(server)
         found = calling.responses.create(model="careful", input=GOAL)

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, field
 
 from chargehand.agents.money import Lost, Priced
 from chargehand.engine.budget import Amount
+from chargehand.engine.declared_types import Length, written_as
 from chargehand.engine.keywords import Declared
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
@@ -33,11 +34,11 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     which there is another model is made twice: what both may cost is reserved before.
     """
 
-    after: Seconds | None = None
+    after: Length | None = None
     """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
-    max_usd: float | None = None
+    max_usd: Annotated[float, written_as("Dollars")] | None = None
     """What the second call may cost in dollars; left out, no more than the first."""
-    share: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
+    share: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
     """The share of all calls that may be made twice."""
 
     def __post_init__(self) -> None:

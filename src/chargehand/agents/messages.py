@@ -40,7 +40,7 @@ MATCHING = "send_message_to_agents_matching_tags"
 MAIL = (ONE, MATCHING)
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 
-_NOBODY = Contacts()
+_NOBODY = Contacts(())
 _LATE = ("timeout", "deadline")
 _JOINED = "it joined the team only after the message was sent"
 _MOST_NAMED = 30

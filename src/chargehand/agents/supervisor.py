@@ -15,7 +15,22 @@ from chargehand.models.messages import Settings
 from chargehand.models.own import AnyModel, as_model
 
 
-class Supervisor(Declared, frozen=True, kw_only=True):
+class SupervisorKeys(Declared, frozen=True, kw_only=True):
+    """What a supervisor declares in the same words and types in Python and in a team file."""
+
+    instructions: str = ""
+    """What it is told about the team."""
+    review: bool = False
+    """The planner sees the results and may add tasks."""
+    stream_plan: bool = False
+    """Tasks start while the plan is still being written."""
+    timeout: WrittenDuration | None = None
+    """How long one plan, refined task or answer may take; left out, 120 seconds."""
+    settings: Settings = Settings()
+    """Temperature and the longest reply of its models."""
+
+
+class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     """The role that plans, hands out tasks, refines what failed and writes the answer."""
 
     model: AnyModel = BUILT_IN
@@ -26,20 +41,10 @@ class Supervisor(Declared, frozen=True, kw_only=True):
     """The model that writes the answer and decides between results; left out, `model`."""
     strategy: Strategy = Whole()
     """How requests become tasks: one plan, a route, a loop, a chat, recursive splitting."""
-    instructions: str = ""
-    """What it is told about the team."""
     plan: Plan | None = None
     """A fixed plan for every request; left out, it makes one."""
     combine: Combine | Callable[..., object] | None = None
     """How results become one answer, or a function that makes it; left out, the plan decides."""
-    review: bool = False
-    """The planner sees the results and may add tasks."""
-    stream_plan: bool = False
-    """Tasks start while the plan is still being written."""
-    timeout: WrittenDuration | None = None
-    """How long one plan, refined task or answer may take; left out, 120 seconds."""
-    settings: Settings = Settings()
-    """Temperature and the longest reply of its models."""
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts in the place of the built-in prompts, by name."""
     factory: Factory | None = None

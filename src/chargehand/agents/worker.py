@@ -4,14 +4,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
-from msgspec import field, structs
+from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import Write
+from chargehand.engine.declared_types import Count, Length, Write
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.keywords import Declared
-from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
@@ -37,13 +36,49 @@ def check_worker_name(name: str) -> None:
 class Contacts(Declared, frozen=True):
     """Whom a worker may write to, and how often."""
 
-    to: Sequence[str] = ()
+    to: Sequence[str]
     """Names of workers, `tag:NAME` for everybody with that tag, `*` for everybody."""
-    max_messages: int | None = None
+    max_messages: Count | None = None
     """How many messages it may send for one task; left out, its steps and its budget are the only bounds."""
 
 
-class Worker(Declared, frozen=True):
+class AttemptKeys(Declared, frozen=True, kw_only=True):
+    """What `defaults` of a team file says for every worker."""
+
+    steps: Count = 10
+    """How many times it may call its model in one attempt."""
+    timeout: WrittenDuration = 300.0
+    """How long one attempt may take, in seconds or as text (`"5m"`)."""
+    settings: Settings = Settings()
+    """Temperature and the longest reply of its model."""
+
+
+class WorkerKeys(AttemptKeys, frozen=True, kw_only=True):
+    """What a worker declares in the same words and types in Python and in a team file."""
+
+    tags: Sequence[str] = ()
+    """Words by which a plan or a message may ask for it."""
+    fallbacks: Sequence[str] = ()
+    """Workers that step in, in order, when it has failed."""
+    concurrency: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """How many tasks it does at once; 0 is as many as the run allows."""
+    seconds: Length | None = None
+    """How long a task is expected to take, for the forecast; left out, the model's usual pace counts."""
+    remembers: bool = False
+    """It sees its earlier tasks, across runs."""
+    skills: Sequence[str] = ()
+    """What it can do, in a few words each; a router compares requests with them."""
+    examples: Sequence[str] = ()
+    """Requests that were for it; a router compares requests with them."""
+    accept: Sequence[str] = ()
+    """Names of the team's checks that its results must pass."""
+    every: Count | None = None
+    """After how many runs of the team it works, in the background; it then gets no tasks. Left out: it gets tasks."""
+    may_estimate: bool = False
+    """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
+
+
+class Worker(WorkerKeys, frozen=True):
     """A member of a team that does tasks, one attempt at a time."""
 
     name: str
@@ -54,52 +89,26 @@ class Worker(Declared, frozen=True):
     """What it is told about itself."""
     tools: Sequence[Tool | Callable[..., object] | str] = ()
     """Tools, typed functions, and names: of the toolbox (`calculator`), of memory (`memory_rethink`), of messages."""
-    tags: Sequence[str] = ()
-    """Words by which a plan or a message may ask for it."""
     model: AnyModel = ""
     """A handle or a model; left out, the supervisor's."""
-    fallbacks: Sequence[str] = ()
-    """Workers that step in, in order, when it has failed."""
     fallback_models: Models = ()
     """Models to try, in order, when its own does not answer."""
     output: type | dict[str, object] | None = None
     """A type, or a JSON Schema, that its results must have; left out, they are text with what its tools returned."""
     rules: Sequence[ToolRule] = ()
     """Which tools it must call first, last, or never without approval."""
-    steps: int = 10
-    """How many times it may call its model in one attempt."""
-    concurrency: int = 0
-    """How many tasks it does at once; 0 is as many as the run allows."""
-    timeout: WrittenDuration = 300.0
-    """How long one attempt may take, in seconds or as text (`"5m"`)."""
-    seconds: Seconds | None = None
-    """How long a task is expected to take, for the forecast; left out, the model's usual pace counts."""
     estimate: Amount = NOTHING
     """What one attempt is expected to use; reserved before it starts."""
-    settings: Settings = Settings()
-    """Temperature and the longest reply of its model."""
     blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
     """What it may do with blocks of the team's memory, where that is not what everybody may."""
     archives: Sequence[str] | Mapping[str, Access] | None = None
     """The archives it may use, or how it may use each; left out, all, as they are shared."""
-    remembers: bool = False
-    """It sees its earlier tasks, across runs."""
-    skills: Sequence[str] = ()
-    """What it can do, in a few words each; a router compares requests with them."""
-    examples: Sequence[str] = ()
-    """Requests that were for it; a router compares requests with them."""
     team: RunnableTeam | None = None
     """A team that does its tasks (`Team.as_worker`)."""
-    accept: Sequence[str] = ()
-    """Names of the team's checks that its results must pass."""
     contacts: Contacts | Sequence[str] = ()
     """Whom it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody; or settings."""
-    every: int | None = None
-    """After how many runs of the team it works, in the background; it then gets no tasks. Left out: it gets tasks."""
     replicas: Models = ()
     """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
-    may_estimate: bool = False
-    """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
     call: Callable[..., Awaitable[object]] | None = None
     """An async function of an `Assignment` and a `StepContext` that makes its attempts, in place of a model."""
 
@@ -132,20 +141,25 @@ class Worker(Declared, frozen=True):
         return self.steps + REPEATS if self.tools else self.steps
 
 
-class Factory(Declared, frozen=True):
-    """Makes a worker for a task nobody on the team is meant for."""
+class FactoryKeys(Declared, frozen=True, kw_only=True):
+    """What a factory declares in the same words and types in Python and in a team file."""
 
-    tools: Sequence[Tool | Callable[..., object] | str] = ()
-    """All that a made worker may be given."""
     name: str = "factory"
     """What it is called in plans."""
     description: str = "makes a worker for a task that nobody else is meant for"
     """What it does; the planner reads this."""
+    max_tools: Count = 4
+    """How many tools a made worker may have."""
+    steps: Count = 10
+    """How many times a made worker may call its model in one attempt."""
+    concurrency: Count = 4
+    """How many made workers work at the same time."""
+
+
+class Factory(FactoryKeys, frozen=True):
+    """Makes a worker for a task nobody on the team is meant for."""
+
+    tools: Sequence[Tool | Callable[..., object] | str] = ()
+    """All that a made worker may be given."""
     model: str | Model = ""
     """The model of made workers; left out, the supervisor's."""
-    max_tools: int = 4
-    """How many tools a made worker may have."""
-    steps: int = 10
-    """How many times a made worker may call its model in one attempt."""
-    concurrency: int = 4
-    """How many made workers work at the same time."""

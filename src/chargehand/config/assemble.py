@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from chargehand.agents.background import check as check_background
 from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier, declare_checks
-from chargehand.agents.worker import Factory, Worker, check_worker_name
+from chargehand.agents.worker import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
 from chargehand.config.memory import (
     ALIASES,
     MEMORY_TOOLS,
@@ -55,7 +56,7 @@ def assemble(parts: Parts) -> Parts:
         parts.tools[name] = ()
         with parts.at("tools", name):
             parts.tools[name] = make_tools(name, written, parts.source.folder)
-    if not team.workers and team.factory is None:
+    if not team.workers and team.supervisor.factory is None:
         parts.say((), "there are no workers; write  workers:  and under it a name and what that worker does")
     for name, written in team.workers.items():
         with parts.at("workers", name):
@@ -66,13 +67,12 @@ def assemble(parts: Parts) -> Parts:
         if worker.every is not None:
             with parts.at("workers", worker.name, "every"):
                 check_background(parts.memory, (), (worker,))
-    if team.factory is not None:
+    factory = team.supervisor.factory
+    if factory is not None:
         parts.factory = Factory(
-            tools=_find_tools(parts, ("factory", "tools"), team.factory.tools),
-            model=parts.handle(team.factory.model or team.defaults.model),
-            max_tools=team.factory.max_tools,
-            steps=team.factory.steps,
-            concurrency=team.factory.concurrency,
+            **_keys_of(factory, FactoryKeys),
+            tools=_find_tools(parts, ("supervisor", "factory", "tools"), factory.tools),
+            model=parts.handle(factory.model or team.defaults.model),
         )
     return parts
 
@@ -84,7 +84,7 @@ def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
     path: Path = ("workers", name)
     if shape.team:  # its file is read when somebody leads: who only looks into the memory needs none of it
         _check_fallbacks(parts, path, name, shape)
-        return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallback.workers)
+        return Worker(name, shape.description, tags=shape.tags, fallbacks=shape.fallbacks)
     if shape.call:
         return _function_worker(parts, path, name, shape)
     defaults = parts.team.defaults
@@ -98,72 +98,39 @@ def _make_worker(parts: Parts, name: str, shape: WorkerShape) -> Worker:
     own = parts.own.get(name, Own())
     return Worker(
         name,
+        **worker_keys(parts, shape, path),
         description=shape.description,
         prompt=parts.prose((*path, "prompt"), shape.prompt),
         tools=(*tools, *named),
-        tags=shape.tags,
         model="" if shape.replicas and not parts.model else parts.handle(shape.model or defaults.model),
         replicas=() if parts.model else shape.replicas,
-        fallbacks=shape.fallback.workers,
-        fallback_models=() if parts.model else shape.fallback.models,
+        fallback_models=() if parts.model else shape.fallback_models,
         output=_read_output(parts, path, shape),
         rules=_make_rules(parts, path, shape, [*(tool.name for tool in tools), *given_tools(parts, shape)]),
-        steps=shape.steps or defaults.steps,
-        concurrency=shape.concurrency,
-        timeout=defaults.timeout if shape.timeout is None else shape.timeout,
-        seconds=Worker("").seconds if shape.estimate.wall is None else shape.estimate.wall,
         estimate=amount_of(shape.estimate),
-        settings=Settings(
-            defaults.temperature if shape.temperature is None else shape.temperature,
-            defaults.max_tokens if shape.max_tokens is None else shape.max_tokens,
-        ),
-        skills=shape.skills,
-        examples=shape.examples,
-        accept=shape.accept,
         blocks=own.blocks,
         archives=archives_of(parts, name),
-        remembers=shape.remembers,
-        may_estimate=shape.may_estimate,
-        every=shape.every,
         contacts=contacts_of(parts, path, name, shape),
     )
 
 
-_WITH_CALL = frozenset(
-    (
-        "call",
-        "description",
-        "tags",
-        "fallback",
-        "concurrency",
-        "timeout",
-        "estimate",
-        "skills",
-        "examples",
-        "accept",
-    )
-)
-"""The keys that may stand beside `call`."""
+BESIDE_TEAM = {"description", "tags", "estimate", "skills", "examples", "accept"} | {
+    *("fallbacks", "concurrency", "timeout", "seconds")
+}
+"""The keys that may stand beside `team` and `call`, which bring what they work with."""
 
 
 def _function_worker(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Worker:
     """A worker whose attempts a function beside the team file makes."""
     _check_fallbacks(parts, path, name, shape)
     for key in parts.written_keys("workers", name):
-        if key not in _WITH_CALL:
+        if key not in BESIDE_TEAM and key != "call":
             parts.say((*path, key), "does not go with `call`: the function brings what it works with")
     worker = Worker(
         name,
+        **worker_keys(parts, shape, path),
         description=shape.description,
-        tags=shape.tags,
-        fallbacks=shape.fallback.workers,
-        concurrency=shape.concurrency,
-        timeout=parts.team.defaults.timeout if shape.timeout is None else shape.timeout,
-        seconds=shape.estimate.wall,
         estimate=amount_of(shape.estimate),
-        skills=shape.skills,
-        examples=shape.examples,
-        accept=shape.accept,
     )
     with parts.at(*path, "call"):
         function = named_object(parts.source.folder, shape.call)
@@ -171,6 +138,31 @@ def _function_worker(parts: Parts, path: Path, name: str, shape: WorkerShape) ->
             raise Invalid(f"{shape.call!r} is a {type(function).__name__}, not an async function")
         return structs.replace(worker, call=function)
     return worker
+
+
+def worker_keys(parts: Parts, shape: WorkerShape, path: Path) -> dict[str, Any]:
+    """The keys that are the same in Python, with `defaults` for those that the worker leaves out."""
+    keys = _keys_of(shape, WorkerKeys)
+    written = parts.written_keys(*map(str, path))
+    for key, value in _keys_of(parts.team.defaults, AttemptKeys).items():
+        if key not in written:
+            keys[key] = value
+    keys["settings"] = merge_settings(shape.settings, parts.team.defaults.settings)
+    return keys
+
+
+def merge_settings(own: Settings, defaults: Settings) -> Settings:
+    """The settings, with defaults for what is left out."""
+    left_out = {name: value for name, value in structs.asdict(defaults).items() if getattr(own, name) is None}
+    return structs.replace(own, **left_out)
+
+
+def _keys_of(shape: Struct, keys: type[Struct]) -> dict[str, Any]:
+    """The fields of a table that are declared in Python."""
+    values = {name: getattr(shape, name) for name in keys.__struct_fields__}
+    return {
+        name: tuple(cast("list[object]", value)) if isinstance(value, list) else value for name, value in values.items()
+    }
 
 
 def _find_tools(parts: Parts, path: Path, names: tuple[str, ...]) -> tuple[Tool, ...]:
@@ -207,8 +199,8 @@ def _find_tool(parts: Parts, name: str) -> tuple[Tool, ...]:
 
 
 def _check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) -> None:
-    for index, other in enumerate(shape.fallback.workers):
-        place = (*path, "fallback", "workers", index)
+    for index, other in enumerate(shape.fallbacks):
+        place = (*path, "fallbacks", index)
         if other == name:
             parts.say(place, f"{name!r} cannot step in for itself; name somebody else")
         elif other not in parts.team.workers:
@@ -216,9 +208,9 @@ def _check_fallbacks(parts: Parts, path: Path, name: str, shape: WorkerShape) ->
 
 
 def _read_output(parts: Parts, path: Path, shape: WorkerShape) -> dict[str, object] | None:
-    if shape.output_schema is not None:
-        with parts.at(*path, "output_schema"):
-            return read_schema(parts.source.folder, shape.output_schema)
+    if shape.output is not None:
+        with parts.at(*path, "output"):
+            return read_schema(parts.source.folder, shape.output)
     return None
 
 

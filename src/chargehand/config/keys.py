@@ -17,7 +17,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
-from chargehand.config.schema import SCALARS, SOURCES, TeamShape, bare_type, scalar_of
+from chargehand.config.schema import DECLARED, SCALARS, SOURCES, TeamShape, bare_type, scalar_of
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}
@@ -92,7 +92,7 @@ def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
 def _meanings(module: str) -> dict[tuple[str, str], str]:
     """The texts under the fields of a module's structs, by the names of struct and field. Without source, none."""
     meanings: dict[tuple[str, str], str] = {}
-    with suppress(OSError):
+    with suppress(OSError, TypeError):
         for struct in ast.parse(inspect.getsource(sys.modules[module])).body:
             for field, text in pairwise(struct.body if isinstance(struct, ast.ClassDef) else ()):
                 match field, text:
@@ -103,12 +103,21 @@ def _meanings(module: str) -> dict[tuple[str, str], str]:
     return meanings
 
 
+def _meaning(struct: type[Struct], field: str) -> str:
+    """The text under a field, in the struct, in what it extends, or in what it declares."""
+    declared = DECLARED.get(struct, struct)
+    for owner in (*struct.__mro__, *declared.__mro__):
+        if meaning := _meanings(owner.__module__).get((owner.__name__, field)):
+            return meaning
+    return ""
+
+
 def _key(shape: look.StructType, field: look.Field) -> Key:
     return Key(
         name=field.encode_name,
         takes=takes(bare_type(field.type)),
         default=_show_default(field),
-        meaning=_meanings(shape.cls.__module__).get((shape.cls.__name__, field.name), ""),
+        meaning=_meaning(shape.cls, field.name),
         required=field.required,
     )
 
@@ -117,7 +126,7 @@ def _show_default(field: look.Field) -> str:
     """Nothing for what is empty: leaving out and writing it come to the same."""
     default = field.default
     scalar = scalar_of(field.type)
-    if scalar is not None:
+    if scalar is not None and default is not NODEFAULT:
         return scalar.show(default)
     if isinstance(default, bool):
         return str(default).lower()
@@ -131,7 +140,7 @@ def _inside(kind: look.Type) -> Iterator[tuple[str, look.StructType]]:
     elif isinstance(kind, look.UnionType):
         for option in kind.types:
             yield from _inside(option)
-    elif isinstance(kind, look.VarTupleType):
+    elif isinstance(kind, look.CollectionType):
         yield from _inside(kind.item_type)
     elif isinstance(kind, look.DictType):
         for suffix, inner in _inside(kind.value_type):
@@ -149,20 +158,26 @@ def takes(kind: look.Type) -> str:
             )
         case look.LiteralType(values=values):
             return ", ".join(f"`{value}`" for value in values)
-        case look.VarTupleType(item_type=item):
+        case look.CollectionType(item_type=item):
             return f"list of {_plural(takes(item))}"
         case look.DictType(value_type=value):
             return "table" if isinstance(value, look.AnyType) else f"by name: {takes(value)}"
         case look.IntType(ge=least, le=most):
-            return f"whole number, {least} to {most}"
+            return f"whole number{_bounds(least, most)}"
         case look.FloatType(ge=least, le=most):
-            return f"number, {least} to {most}"
+            return f"number{_bounds(least, most)}"
         case look.StructType(fields=fields):
             return "table" if fields else "`{}`"
         case look.BoolType():
             return "`true` or `false`"
         case _:
             return "text"
+
+
+def _bounds(least: float | None, most: float | None) -> str:
+    if least is None:
+        return ""
+    return f", {least} or more" if most is None else f", {least} to {most}"
 
 
 def _plural(words: str) -> str:
@@ -183,10 +198,12 @@ def json_schema() -> dict[str, Any]:
             struct["additionalProperties"] = False
         for key in section.keys:
             struct["properties"][key.name]["description"] = key.meaning
+        for field in cast("look.StructType", look.type_info(section.shape)).fields:
+            _refer_to_scalar(struct["properties"][field.encode_name], field.type)
     parts = {_name(name): _clean(part) for name, part in structs.items()}
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
-    for scalar in SCALARS:
+    for scalar in SCALARS.values():
         text = {"type": "string", "pattern": scalar.pattern}
         number = {"type": scalar.json_type, "minimum": 0}
         options = [number, text, _VARIABLE] if scalar.pattern else [number, _VARIABLE]
@@ -195,8 +212,18 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, **team, "title": "chargehand team file", "$defs": parts}
 
 
+def _refer_to_scalar(part: dict[str, Any], kind: look.Type) -> None:
+    """Have a property that is a duration, a size or dollars refer to the definition of those."""
+    options = kind.types if isinstance(kind, look.UnionType) else (kind,)
+    scalars = [scalar for scalar in map(scalar_of, options) if scalar is not None]
+    if scalars:
+        for key in ("anyOf", "type"):
+            part.pop(key, None)
+        part["$ref"] = f"#/$defs/{scalars[0].name}"
+
+
 def _name(name: str) -> str:
-    return name.removesuffix("Shape")
+    return name.removesuffix("Shape").removesuffix("Keys")
 
 
 def _clean(part: object) -> Any:

@@ -12,7 +12,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
-from chargehand.config.assemble import amount_of, assemble, make_checks
+from chargehand.config.assemble import BESIDE_TEAM, amount_of, assemble, make_checks, merge_settings
 from chargehand.config.discover import find_team
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.memory import check_embedding
@@ -23,22 +23,17 @@ from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
 from chargehand.engine.budget import Budget
 from chargehand.engine.keywords import check_declared
-from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.models.find import check_handle
 from chargehand.models.known import BUILT_IN
-from chargehand.models.messages import Settings
 from chargehand.team import Team
 from chargehand.text.names import listed
 
 _SECONDS = 300.0
 _MAX_TEAMS = 100  # files inside one, all levels together: they may name each other more often than anybody means
-_KEYS_OF_TEAMS = {
-    *("description", "team", "tags", "fallback", "concurrency", "timeout", "estimate", "skills", "examples", "accept")
-}
-"""What a worker that is a team may say beside its file."""
 
 
 @check_declared("load_team")
@@ -145,10 +140,10 @@ def named_models(parts: Parts) -> list[tuple[Path, str]]:
             path = ("workers", name)
             handles[*path, "model"] = worker.model
             handles |= {(*path, "replicas", index): handle for index, handle in enumerate(worker.replicas)}
-            fallbacks = enumerate(worker.fallback.models)
-            handles |= {(*path, "fallback", "models", index): handle for index, handle in fallbacks}
-    if team.factory is not None:
-        handles["factory", "model"] = team.factory.model
+            fallbacks = enumerate(worker.fallback_models)
+            handles |= {(*path, "fallback_models", index): handle for index, handle in fallbacks}
+    if supervisor.factory is not None:
+        handles["supervisor", "factory", "model"] = supervisor.factory.model
     for name, check in team.checks.items():
         if isinstance(check.verifier, VerifierShape):
             handles["checks", name, "verifier", "model"] = check.verifier.model
@@ -161,24 +156,25 @@ def _make_supervisor(
     team = parts.team
     shape = team.supervisor
     defaults = team.defaults
+    supervisor = Supervisor(
+        model=parts.handle(shape.model or defaults.model) or BUILT_IN,
+        planner=parts.handle(shape.planner) if shape.planner else "",
+        judge=parts.handle(shape.judge) if shape.judge else "",
+        instructions=instructions,
+        review=shape.review,
+        stream_plan=shape.stream_plan,
+        timeout=shape.timeout,
+        settings=merge_settings(shape.settings, defaults.settings),
+        strategy=strategy,
+        combine=shape.combine,
+        prompts=prompts,
+        factory=parts.factory,
+        hedge=Hedge() if shape.hedge is True else shape.hedge or None,
+        examples=team.examples,
+    )
     return Team(
         parts.workers,
-        supervisor=Supervisor(
-            model=parts.handle(shape.model or defaults.model) or BUILT_IN,
-            instructions=instructions,
-            planner=parts.handle(shape.planner) if shape.planner else "",
-            judge=parts.handle(shape.judge) if shape.judge else "",
-            timeout=shape.timeout,
-            settings=Settings(defaults.temperature, defaults.max_tokens),
-            combine=shape.combine,
-            stream_plan=shape.stream_plan,
-            review=shape.review,
-            factory=parts.factory,
-            prompts=prompts,
-            examples=team.examples,
-            strategy=strategy,
-            hedge=_make_hedge(parts),
-        ),
+        supervisor=supervisor,
         name=team.name,
         timeout=_SECONDS if team.timeout is None else team.timeout,
         budget=Budget(tokens=team.budget.tokens, usd=team.budget.usd, calls=team.budget.calls, seconds=team.timeout),
@@ -201,36 +197,13 @@ def _prompts(parts: Parts, shape: SupervisorShape) -> dict[str, str]:
     return texts
 
 
-def _make_hedge(parts: Parts) -> Hedge | None:
-    written = parts.team.hedge
-    if isinstance(written, bool):
-        return Hedge() if written else None
-    with parts.at("hedge"):
-        return Hedge(written.after, written.max_usd, written.share)
-    return None
-
-
 def _make_policy(parts: Parts) -> Policy:
-    shape = parts.team.supervisor
-    retry = parts.team.defaults.retry
-    base, ceiling = retry.backoff
-    return Policy(
-        retry=Retry(
-            attempts=retry.attempts,
-            fallback_attempts=retry.fallback_attempts,
-            base=base,
-            ceiling=ceiling,
-            obey_retry_after=retry.obey_retry_after,
-        ),
-        limits=Limits(max_tasks=shape.plan.max_tasks, max_depth=shape.plan.max_depth, max_nesting=parts.nesting),
-        refine=shape.refine,
-        approve=shape.plan.approve in (True, "always"),
-        uncertain=shape.uncertain,
-        tainted_effects=shape.tainted_effects,
-    )
+    keys = parts.team.policy
+    declared = Policy(**structs.asdict(keys))
+    return structs.replace(declared, limits=structs.replace(keys.limits, max_nesting=parts.nesting))
 
 
-# --- the way it is led
+# --- its strategy
 
 
 _STRATEGIES: dict[str, type[Strategy]] = {
@@ -295,11 +268,8 @@ def _load_inner_team(parts: Parts, worker: Worker, shape: WorkerShape) -> Worker
     name = worker.name
     path: Path = ("workers", name)
     for key in parts.written_keys(*path):
-        if key not in _KEYS_OF_TEAMS:
+        if key not in BESIDE_TEAM and key != "team":
             parts.say((*path, key), f"{name!r} is a team and has no {key} of its own; write it in {shape.team}")
-    if shape.fallback.models:
-        place = (*path, "fallback", "models")
-        parts.say(place, f"{name!r} is a team and has no models of its own; write them in {shape.team}")
     if name in parts.own:
         parts.say(path, f"{name!r} is a team, and `memory` shares something with it; a team has a memory of its own")
     inner = _read_inner(parts, (*path, "team"), shape.team)
@@ -318,16 +288,16 @@ def _load_inner_team(parts: Parts, worker: Worker, shape: WorkerShape) -> Worker
         shape.description or inner.team.description,
         shape.tags,
         amount_of(shape.estimate),
-        shape.timeout,
+        shape.timeout if parts.is_written(*path, "timeout") else None,
     )
     return structs.replace(
         made,
-        fallbacks=shape.fallback.workers,
+        fallbacks=shape.fallbacks,
         concurrency=shape.concurrency,
         skills=shape.skills,
         examples=shape.examples,
         accept=shape.accept,
-        seconds=made.seconds if shape.estimate.wall is None else shape.estimate.wall,
+        seconds=shape.seconds,
     )
 
 
@@ -376,7 +346,7 @@ def _check_depth(parts: Parts, chain: tuple[File, ...], file: File) -> None:
         shown = " > ".join(os.path.relpath(name, chain[0].parent) for name in circle)
         raise Invalid(f"goes in a circle: {shown}; a team cannot work for itself: leave it out")
     if len(chain) > parts.nesting:
-        known = "supervisor.plan.max_nesting of the outermost file"
+        known = "policy.limits.max_nesting of the outermost file"
         raise Invalid(f"is a team inside {len(chain)} others, and at most {parts.nesting} are allowed ({known})")
     if len(parts.read) >= _MAX_TEAMS:
         raise Invalid(f"is one team too many: {_MAX_TEAMS} are inside the outermost file already; make fewer of them")

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path as File
 
+from msgspec import structs
+
 from chargehand.agents.messages import MAIL, NEEDS_CONTACTS, NEEDS_TOOL, objections
 from chargehand.agents.worker import Contacts
 from chargehand.config.parts import Own, Parts, inside, within
-from chargehand.config.schema import ArchiveShape, BlockShape, ContactsShape, MemoryAccess, MemoryShape, WorkerShape
+from chargehand.config.schema import ArchiveShape, BlockShape, MemoryAccess, MemoryShape, WorkerShape
 from chargehand.config.source import near
 from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
@@ -241,7 +243,8 @@ def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Cont
     """Whom a worker may write to; what is missing for it, or means nobody, is said of its place."""
     written = shape.contacts
     place = (*path, "contacts")
-    contacts = Contacts(written) if isinstance(written, tuple) else Contacts(written.to, written.max_messages)
+    settings = written if isinstance(written, Contacts) else Contacts(written)
+    contacts = structs.replace(settings, to=tuple(settings.to))
     sending = [(index, tool) for index, tool in enumerate(shape.tools) if tool in MAIL]
     if sending and not contacts.to:
         index, tool = sending[0]
@@ -249,7 +252,7 @@ def contacts_of(parts: Parts, path: Path, name: str, shape: WorkerShape) -> Cont
     elif contacts.to and not sending:
         parts.say(place, f"has no tool to write to them; {NEEDS_TOOL}")
     tags = {other: () if isinstance(worker, str) else worker.tags for other, worker in parts.team.workers.items()}
-    if isinstance(written, ContactsShape):
+    if isinstance(written, Contacts):
         place = (*place, "to")
     for index, problem in objections(contacts, name, tags):
         parts.say((*place, index), problem)

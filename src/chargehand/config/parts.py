@@ -14,7 +14,6 @@ from chargehand.agents.worker import Factory, Worker
 from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, Source, read_bytes
 from chargehand.config.yaml import Path
-from chargehand.engine.policy import Limits
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.memory.declared import Memory
@@ -58,8 +57,10 @@ class Parts(Struct):
     @property
     def nesting(self) -> int:
         """How deep teams may be inside each other, from the outermost on: nobody inside may widen it."""
-        own = self.team.supervisor.plan.max_nesting
-        return min(self.allowed, own or self.allowed) if self.above else own or Limits().max_nesting
+        own = self.team.policy.limits.max_nesting
+        if not self.above:
+            return own
+        return min(self.allowed, own) if self.is_written("policy", "limits", "max_nesting") else self.allowed
 
     def say(self, path: Path, message: str, *, grave: bool = True) -> None:
         self.findings.append(self.source.finding(path, message, grave=grave))
@@ -79,11 +80,16 @@ class Parts(Struct):
         return self.model or written
 
     def written_keys(self, *path: str) -> list[str]:
-        """The keys that the file has in a table."""
+        """The keys that the file has in a table; none where it is not there."""
         table = self.source.data
         for key in path:
-            table = cast("dict[str, object]", table[key])
+            inner = table.get(key)
+            table = cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
         return list(table)
+
+    def is_written(self, *path: str) -> bool:
+        """Whether the file has a key."""
+        return path[-1] in self.written_keys(*path[:-1])
 
 
 class _Place:

@@ -1,6 +1,8 @@
 """The team file: every key there is, its type, its default and what it means, and how durations and sizes are written.
 
-The text under a field is what `chargehand check --explain`, the JSON Schema and the reference page say of the key.
+A key that is a field in Python is declared there: `SupervisorKeys`, `WorkerKeys`, `PolicyKeys`. Here is what only a
+file has, and what it writes otherwise. The text under a field is what `chargehand check --explain`, the JSON Schema and
+the reference page say of the key.
 How a file is read, where a value stands and what becomes of it are not known here.
 """
 
@@ -14,12 +16,15 @@ from msgspec import Meta, Struct, inspect
 
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.supervisor import Supervisor, SupervisorKeys
+from chargehand.agents.worker import AttemptKeys, Contacts, Factory, FactoryKeys, Worker, WorkerKeys
+from chargehand.engine.budget import Budget
+from chargehand.engine.declared_types import written_as
 from chargehand.engine.duration import parse_duration, parse_timeout, show_value
 from chargehand.engine.plan import Combine
-from chargehand.engine.policy import Limits, Retry
+from chargehand.engine.policy import PolicyKeys
 from chargehand.memory.blocks import LIMIT
-from chargehand.tools.rules import Conditional, ConstrainChildTools, Count, MaxCount, MaxCountPerStep, ParentLastTool
+from chargehand.tools.rules import Conditional, ConstrainChildTools, MaxCount, MaxCountPerStep, ParentLastTool
 
 # --- values as people write them
 
@@ -40,25 +45,11 @@ class Scalar(Struct, frozen=True):
     pattern: str
     """Of the text; empty where there is none but a variable."""
 
-    @property
-    def meta(self) -> Meta:
-        return Meta(extra={"scalar": self}, extra_json_schema={"$ref": f"#/$defs/{self.name}"})
-
 
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(k|m|g|kib|mib|gib)?", re.IGNORECASE | re.ASCII)
 _MAX_SIZE = 10**15
 _TIME = r"(\d+(\.\d+)?(ms|s|m|h|d) ?)+"
-
-
-def parse_span(written: object) -> tuple[float, float]:
-    """From the shortest to the longest, in seconds: `1s..20s`, or one duration for both."""
-    shortest, dots, longest = written.partition("..") if isinstance(written, str) else (written, "", "")
-    low = parse_duration(shortest)
-    high = parse_duration(longest) if dots else low
-    if high < low:
-        raise ValueError(f"is {show_value(written)}; the first duration must not be longer than the second")
-    return low, high
 
 
 def parse_size(written: object) -> int:
@@ -101,14 +92,6 @@ _TIMEOUT = Scalar(
     json_type="number",
     pattern=_DURATION.pattern,
 )
-_SPAN = Scalar(
-    name="Span",
-    read=parse_span,
-    show=lambda span: f"{span[0]:g}s..{span[1]:g}s",
-    words="span such as `1s..20s`",
-    json_type="number",
-    pattern=rf"^{_TIME}(\.\.{_TIME})?$",
-)
 _SIZE_SCALAR = Scalar(
     name="Size",
     read=parse_size,
@@ -120,21 +103,19 @@ _SIZE_SCALAR = Scalar(
 _DOLLARS = Scalar(
     name="Dollars", read=parse_dollars, show=str, words="dollars such as `0.50`", json_type="number", pattern=""
 )
-SCALARS = (_DURATION, _TIMEOUT, _SPAN, _SIZE_SCALAR, _DOLLARS)
+SCALARS = {scalar.name: scalar for scalar in (_DURATION, _TIMEOUT, _SIZE_SCALAR, _DOLLARS)}
 
-Duration: TypeAlias = Annotated[float, _DURATION.meta]
-Timeout: TypeAlias = Annotated[float, _TIMEOUT.meta]
-Span: TypeAlias = Annotated[tuple[float, float], _SPAN.meta]
-Size: TypeAlias = Annotated[int, _SIZE_SCALAR.meta]
-Dollars: TypeAlias = Annotated[float, _DOLLARS.meta]
+Timeout: TypeAlias = Annotated[float, written_as("Timeout")]
+Size: TypeAlias = Annotated[int, written_as("Size")]
+Dollars: TypeAlias = Annotated[float, written_as("Dollars")]
 
 
 def scalar_of(kind: inspect.Type) -> Scalar | None:
     """How values of this type are written, where that is not as they are."""
     if not isinstance(kind, inspect.Metadata):
         return None
-    extra = cast("dict[str, Scalar]", kind.extra or {})
-    return extra.get("scalar")
+    extra = cast("dict[str, str]", kind.extra or {})
+    return SCALARS.get(extra.get("scalar", ""))
 
 
 def bare_type(kind: inspect.Type) -> inspect.Type:
@@ -147,9 +128,6 @@ def bare_type(kind: inspect.Type) -> inspect.Type:
 
 Text: TypeAlias = str
 Prose: TypeAlias = str  # inline, or `file:` and a path beside the team file
-Share: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]
-Warmth: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
-Half: TypeAlias = Annotated[float, Meta(ge=0, le=0.5)]
 Approval: TypeAlias = bool | Literal["never", "always"]
 Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -157,71 +135,20 @@ Names: TypeAlias = tuple[Text, ...]
 MemoryAccess: TypeAlias = Literal["all", "none", "read", "append", "write"]
 StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
-_WORKER = Worker("")
-_RETRY = Retry()
-_LIMITS = Limits()
-_FACTORY = Factory()
-
 
 class Shape(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of a team file."""
+    """A table of a team file that is not declared in Python."""
 
 
-class RetryShape(Shape, frozen=True):
-    attempts: Count = _RETRY.attempts
-    """How often a task is tried by its worker."""
-    fallback_attempts: Count = _RETRY.fallback_attempts
-    """How often by each fallback."""
-    backoff: Span = (_RETRY.base, _RETRY.ceiling)
-    """The waits in between, from the first ceiling to the highest."""
-    obey_retry_after: Duration = _RETRY.obey_retry_after
-    """The longest wait a provider may ask for."""
-
-
-class DefaultsShape(Shape, frozen=True):
+class DefaultsShape(AttemptKeys, frozen=True, forbid_unknown_fields=True):
     model: Text = ""
-    """A handle such as `demo`, `openai:gpt-5-mini` or `anthropic:claude-sonnet-4-5`; left out, the supervisor's, else
-    `demo`.
-    """
-    timeout: Timeout = parse_duration(_WORKER.timeout)
-    """How long an attempt may take."""
-    retry: RetryShape = RetryShape()
-    """How often what failed is tried again."""
-    steps: Count = _WORKER.steps
-    """How many times a worker may call its model in one attempt."""
-    temperature: Warmth | None = None
-    """How free the model is; left out, the provider decides."""
-    max_tokens: Size | None = None
-    """The longest reply in tokens, thinking included; left out, it goes by the model and the budget."""
+    """The model of workers that name none; left out, the supervisor's, else `demo`."""
 
 
 class BudgetShape(Shape, frozen=True):
     usd: Dollars | None = None
-    """Dollars; left out, no bound."""
     tokens: Size | None = None
-    """Tokens; left out, no bound."""
     calls: Size | None = None
-    """Model calls; left out, no bound."""
-
-
-class HedgeShape(Shape, frozen=True):
-    after: Timeout | None = None
-    """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls."""
-    max_usd: Dollars | None = None
-    """What the second call may cost; left out, no more than the first."""
-    share: Half = Hedge().share
-    """How many of all calls may be made twice."""
-
-
-class PlanShape(Shape, frozen=True):
-    max_tasks: Count = _LIMITS.max_tasks
-    """The most tasks of a plan."""
-    max_depth: Count = _LIMITS.max_depth
-    """The longest chain."""
-    max_nesting: Count | None = None
-    """How deep teams may be inside each other, counted from the outermost file, whose number holds; left out, 3."""
-    approve: Approval = "never"
-    """Whether a person is asked before anything starts."""
 
 
 class PromptsShape(Shape, frozen=True):
@@ -274,44 +201,20 @@ class StrategyShape(Shape, frozen=True):
     """Splitting what is too big, and the parts again."""
 
 
-class SupervisorShape(Shape, frozen=True):
-    instructions: Prose = ""
-    """What it is told about the team."""
+class FactoryShape(FactoryKeys, frozen=True, forbid_unknown_fields=True):
+    tools: Names = ()
     model: Text = ""
-    """Its model; left out, that of `defaults`."""
+
+
+class SupervisorShape(SupervisorKeys, frozen=True, forbid_unknown_fields=True):
+    model: Text = ""
     planner: Text = ""
-    """The model that plans and refines; left out, its `model`."""
     judge: Text = ""
-    """The model that writes the answer; left out, its `model`."""
-    combine: Combine | None = None
-    """How results become one answer; left out, the plan decides."""
-    stream_plan: bool = False
-    """Tasks start while the plan is still being written."""
-    review: bool = False
-    """The planner sees the results and may add tasks."""
-    refine: bool = True
-    """A task that failed is put better before it is tried again."""
-    timeout: Timeout | None = None
-    """How long one plan, refined task or answer may take; left out, 120 seconds."""
-    uncertain: Literal["fail", "ask"] = "fail"
-    """What becomes of an effect of which nobody knows whether it happened: the task fails, or a person is asked."""
-    tainted_effects: Literal["ask", "allow"] = "ask"
-    """What becomes of an effect that a worker wants who has seen text from outside (results of tools, inputs,
-    messages): a person is asked, or it is allowed.
-    """
     strategy: StrategyShape | StrategyName = "plan"
-    """How the team is led: a name, or a table with one of them and its settings."""
-    plan: PlanShape = PlanShape()
-    """Bounds for plans, and whether a person approves them."""
+    combine: Combine | None = None
     prompts: PromptsShape = PromptsShape()
-    """Texts in the place of ours."""
-
-
-class FallbackShape(Shape, frozen=True):
-    models: tuple[Text, ...] = ()
-    """Models to try, in order, when its own does not answer."""
-    workers: tuple[Text, ...] = ()
-    """Workers who step in, in order, when it has failed."""
+    factory: FactoryShape | None = None
+    hedge: Hedge | bool = False
 
 
 class EstimateShape(Shape, frozen=True):
@@ -321,8 +224,6 @@ class EstimateShape(Shape, frozen=True):
     """Tokens, reserved too."""
     calls: Size | None = None
     """Model calls, reserved too."""
-    wall: Timeout | None = None
-    """How long it takes, for the forecast; left out, no time is forecast."""
 
 
 class RuleShape(Shape, frozen=True):
@@ -350,72 +251,31 @@ class RuleShape(Shape, frozen=True):
     """A person is asked before this tool is called."""
 
 
-class ContactsShape(Shape, frozen=True):
-    to: tuple[Text, ...]
-    """Names, tags or everybody, as in the short form."""
-    max_messages: Count | None = None
-    """How many messages it may send for one task; left out, its steps and its money are the only bounds."""
-
-
-class WorkerShape(Shape, frozen=True):
+class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     """One with a `team` is another team file, and has nothing of its own to work with."""
 
     description: Text = ""
-    """What it does; the planner reads this to hand out tasks."""
     team: Text = ""
     """Another team file, or its folder, from here: that team does its tasks. Beside it only `description`, `tags`,
-    `fallback` (workers), `concurrency`, `timeout`, `estimate`, `skills`, `examples` and `accept`.
+    `fallbacks`, `concurrency`, `timeout`, `seconds`, `estimate`, `skills`, `examples` and `accept`.
     """
     call: Text = ""
     """`module:attribute` of an async function that makes its attempts, in place of a model. Beside it only what may
     stand beside `team`.
     """
     prompt: Prose = ""
-    """What it is told about itself."""
-    tags: tuple[Text, ...] = ()
-    """Words by which a plan may ask for somebody."""
-    tools: tuple[Text, ...] = ()
+    tools: Names = ()
     """Names of `tools`, or of those that need no entry: `calculator`, `chart`, `dates`, `sandbox`, the memory tools,
     and those for messages.
     """
     model: Text = ""
-    """Its own model; left out, that of `defaults`."""
-    fallback: FallbackShape = FallbackShape()
-    """Who or what steps in when it fails."""
-    output_schema: Prose | dict[str, Any] | None = None
+    fallback_models: Names = ()
+    output: Prose | dict[str, Any] | None = None
     """A JSON Schema its results must have: inline, or `file:schemas/review.json`."""
     rules: tuple[RuleShape, ...] = ()
-    """What it must call first, last, or never without leave; each entry is one rule."""
-    steps: Count | None = None
-    """As in `defaults`."""
-    concurrency: Share = 0
-    """How many tasks it does at once; 0 is as many as the run allows."""
-    timeout: Timeout | None = None
-    """As in `defaults`."""
     estimate: EstimateShape = EstimateShape()
-    """What one attempt is expected to use."""
-    temperature: Warmth | None = None
-    """As in `defaults`."""
-    max_tokens: Size | None = None
-    """As in `defaults`."""
-    remembers: bool = False
-    """It has its earlier tasks before its eyes, across runs."""
-    may_estimate: bool = False
-    """Its figures may be its own: what no tool returned counts as its words, not as a gap."""
-    every: Count | None = None
-    """After how many turns of the team it works, in the background; it then gets no tasks. Left out: it works in the
-    turns.
-    """
-    skills: tuple[Text, ...] = ()
-    """What it can do, in a few words each; a router compares requests with them."""
-    examples: tuple[Text, ...] = ()
-    """Requests that were for it; a router compares and, with enough of them, learns."""
-    accept: tuple[Text, ...] = ()
-    """Names of `checks` that its results must pass."""
-    contacts: ContactsShape | tuple[Text, ...] = ()
-    """Whom it may write to: names, `"tag:NAME"` for everybody with a tag, `"*"` for everybody; or settings."""
-    replicas: tuple[Text, ...] = ()
-    """Models that serve its calls together, each call the least loaded; in place of `model`."""
+    contacts: Contacts | Names = ()
+    replicas: Names = ()
 
 
 class FetchShape(Shape, frozen=True):
@@ -466,19 +326,6 @@ class ToolShape(Shape, frozen=True):
     """Of `documents` only: `auto` (left out, too) compares meanings as well, with the small model on this machine if
     it is there; `words` never does.
     """
-
-
-class FactoryShape(Shape, frozen=True):
-    tools: tuple[Text, ...] = ()
-    """All that a made worker may be given."""
-    max_tools: Count = _FACTORY.max_tools
-    """How many at once."""
-    concurrency: Count = _FACTORY.concurrency
-    """How many made workers at the same time."""
-    steps: Count = _FACTORY.steps
-    """How many times one may call its model in one attempt."""
-    model: Text = ""
-    """Their model; left out, that of `defaults`."""
 
 
 class BlockShape(Shape, frozen=True):
@@ -604,8 +451,8 @@ class TeamShape(Shape, frozen=True):
     """For how long another run may use a result again instead of doing the same once more, such as `10m`; left out,
     never. Only for workers whose tools all only read, while they are the same.
     """
-    hedge: HedgeShape | bool = False
-    """`true`, or settings: a worker's call that takes unusually long is made twice."""
+    policy: PolicyKeys = PolicyKeys()
+    """Retries, breakers, limits and approvals."""
     supervisor: SupervisorShape = SupervisorShape()
     """Who plans, refines and answers."""
     workers: dict[str, WorkerShape | Text] = {}
@@ -614,8 +461,6 @@ class TeamShape(Shape, frozen=True):
     """By name: what they may use. One that is only a text is `module:attribute`, or the word of a source that needs no
     settings.
     """
-    factory: FactoryShape | None = None
-    """Workers made on the fly; left out, none are."""
     memory: MemoryShape | None = None
     """What the team remembers together: blocks and archives."""
     checks: dict[str, CheckShape] = {}
@@ -633,3 +478,12 @@ CHECK_KINDS = ("python", "schema", "reviewer", "verifier")
 
 LATER = {"mcp_servers": "the use of MCP servers", "expose": "serving a team to other programs"}
 """Sections that a later version will read."""
+
+
+DECLARED: dict[type[Struct], type[Struct]] = {
+    BudgetShape: Budget,
+    FactoryShape: Factory,
+    SupervisorShape: Supervisor,
+    WorkerShape: Worker,
+}
+"""What a table of the file declares: a key without a text of its own means what the field of that name means."""

@@ -14,7 +14,7 @@ from chargehand.engine.keywords import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
 _MOST = 100
-_AT_THE_TOP = ("hedge", "cache", "checks", "memory", "budget", "timeout", "tools")
+_AT_THE_TOP = ("cache", "policy", "checks", "memory", "budget", "timeout", "tools")
 """What people look for in the supervisor."""
 
 
@@ -53,7 +53,7 @@ class _Fitting(Struct):
             return {
                 key: self.read(item, kind.value_type, (*path, key)) for key, item in self._keys(value, path).items()
             }
-        if isinstance(kind, inspect.VarTupleType):
+        if isinstance(kind, inspect.CollectionType):
             return self._list(value, kind, path)
         if isinstance(value, str) and path in self.source.used and _wants_number(kind):
             value = typed(value)
@@ -63,7 +63,7 @@ class _Fitting(Struct):
         scalar = scalar_of(kind)
         return value if scalar is None else scalar.read(value)
 
-    def _list(self, value: object, kind: inspect.VarTupleType, path: Path) -> list[object]:
+    def _list(self, value: object, kind: inspect.CollectionType, path: Path) -> list[object]:
         if isinstance(value, list):
             items = enumerate(cast("list[object]", value))
             return [self.read(item, kind.item_type, (*path, at)) for at, item in items]
@@ -103,7 +103,7 @@ def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
     others = [option for option in kind.types if option not in tables and not isinstance(option, inspect.NoneType)]
     if tables and (isinstance(value, dict) or not others):
         return tables[0]
-    lists = [option for option in others if isinstance(option, inspect.VarTupleType)]
+    lists = [option for option in others if isinstance(option, inspect.CollectionType)]
     if lists and isinstance(value, list):
         return lists[0]
     others = [option for option in others if option not in lists] or others
@@ -168,9 +168,10 @@ def _number(value: object, kind: Any) -> str:
     whole = isinstance(kind, inspect.IntType)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         return f"must be a {'whole ' if whole else ''}number, not {_is(value)}"
-    if kind.ge is not None and not kind.ge <= value <= kind.le:
-        return f"is {value}; it must be between {kind.ge} and {kind.le}"
-    return ""
+    if kind.ge is None or kind.ge <= value <= (value if kind.le is None else kind.le):
+        return ""
+    bounds = f"{kind.ge} or more" if kind.le is None else f"between {kind.ge} and {kind.le}"
+    return f"is {value}; it must be {bounds}"
 
 
 _LEAVES: dict[type, Callable[[object, Any], str]] = {

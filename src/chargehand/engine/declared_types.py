@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from chargehand.errors import Invalid
 from chargehand.text.names import nearest_names
@@ -24,6 +24,23 @@ class Write(Struct, frozen=True):
     """In `Annotated`: what to write for a value of this type, where the type itself does not say it well."""
 
     words: str
+
+
+def written_as(scalar: str) -> Meta:
+    """In `Annotated`: how a team file writes a value: `Duration`, `Timeout`, `Size`, `Dollars` (`config.schema`)."""
+    return Meta(extra={"scalar": scalar})
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
+"""How many, at least one."""
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+"""How many, at least one, with no upper bound."""
+Number: TypeAlias = Annotated[int, Meta(ge=0)]
+"""How many, perhaps none."""
+Length: TypeAlias = Annotated[float, written_as("Timeout")]
+"""A time in seconds that is longer than nothing; in a team file `90s` or `5m`."""
+Wait: TypeAlias = Annotated[float, written_as("Duration")]
+"""A time in seconds, perhaps none."""
 
 
 def wrong_value(owner: str, name: str, value: object, declared: object) -> Invalid:

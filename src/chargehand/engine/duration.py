@@ -3,10 +3,11 @@
 import re
 from typing import Annotated, TypeAlias
 
-from chargehand.engine.declared_types import Write
+from chargehand.engine.declared_types import Write, written_as
 from chargehand.errors import Invalid
 
-WrittenDuration: TypeAlias = Annotated[float | str, Write('a duration such as 90, "90s" or "5m"')]
+_WORDS = Write('a duration such as 90, "90s" or "5m"')
+WrittenDuration: TypeAlias = Annotated[float | str, _WORDS, written_as("Timeout")]
 """A number of seconds, or text such as `5m`."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

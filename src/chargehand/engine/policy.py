@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import structs
 
+from chargehand.engine.declared_types import Number, Positive, Wait
 from chargehand.engine.keywords import Declared
 from chargehand.errors import Invalid
 
@@ -19,67 +20,64 @@ Instant: TypeAlias = float
 class Retry(Declared, frozen=True, forbid_unknown_fields=True):
     """How often, and how long to wait in between (full jitter under a doubling ceiling)."""
 
-    attempts: int = 3
+    attempts: Positive = 3
     """Attempts by the task's worker."""
-    fallback_attempts: int = 1
+    fallback_attempts: Positive = 1
     """Attempts by each who steps in."""
-    base: Seconds = 0.5
+    base: Wait = 0.5
     """The longest first wait, in seconds; it doubles."""
-    ceiling: Seconds = 30.0
+    ceiling: Wait = 30.0
     """The longest wait of all."""
-    obey_retry_after: Seconds = 60.0
+    obey_retry_after: Wait = 60.0
     """The longest wait another side may ask for."""
 
 
 class Breaking(Declared, frozen=True, forbid_unknown_fields=True):
     """When a breaker opens, for how long, and how long one probe may take."""
 
-    consecutive: int = 5
+    consecutive: Positive = 5
     """It opens after so many failures in a row."""
     share: float = 0.5
     """Or when this share of the recent calls failed."""
-    sample: int = 20
+    sample: Positive = 20
     """Of at least so many."""
-    window: Seconds = 60.0
+    window: Wait = 60.0
     """Within so many seconds."""
-    open: Seconds = 30.0
+    open: Wait = 30.0
     """For how many seconds, times how often it has opened."""
-    open_ceiling: Seconds = 300.0
+    open_ceiling: Wait = 300.0
     """And never for longer."""
-    lease: Seconds = 60.0
+    lease: Wait = 60.0
     """How many seconds the one call has that tries it out."""
 
 
 class Limits(Declared, frozen=True, forbid_unknown_fields=True):
     """How wide, how deep, how many."""
 
-    width: int = 16
+    width: Positive = 16
     """Attempts at once."""
-    max_tasks: int = 50
+    max_tasks: Positive = 50
     """Tasks of a plan."""
-    max_depth: int = 20
+    max_depth: Positive = 20
     """Tasks in a chain."""
-    fan_out: int = 10
+    fan_out: Number = 10
     """Readers of one result; more is a warning."""
-    items: int = 100
+    items: Number = 100
     """Items of a `for_each`."""
-    max_nesting: int = 3
+    max_nesting: Positive = 3
     """Runs inside runs."""
-    plans: int = 3
+    plans: Positive = 3
     """Tries at a plan."""
-    answers: int = 3
+    answers: Number = 3
     """Tries at the answer."""
-    replans: int = 0
+    replans: Number = 0
     """How often it is planned again when something is missing."""
-    resumes: int = 3
+    resumes: Number = 3
     """How often an attempt is taken up after a crash."""
 
 
-class Policy(Declared, frozen=True, forbid_unknown_fields=True):
-    """How one run decides. `uncertain` says what becomes of an effect whose outcome nobody knows.
-
-    `tainted_effects`: whether a person is asked before an effect that a worker wants who has seen text from outside.
-    """
+class PolicyKeys(Declared, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a policy says in a team file as in Python."""
 
     retry: Retry = Retry()
     """How often, and after which waits."""
@@ -95,12 +93,17 @@ class Policy(Declared, frozen=True, forbid_unknown_fields=True):
     """An effect in doubt fails its task, or a person is asked."""
     tainted_effects: Literal["ask", "allow"] = "ask"
     """Before an effect of a worker that has seen text from outside a person is asked, or not."""
-    supervision: Seconds = 120.0
-    """How many seconds one piece of the supervisor's work may take."""
-    answer: Seconds = 10.0
+    answer: Wait = 10.0
     """How many seconds are kept for the answer, a fifth of all at most."""
-    grace: Seconds = 5.0
+    grace: Wait = 5.0
     """For how many seconds after the deadline an answer is still taken."""
+
+
+class Policy(PolicyKeys, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How one run decides: retries, breakers, limits and approvals."""
+
+    supervision: Wait = 120.0
+    """How many seconds one piece of the supervisor's work may take."""
 
 
 _LEAST = {"attempts": 1, "fallback_attempts": 1, "width": 1, "max_tasks": 1, "plans": 1, "consecutive": 1, "sample": 1}

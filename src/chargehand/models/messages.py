@@ -1,10 +1,11 @@
 """What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
+from chargehand.engine.declared_types import written_as
 from chargehand.engine.keywords import Declared
 from chargehand.models.subject import Subject
 
@@ -62,15 +63,14 @@ class ToolSpec(Struct, frozen=True, gc=False):
 
 
 class Settings(Declared, frozen=True, forbid_unknown_fields=True):
-    """How to sample. A temperature that is left out is the provider's choice.
+    """How a model samples."""
 
-    `max_tokens` is how long a reply may be, thinking included; left out, it goes by the model. Whether a reply may
-    hold several calls of tools is `parallel_tool_calls`.
-    """
-
-    temperature: float | None = None
-    max_tokens: int | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """How freely it samples; left out, the provider decides."""
+    max_tokens: Annotated[int, written_as("Size")] | None = None
+    """The longest reply in tokens, thinking included; left out, it goes by the model and the budget."""
     parallel_tool_calls: bool | None = None
+    """Whether a reply may hold several tool calls; left out, the provider decides."""
 
 
 class Request(Struct, frozen=True):

@@ -1,14 +1,13 @@
 """Constraints on the order of tool calls within an attempt. Pure: calls so far in, what is allowed now out."""
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
+from chargehand.engine.declared_types import Count
 from chargehand.errors import Invalid
 from chargehand.text.names import did_you_mean
-
-Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):
