@@ -14,7 +14,7 @@ from typing import Annotated, Self, TypeAlias
 from msgspec import structs
 
 from chargehand.agents import background
-from chargehand.agents.background_runs import Bell, rest_team, work_in_background
+from chargehand.agents.background_runs import TurnSignal, rest_team, work_in_background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.hedging import hedging
@@ -50,7 +50,7 @@ from chargehand.runtime.approving import Answer, OnApproval, read_answer
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.run_loop import Listener, Whisper, combine_listeners
+from chargehand.runtime.run_loop import Listener, TextListener, combine_listeners
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
@@ -159,7 +159,7 @@ class Team:
         self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
-        self.bell = Bell()
+        self.turn_signal = TurnSignal()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a runner starts with; Invalid for a goal nobody could pursue."""
@@ -375,13 +375,13 @@ class Team:
 
     @check_declared("run", elsewhere=_KEYWORDS)
     async def run(
-        self, goal: Goal, *, run: str = "", listener: Listener | None = None, whisper: Whisper | None = None
+        self, goal: Goal, *, run: str = "", listener: Listener | None = None, on_text: TextListener | None = None
     ) -> Result:
         """Pursue a goal to its end."""
         team = await self.keep_budget()
         request = team.request(goal, time.time())
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self._driver(team, listener, whisper) as (driver, journal):
+        async with self._driver(team, listener, on_text) as (driver, journal):
             also = await team.offered(journal, request)
             return await self._result(team, await driver.start(name, request, also=also, keep_entries=True), journal)
 
@@ -455,7 +455,7 @@ class Team:
             ):
                 async for entry in entries:
                     yield entry
-        self.bell.ring()
+        self.turn_signal.notify()
 
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
@@ -465,12 +465,12 @@ class Team:
 
     @asynccontextmanager
     async def _driver(
-        self, team: Self, listener: Listener | None, whisper: Whisper | None
+        self, team: Self, listener: Listener | None, on_text: TextListener | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
         listeners = combine_listeners((*self._listeners, listener))
         async with self.open_journal() as journal, team.executor() as executor:
-            yield Runner(journal, executor, listener=listeners, whisper=whisper, on_approval=self._on_approval), journal
+            yield Runner(journal, executor, listener=listeners, on_text=on_text, on_approval=self._on_approval), journal
 
     @asynccontextmanager
     async def open_journal(self) -> AsyncGenerator[Journal]:
@@ -485,7 +485,7 @@ class Team:
             yield self._memory
 
     async def _result(self, team: Self, found: Outcome, journal: Journal) -> Result:
-        self.bell.ring()
+        self.turn_signal.notify()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         notice = " ".join(part for part in (warning, self.notice) if part)
         return read_result(found, found.entries or await journal.read(found.run), notice)

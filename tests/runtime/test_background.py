@@ -211,7 +211,7 @@ def test_who_needs_leave_a_memory_or_a_team_is_refused() -> None:
         Team([Worker("ann"), Worker("lib", tools=[ask], every=1, blocks=own)], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="there is none; give the team one"):
         Team([Worker("ann"), Worker("lib", every=1)])
-    with pytest.raises(Invalid, match="is a team, and teams do not work in the background"):
+    with pytest.raises(Invalid, match="is a team, which does not work in the background"):
         Team([Worker("ann"), Worker("lib", every=1, team=desk())], memory=Memory(blocks=[NOTES]))
     with pytest.raises(Invalid, match="who has `every` works only after turns"):
         Team([librarian()], memory=Memory(blocks=[NOTES]))

@@ -147,11 +147,11 @@ class HeldUp(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bell = asyncio.Event()
+        self.turn_signal = asyncio.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
         if "is held up" in record.getMessage():
-            self.bell.set()
+            self.turn_signal.set()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_run_goes_on_by_itself_when_there_is_room_again(
     story.on_told = begin
     async with asyncio.TaskGroup() as jobs:
         running = jobs.create_task(story.play())
-        await asyncio.wait_for(held_up.bell.wait(), 10)
+        await asyncio.wait_for(held_up.turn_signal.wait(), 10)
         made[0].execute(cure)
         began = time.monotonic()
         found = await running

@@ -40,7 +40,7 @@ class BackgroundTeam(Protocol):
 
     name: str
     aside: tuple[tuple[Agent, int], ...]
-    bell: "Bell"
+    turn_signal: "TurnSignal"
 
     @property
     def notice(self) -> str: ...
@@ -155,22 +155,22 @@ def _notes(wanted: Due) -> tuple[ev.Noted, ...]:
 # --- as methods of a team
 
 
-class Bell:
-    """Rung when a turn is over. Whoever attends to it may live on another event loop."""
+class TurnSignal:
+    """Set when a turn is over, for subscribers that may live on other event loops."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         for event, loop in tuple(self._waiting.items()):
             loop.call_soon_threadsafe(event.set)
 
-    def attend(self) -> asyncio.Event:
+    def subscribe(self) -> asyncio.Event:
         event = asyncio.Event()
         self._waiting[event] = asyncio.get_running_loop()
         return event
 
-    def leave(self, event: asyncio.Event) -> None:
+    def unsubscribe(self, event: asyncio.Event) -> None:
         self._waiting.pop(event, None)
 
 
@@ -186,23 +186,23 @@ async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
 @asynccontextmanager
 async def work_in_background(team: BackgroundTeam) -> AsyncGenerator[None]:
     """While inside, background work of a team is done as it becomes due; see `Team.background`."""
-    bell = team.bell.attend()
+    turn_over = team.turn_signal.subscribe()
     over = asyncio.Event()
-    bell.set()  # there may be something left from last time
+    turn_over.set()  # there may be something left from last time
     try:
         async with BareTaskGroup() as jobs:
-            jobs.create_task(_attend(team, bell, over))
+            jobs.create_task(_attend(team, turn_over, over))
             yield
             over.set()
-            bell.set()
+            turn_over.set()
     finally:
-        team.bell.leave(bell)
+        team.turn_signal.unsubscribe(turn_over)
 
 
-async def _attend(team: BackgroundTeam, bell: asyncio.Event, over: asyncio.Event) -> None:
+async def _attend(team: BackgroundTeam, turn_over: asyncio.Event, over: asyncio.Event) -> None:
     while True:
-        await bell.wait()
-        bell.clear()
+        await turn_over.wait()
+        turn_over.clear()
         last = over.is_set()
         try:
             await rest_team(team)

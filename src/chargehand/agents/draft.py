@@ -58,7 +58,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
     BudgetExceeded, where the budget does not cover asking for one.
     """
     limits = request.policy.limits
-    context = _Pencil(request)
+    context = _DraftContext(request)
     findings: tuple[Finding, ...] = ()
     spent = NOTHING
     began = time.time()
@@ -114,7 +114,7 @@ class EstimatesCost(Protocol):
     def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None: ...
 
 
-async def _proposed(executor: Executor, brief: Brief, context: "_Pencil", seconds: Seconds) -> Proposal:
+async def _proposed(executor: Executor, brief: Brief, context: "_DraftContext", seconds: Seconds) -> Proposal:
     try:
         async with asyncio.timeout(seconds):
             return await executor.plan(brief, context)
@@ -122,8 +122,8 @@ async def _proposed(executor: Executor, brief: Brief, context: "_Pencil", second
         raise WorkFailed(ev.Failure("timeout", f"the planner did not answer within {seconds:g} s")) from error
 
 
-class _Pencil:
-    """A hand that keeps nothing: for planning, which needs no journal as long as nothing is done about it."""
+class _DraftContext:
+    """A context that keeps nothing: a plan that is not run needs no journal."""
 
     def __init__(self, request: ev.RunRequested) -> None:
         self.heard = False
@@ -138,7 +138,7 @@ class _Pencil:
 
     async def step(
         self,
-        name: str,  # noqa: ARG002 - a hand is told what other hands need
+        name: str,  # noqa: ARG002 - the protocol's
         call: Callable[[str], Awaitable[Done]],
         *,
         kind: ev.StepKind = "tool",  # noqa: ARG002

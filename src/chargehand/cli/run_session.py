@@ -172,7 +172,7 @@ class RunSession:
                     journal=self.advice.journal,
                     durability=self.options.get("durability", "machine"),
                     listener=self._receive,
-                    whisper=self._receive_text,
+                    on_text=self._receive_text,
                     beside=beside,
                 )
             )

@@ -14,7 +14,7 @@ from chargehand.cli.exit_codes import Interrupted, Terminated
 from chargehand.concurrency import BareTaskGroup
 from chargehand.errors import StoreUnavailable
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.run_loop import Listener, Whisper
+from chargehand.runtime.run_loop import Listener, TextListener
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.database import Durability
 from chargehand.stores.sqlite import SqliteJournal
@@ -145,7 +145,7 @@ async def drive_run(
     journal: Path,
     durability: Durability,
     listener: Listener,
-    whisper: Whisper,
+    on_text: TextListener,
     beside: Sequence[Beside] = (),
 ) -> Outcome | None:
     """Do `act`; None if it was left where it stands.
@@ -159,7 +159,7 @@ async def drive_run(
     opened = await SqliteJournal.open(journal, durability=durability)
     try:
         async with executor() as opened_executor, BareTaskGroup() as jobs:
-            runner = Runner(opened, opened_executor, listener=listener, whisper=whisper)
+            runner = Runner(opened, opened_executor, listener=listener, on_text=on_text)
             run = jobs.create_task(act(runner, opened))
             company = [jobs.create_task(accompany(runner, run.cancel)) for accompany in beside]
             await asyncio.wait({run})

@@ -291,7 +291,7 @@ class StepContext(Protocol):
         ...
 
 
-class Relay:
+class ContextProxy:
     """A context that passes everything on to another: a subclass says only what is different with it."""
 
     __slots__ = ("_context",)

@@ -97,7 +97,7 @@ class Reader(AsyncIterator[Entry]):
         self._live: deque[Entry] = deque()
         self._behind = True
         self._over = False
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def begin_with(self, entries: Iterable[Entry]) -> None:
         """Take what follows and was not handed out before it came: the journal need not be asked."""
@@ -122,7 +122,7 @@ class Reader(AsyncIterator[Entry]):
         self._live.extend(entries)
         if len(self._live) > self._most:
             self._fall_behind()
-        self._bell.set()
+        self._wakeup.set()
 
     def _fall_behind(self) -> None:
         self._live.clear()
@@ -135,8 +135,8 @@ class Reader(AsyncIterator[Entry]):
             if self._behind:
                 await self._catch_up()
             else:
-                self._bell.clear()
-                await self._bell.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
         raise StopAsyncIteration
 
     def at_once(self) -> list[Entry]:

@@ -29,7 +29,7 @@ from chargehand.stores.memory import MemoryJournal
 logger = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
-Whisper: TypeAlias = Callable[[str, Work, str], None]
+TextListener: TypeAlias = Callable[[str, Work, str], None]
 _SOON = 0.02
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
@@ -65,7 +65,7 @@ class RunLoop:
         clock: Clock,
         runner: RunnerPort,
         listener: Listener | None = None,
-        whisper: Whisper | None = None,
+        on_text: TextListener | None = None,
         *,
         unwritten: Sequence[ev.Entry] = (),
         kept: list[ev.Entry] | None = None,
@@ -78,8 +78,8 @@ class RunLoop:
         self._lease = lease
         self._clock = clock
         self._listener = listener
-        self._whisper = whisper
-        self.heard = whisper is not None
+        self._on_text = on_text
+        self.heard = on_text is not None
         self._now = journal.append_now if isinstance(journal, MemoryJournal) and journal.instant else None
         self._trouble: ChargehandError | None = None
         self._held: list[asyncio.Future[None]] = []
@@ -97,7 +97,7 @@ class RunLoop:
         self._writing: list[ev.Entry] = []  # entries that are being written
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
-        self._bell: asyncio.Future[None] | None = None
+        self._wakeup: asyncio.Future[None] | None = None
         self._over = False
         self._alarm: tuple[float, asyncio.TimerHandle] | None = None
 
@@ -106,7 +106,7 @@ class RunLoop:
     def tell(self, report: ev.Event) -> None:
         """Report something; what becomes of it is not waited for."""
         self._inbox.append((report, None))
-        self._ring()
+        self._wake()
 
     async def ask(self, report: ev.Event) -> None:
         """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
@@ -119,7 +119,7 @@ class RunLoop:
             return
         future = asyncio.get_running_loop().create_future()
         self._inbox.append((report, future))
-        self._ring()
+        self._wake()
         await future
 
     def put(self, report: ev.StepStarted) -> None:
@@ -130,7 +130,7 @@ class RunLoop:
         if self._now is None:  # most such steps are over soon, and one commit then carries their beginning and end
             asyncio.get_running_loop().call_later(_SOON, self._hurry)
         elif self._listener is not None:
-            self._ring()
+            self._wake()
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]:
         """Messages as JSON for the next entry, without a first one that an entry has; and which entry that is."""
@@ -141,10 +141,10 @@ class RunLoop:
 
     def say(self, work: Work, text: str) -> None:
         """Show a piece of text as it comes; it is not kept."""
-        if self._whisper is None:
+        if self._on_text is None:
             return
         try:
-            self._whisper(self.run, work, text)
+            self._on_text(self.run, work, text)
         except Exception:  # an onlooker's mistake must not end what it looks at
             logger.exception("the listener of run %s failed", self.run)
 
@@ -177,7 +177,7 @@ class RunLoop:
     def stop_waiting(self) -> None:
         """Nobody answers the open question: leave the run once nothing goes on without that."""
         self._waits_for_input = False
-        self._ring()
+        self._wake()
 
     def note(self, event: ev.Noted | ev.PromptSent) -> None:
         """Write this along with whatever is written next."""
@@ -293,11 +293,11 @@ class RunLoop:
             self._now(self._lease, entries)
         except ChargehandError as error:  # not this worker's fault: the run itself must hear of it
             self._trouble = error
-            self._ring()
+            self._wake()
             raise Refused(f"run {self.run!r} cannot be written: {error}") from error
         self._announce(entries)
         if self.state.ledger.capped:
-            self._ring()
+            self._wake()
 
     async def _write(self) -> None:
         entries = self._unwritten
@@ -350,22 +350,22 @@ class RunLoop:
             self._alarm[1].cancel()
             self._alarm = None
         if self._alarm is None and at is not None:
-            self._alarm = (at, loop.call_later(max(0.0, at - self._clock()), self._rang))
-        self._bell = loop.create_future()
-        await self._bell
+            self._alarm = (at, loop.call_later(max(0.0, at - self._clock()), self._alarm_fired))
+        self._wakeup = loop.create_future()
+        await self._wakeup
 
-    def _rang(self) -> None:
+    def _alarm_fired(self) -> None:
         self._alarm = None
-        self._ring()
+        self._wake()
 
     def _hurry(self) -> None:
         if self._unwritten:
             self._urgent = True
-            self._ring()
+            self._wake()
 
-    def _ring(self) -> None:
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     def _stop(self) -> None:
         self._over = True

@@ -25,7 +25,7 @@ from chargehand.runtime.approving import OnApproval, drive_with_approvals
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
-from chargehand.runtime.run_loop import Listener, RunLoop, Whisper
+from chargehand.runtime.run_loop import Listener, RunLoop, TextListener
 from chargehand.stores.journal import Journal, Lease
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _check_addressee(run: str, state: RunState, events: Sequence[ev.Event]) -> N
 class Runner:
     """Runs of one process on one journal.
 
-    `wall` and `ticks` are its clocks; `listener` hears every written entry, `whisper` text as it comes, unkept. Neither
+    `wall` and `ticks` are its clocks; `listener` hears every written entry, `on_text` text as it comes, unkept. Neither
     hears of `quiet` runs. `on_approval` is asked what a person would be asked.
     """
 
@@ -134,7 +134,7 @@ class Runner:
         wall: Clock = time.time,
         ticks: Clock = time.monotonic,
         listener: Listener | None = None,
-        whisper: Whisper | None = None,
+        on_text: TextListener | None = None,
         on_approval: OnApproval | None = None,
     ) -> None:
         self._journal = journal
@@ -144,7 +144,7 @@ class Runner:
         self._executor = executor
         self._clocks = (wall, ticks)
         self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
-        self._heard = (listener, whisper)
+        self._heard = (listener, on_text)
         self._under_way: dict[str, RunLoop] = {}
         self._unreleased: set[str] = set()
         self._family: dict[str, RunLoop] = {}
@@ -200,7 +200,7 @@ class Runner:
         first = ev.Entry(1, now, checked(request, now, late=_LATE))
         lease = await self._claim(run, new=True)
         try:
-            listener, whisper = self._hears(quiet=quiet)
+            listener, on_text = self._hears(quiet=quiet)
             drive = RunLoop(
                 journal=self._journal,
                 executor=self._executor,
@@ -209,7 +209,7 @@ class Runner:
                 clock=clock,
                 runner=self,
                 listener=listener,
-                whisper=whisper,
+                on_text=on_text,
                 unwritten=[first],
                 kept=[] if keep_entries else None,
             )
@@ -234,7 +234,7 @@ class Runner:
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # anybody may end a run
                 self._check_members(run, state)
             more = (ev.RunResumed(lease.epoch), *also)
-            listener, whisper = self._hears(quiet=quiet)
+            listener, on_text = self._hears(quiet=quiet)
             drive = RunLoop(
                 journal=self._journal,
                 executor=self._executor,
@@ -243,7 +243,7 @@ class Runner:
                 clock=self._steady(state.at),
                 runner=self,
                 listener=listener,
-                whisper=whisper,
+                on_text=on_text,
             )
             return await self._drive(drive, lease, more, wait_for_input=wait_for_input)
         finally:
@@ -273,19 +273,19 @@ class Runner:
             began = f" {state.requested.team!r}" if state.requested.team else ""
             self._members.check_recorded(run, state.requested.roster, f"resume it with the team{began} it began with")
 
-    def _hears(self, *, quiet: bool) -> tuple[Listener | None, Whisper | None]:
-        listener, whisper = (None, None) if quiet else self._heard
+    def _hears(self, *, quiet: bool) -> tuple[Listener | None, TextListener | None]:
+        listener, on_text = (None, None) if quiet else self._heard
         load = self._load
         if load is None:
-            return listener, whisper
+            return listener, on_text
         if listener is None:
-            return load.hear, whisper
+            return load.hear, on_text
 
         def both(run: str, entries: Sequence[ev.Entry]) -> None:
             load.hear(run, entries)
             listener(run, entries)
 
-        return both, whisper
+        return both, on_text
 
     async def _claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         lease = await self._journal.claim(run, new=new, steal=steal or run in self._unreleased)

@@ -17,7 +17,7 @@ from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.feed import Feed
-from chargehand.runtime.run_loop import Listener, Whisper
+from chargehand.runtime.run_loop import Listener, TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
@@ -95,10 +95,10 @@ class Tenant:
         """What somebody sent, without secrets: for what is kept outside the journal."""
         return self.redactor.value(value)
 
-    def open_runner(self, executor: Executor, listener: Listener, whisper: Whisper | None = None) -> Runner:
+    def open_runner(self, executor: Executor, listener: Listener, on_text: TextListener | None = None) -> Runner:
         """A runner of this tenant, whose executors are handed no secrets."""
         redacted = RedactedExecutor(executor, self.redactor)
-        runner = Runner(self.journal, redacted, listener=listener, whisper=whisper)
+        runner = Runner(self.journal, redacted, listener=listener, on_text=on_text)
         self.runners.append(runner)
         return runner
 

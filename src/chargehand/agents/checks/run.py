@@ -32,7 +32,7 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.exhibits import Product
 from chargehand.models.model import Model
 from chargehand.models.subject import Given
-from chargehand.runtime.executor import Claim, Done, Relay, StepContext, WorkFailed
+from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
 
 _MAX_MESSAGE = 1500  # characters of what is wrong
 _MAX_TOOL_RESULTS = 24
@@ -41,8 +41,8 @@ _REPEATED = "this result was refused before, and nothing was looked up since"
 _Shape = TypeVar("_Shape")
 
 
-class Witness(Relay):
-    """A hand that remembers what tools returned, for those who look at the result.
+class Witness(ContextProxy):
+    """A context that remembers what tools returned, for those who look at the result.
 
     What the worker is to remember of its task waits (`late`) until the result is accepted.
     """

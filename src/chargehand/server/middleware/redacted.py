@@ -23,6 +23,7 @@ from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.messages import Message
 from chargehand.runtime.executor import (
     Claim,
+    ContextProxy,
     Done,
     Executor,
     NestedRequest,
@@ -30,7 +31,6 @@ from chargehand.runtime.executor import (
     PromptMessage,
     Proposal,
     Refined,
-    Relay,
     RunBounds,
     StepContext,
     WorkFailed,
@@ -139,7 +139,7 @@ class RedactedExecutor(Executor):
             redacted.flush()
 
 
-class RedactedContext(Relay):
+class RedactedContext(ContextProxy):
     """A step context that cleans the result of each call before it is recorded and used."""
 
     __slots__ = ("_redactor", "_unsaid", "_wrap_nested")
