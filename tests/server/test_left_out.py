@@ -58,7 +58,7 @@ def test_every_door_tells_partial(tmp_path: Path) -> None:
             [line for line in stream.splitlines() if line.startswith("data: ")][-1].removeprefix("data: ")
         )
         assert last["event"] == {"type": "run.ended", "ending": "partial", "reason": "gaps", "gaps": [GAP]}
-        assert 'chargehand_runs_total{team="desk",ending="partial"} 1' in client.get("/metrics").text
+        assert 'chargehand_runs_total{ending="partial",team="desk"} 1.0' in client.get("/metrics").text
         again: Any = client.post(f"/api/runs/{run}/cancel").json()
         assert "(partial)" in json.dumps(again)
         alone: Any = client.post("/v1/chat/completions", json={**asked, "model": "team/desk:counter"}).json()
