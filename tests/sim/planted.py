@@ -83,7 +83,7 @@ BUGS = (
     # attempts
     Bug("one attempt too many", "engine/decide.py", "progress.failures >= allowed", "progress.failures > allowed"),
     Bug("a permanent failure is retried", "engine/decide.py", " or failure.permanent or parked", " or parked"),
-    Bug("no fallback worker", "engine/decide.py", "not in gone), None)", "in ()), None)"),
+    Bug("no fallback worker", "engine/decide.py", "and (agent.spec or name) not in failed:", "and False:"),
     Bug(
         "what a person said of a call is forgotten",
         "engine/fold.py",

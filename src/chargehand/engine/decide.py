@@ -36,58 +36,62 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
     last = work_until(state)
     if now >= last:
         return [ev.TimeRanOut()]
-    found = _timed_out(state, now)
-    if found:
-        return found
+    events = _timed_out(state, now)
+    if events:
+        return events
     if state.unreachable or state.failed_pending or state.expandable or state.joinable:
-        found = _consequences(state, now)
-        if found:
-            return found
+        events = _consequences(state, now)
+        if events:
+            return events
     if state.ready_queues and state.approved and not state.paused:
-        found = _starts(state, now, last)
-        if found:
-            return found
+        events = _starts(state, now, last)
+        if events:
+            return events
     return _supervise(state, now)
 
 
 def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
-    found: list[ev.Event] = []
+    events: list[ev.Event] = []
     if not (state.planning.is_open or state.answering.is_open or state.timers):
-        return found
+        return events
     duties: tuple[tuple[ev.Duty, SupervisorDuty], ...] = (("plan", state.planning), ("answer", state.answering))
     for kind, duty in duties:
         if duty.is_open and now >= duty.timer:
-            found.append(ev.SupervisionFailed(kind, duty.number, _late(kind)))
+            events.append(ev.SupervisionFailed(kind, duty.number, _timeout_of(kind)))
     if state.timers and now >= state.timers[0][0]:
         progress = state.ordered[state.timers[0][1]]
         task = progress.task.id
         if progress.status is Status.BACKING_OFF:
-            found.append(ev.BackoffEnded(task))
+            events.append(ev.BackoffEnded(task))
         elif progress.status is Status.REFINING:
-            found.append(ev.SupervisionFailed("refine", progress.failures, _late("refine"), task))
+            events.append(ev.SupervisionFailed("refine", progress.failures, _timeout_of("refine"), task))
         else:
-            failure = EFFECT_IN_DOUBT if progress.in_doubt() else _late("work", progress.running_steps())
-            found.append(ev.AttemptFailed(task, progress.attempt, failure))
-    return found
+            failure = EFFECT_IN_DOUBT if progress.in_doubt() else _timeout_of("work", progress.running_steps())
+            events.append(ev.AttemptFailed(task, progress.attempt, failure))
+    return events
 
 
-def _late(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
+def _timeout_of(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
     still_running = f"; still running: {', '.join(step.name for step in running)}" if running else ""
     return ev.Failure("timeout", f"the time allowed to {what} was over{still_running}", running=running)
 
 
 def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
-    found: list[ev.Event] = [ev.TaskSkipped(task, "input", because) for task, because in state.unreachable.items()]
-    found.extend(_expansion(state, state.tasks[task]) for task in state.expandable)
-    found.extend(_join(state.tasks[task]) for task in state.joinable)
-    for task in state.failed_pending if not state.paused else ():  # a verdict may cost a call
-        ruling = _after_failure(state, state.tasks[task], now)
-        if ruling is None:
+    events: list[ev.Event] = []
+    for task, because in state.unreachable.items():
+        events.append(ev.TaskSkipped(task, "input", because))
+    events.extend(_expansion(state, state.tasks[task]) for task in state.expandable)
+    events.extend(_join(state.tasks[task]) for task in state.joinable)
+    if state.paused:  # what becomes of a failed task may cost a call
+        return events
+    for task in state.failed_pending:
+        event = _after_failure(state, state.tasks[task], now)
+        if event is None:
             continue
-        found.append(ruling)
-        if isinstance(ruling, ev.SupervisionStarted | ev.InputRequested):
-            break  # it changes what the next verdict may count on
-    return found
+        events.append(event)
+        if isinstance(event, ev.SupervisionStarted | ev.InputRequested):
+            break  # it changes what may be decided about the next one
+    return events
 
 
 def _expansion(state: RunState, progress: Progress) -> ev.Event:
@@ -120,7 +124,7 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
     task = progress.task.id
     assert failure is not None, "only failed tasks are judged"
     if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
-        return _asked(state, progress, failure) if state.input is None else None
+        return _question_about(state, progress, failure) if state.input is None else None
     if failure.kind in ("uncertain", "budget", "deadline"):
         return ev.TaskFailed(task, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -130,16 +134,26 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
         wait = max(jitter, failure.retry_after)
     parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= work_until(state)
     if progress.failures >= allowed or failure.permanent or parked:
-        gone = {state.agents[one].spec or one for one in (progress.worker, *progress.tried)}  # and all who are the same
-        line = (one for one in line_of(state, progress.task) if one in state.agents)
-        other = next((one for one in line if (state.agents[one].spec or one) not in gone), None)
+        other = _next_worker(state, progress)
         return ev.RetryScheduled(task, now, other) if other else ev.TaskFailed(task, failure)
     if failure.kind != "logic":
         return ev.RetryScheduled(task, now + wait)
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
 
 
-def _asked(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
+def _next_worker(state: RunState, progress: Progress) -> str:
+    """Who takes over from a worker that failed: the next in line that is not the same by its spec; empty: nobody."""
+    failed: set[str] = set()
+    for name in (progress.worker, *progress.tried):
+        failed.add(state.agents[name].spec or name)
+    for name in line_of(state, progress.task):
+        agent = state.agents.get(name)
+        if agent is not None and (agent.spec or name) not in failed:
+            return name
+    return ""
+
+
+def _question_about(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
     number = state.asked + 1
     task = progress.task.id
     question = failure.question
@@ -174,11 +188,11 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
         return []
     if state.ledger.capped or state.breakers:
         free = 1
-    found: list[ev.Event] = []
+    events: list[ev.Event] = []
     extra: dict[str, int] = {}
     short: Progress | None = None
     fronts = _fronts(state)
-    while fronts and len(found) < free:
+    while fronts and len(events) < free:
         entry, _, walk, queue = fronts[0]
         progress = state.ordered[entry[1]]
         event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, queue, extra, now, last)
@@ -189,15 +203,15 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
             short = short or progress
             heappop(fronts)
             continue
-        found.append(event)
+        events.append(event)
         following = next(walk, None)
         if following is None:
             heappop(fronts)
         else:
             heapreplace(fronts, (following, fronts[0][1], walk, queue))
-    if not found and short is not None and state.ledger.reserved == NOTHING:
+    if not events and short is not None and state.ledger.reserved == NOTHING:
         return [ev.TaskSkipped(short.task.id, "budget")]  # nothing under way could give any money back
-    return found
+    return events
 
 
 _Front = tuple[tuple[float, int], int, Iterator[tuple[float, int]], ReadyQueue]
