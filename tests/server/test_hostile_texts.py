@@ -1,5 +1,6 @@
 """Texts of 100 kB that are made to take long, wherever a client can send one: others are served meanwhile."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -113,9 +114,10 @@ class Place:
 
 
 def _think(question: Question) -> Answer | str:
-    """No plan that could be read, so that the rules make one; from workers what they were sent."""
+    """A plan of one task that repeats the request; from workers what they were sent."""
     if "Break the request into tasks" in question.system:
-        return "no plan"
+        task = {"instruction": question.user[-_ECHO:], "worker": "reader"}
+        return json.dumps({"goal": "it", "tasks": {"t1": task}, "combine": "merge"})
     return question.user.replace(" ", "_")[-_ECHO:]  # a word at a time is streamed: not a hundred thousand of them
 
 
