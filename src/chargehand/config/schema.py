@@ -25,6 +25,7 @@ from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
 from chargehand.memory.blocks import LIMIT
 from chargehand.tools.rules import Conditional, ConstrainChildTools, MaxCount, MaxCountPerStep, ParentLastTool
+from chargehand.tools.toolbox import BUILT_IN
 
 # --- values as people write them
 
@@ -290,8 +291,8 @@ class NothingShape(Shape, frozen=True):
 Nothing: TypeAlias = NothingShape | bool
 
 
-class ToolShape(Shape, frozen=True):
-    """Exactly one source, and what is to be known of the tool besides."""
+class ToolSources(Shape, frozen=True):
+    """Where a tool comes from: exactly one of them."""
 
     python: Text | None = None
     """`module:attribute`, or `file.py:attribute`: a module beside the team file, else an installed one. The attribute
@@ -314,6 +315,11 @@ class ToolShape(Shape, frozen=True):
     """A chart as SVG."""
     dates: Nothing | None = None
     """Today, days between, and the like; brings several tools."""
+
+
+class ToolShape(ToolSources, frozen=True):
+    """Exactly one source, and what is to be known of the tool besides."""
+
     effect: Effects | None = None
     """What it does to the world; left out, what the tool says of itself."""
     timeout: Timeout | None = None
@@ -467,10 +473,10 @@ class TeamShape(Shape, frozen=True):
     """By name: what results must pass."""
 
 
-SOURCES = ("python", "sql", "documents", "files", "fetch", "sandbox", "calculator", "chart", "dates")
+SOURCES = ToolSources.__struct_fields__
 """Where a tool may come from: a tool names exactly one."""
 
-PLAIN_SOURCES = ("calculator", "chart", "dates", "sandbox")
+PLAIN_SOURCES = tuple(BUILT_IN)
 """Sources that need no settings: a worker may name them without an entry under `tools`."""
 CHECK_KINDS = ("python", "schema", "reviewer", "verifier")
 """A check is one of these, or a rule."""
