@@ -103,7 +103,7 @@ def headlines(
     drafts = [
         f"{facts['product']}: {facts['hot']}",
         f"{facts['product']}: {facts['cold']}",
-        f"{facts['product']}, {facts['concurrency']}, in {facts['colours']}",
+        f"{facts['product']}, {facts['capacity']}, in {facts['colours']}",
         f"Meet the {facts['product']}: {facts['hot']}, {facts['cold']}",
     ]
     if price:
