@@ -31,47 +31,56 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
 
 
 class Brief(Struct, frozen=True, gc=False):
-    """What somebody needs to know to do one piece of work, and nothing else.
-
-    `inputs` are a task's inputs for an attempt, and every result there is for an answer. `steps` were recorded by this
-    attempt before a crash, `effects` (by request) by earlier attempts: neither is done again. `answers` say of
-    calls that need a person's leave why they may not be made (empty: they may). `tasks` are what the plan holds, for an
-    attempt its own; for planning, `findings` what was wrong with the last proposal, `gaps` what is still missing, and
-    `replan` says that closing them is what is asked for. `outside`: whoever put the task had seen results or failures.
-    `handed_on` is a person's answer to a question of the run that this attempt began. `ask_if_tainted`: a person is
-    asked before an effect once the attempt has seen text from outside.
-    `began` is when the run did: the day it is for everybody who works for it, also after a crash.
-    `failure` is why the last attempt failed, `first_failure` why the worker did that the task was meant for.
-    `refused` identifies results of earlier attempts that a check did not accept.
-    `loop` is how far a plan has come that is made one task at a time.
-    `message` is the text of the message that the run carries, which the instruction puts into words for its reader.
-    `material` is what the run was given besides its goal, for planning and answering.
-    """
+    """What somebody needs to know to do one piece of work, and nothing else."""
 
     work: Work
+    """The piece of work."""
     goal: str
+    """The request of the run."""
     until: Instant
+    """When it must be done, in seconds since 1970."""
     worker: str = ""
+    """Who does it; empty: the supervisor."""
     instruction: str = ""
+    """What is asked of the worker."""
     inputs: tuple[Input, ...] = ()
+    """The inputs of a task; for an answer, every result there is."""
     steps: dict[int, Step] | None = None
+    """What this attempt recorded before a crash: it is not done again."""
     effects: dict[str, Raw] | None = None
+    """What earlier attempts changed in the world, by request: it is not done again."""
     failure: str = ""
+    """Why the last attempt failed."""
     first_failure: str = ""
+    """Why the worker failed that the task was meant for."""
     answers: dict[str, str] | None = None
+    """Why a call that needs approval may not be made, by call; empty: it may."""
     tasks: tuple[Task, ...] = ()
+    """What the plan holds; for an attempt, its own task."""
     findings: tuple[Finding, ...] = ()
+    """For planning: what was wrong with the last proposal."""
     gaps: tuple[Gap, ...] = ()
+    """What is missing."""
     replan: bool = False
+    """The plan is to close these gaps."""
     combine: Combine = "merge"
+    """How results become one answer."""
     outside: bool = False
+    """Whoever put the task had seen results or failures."""
     handed_on: InputAnswered | None = None
+    """A person's answer to a question of the nested run that this attempt began."""
     ask_if_tainted: bool = True
+    """A person is asked before an effect once the attempt has seen text from outside."""
     began: Instant = 0.0
+    """When the run began: the day it is for all who work for it, also after a crash."""
     refused: tuple[str, ...] = ()
+    """Results of earlier attempts that a check did not accept, each as a hash."""
     loop: LoopState = LoopState()
+    """How far a plan has come that is made one task at a time."""
     material: tuple[Input, ...] = ()
+    """What the run was given besides its goal, for planning and answering."""
     message: str = ""
+    """The text of the message that the run carries, which the instruction puts into words for its reader."""
 
 
 def brief(state: RunState, work: Work) -> Brief:
