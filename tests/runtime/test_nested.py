@@ -247,7 +247,7 @@ async def test_a_circle_of_three_leaves_out_only_those_who_wait() -> None:
     assert "cid is done" in lines
 
 
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("most", [0, 1, 3])
 async def test_messages_are_nested_as_deep_as_the_policy_allows_and_no_deeper(most: int) -> None:
     seen: dict[str, str] = {}
 

@@ -58,13 +58,13 @@ class Limits(Declared, frozen=True, forbid_unknown_fields=True):
     """Attempts at once."""
     max_tasks: Positive = 50
     """Tasks of a plan."""
-    max_depth: Positive = 20
+    max_depth: Number = 20
     """Tasks in a chain."""
     fan_out: Number = 10
     """Readers of one result; more is a warning."""
     items: Number = 100
     """Items of a `for_each`."""
-    max_nesting: Positive = 3
+    max_nesting: Number = 3
     """Runs inside runs."""
     plans: Positive = 3
     """Tries at a plan."""

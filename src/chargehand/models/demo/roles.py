@@ -247,7 +247,7 @@ def make_worker(subject: Making) -> str:
     task = shorten(without_returns(subject.instruction), 400)
     words = content_stems(task)
     scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
-    ranked = sorted((name for name in scores if scores[name] > 1), key=lambda name: -scores[name])
+    ranked = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
     persona = (
         f"A specialist for one task: {task.rstrip('. ')}. It works only from what it is given and what its tools "
         "return, names where each figure comes from, and says plainly what is missing."

@@ -305,7 +305,8 @@ class Scope:
             is_row = table is self.base
             columns = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
         owner = self.schema.tables[column.table]
-        named = owner.key if column is owner.label and owner.key is not None else column
+        is_joined = owner is not self.base and column is owner.label and owner.key is not None
+        named = owner.key if is_joined and owner.key is not None else column
         return Group(
             column.sql,
             label=named.name.removesuffix("_id").replace("_", " "),
