@@ -73,7 +73,10 @@ def test_explaining_shows_origins_and_no_secret(tmp_path: Path) -> None:
 def test_one_key_is_explained_with_what_it_takes_and_where_it_is_set(tmp_path: Path) -> None:
     write(tmp_path, "version: 1\nworkers: {ann: Reads., bob: {description: Writes., steps: 4, tools: [calculator]}}\n")
     told = chargehand(tmp_path, "check", "--explain", "workers.*.steps").stdout.splitlines()
-    assert told[:2] == ["workers.*.steps: As in `defaults`.", "takes: whole number, 1 to 10000"]
+    assert told[:2] == [
+        "workers.*.steps: How many times it may call its model in one attempt.",
+        "takes: whole number, 1 to 10000; default 10",
+    ]
     assert [line.split() for line in told[4:]] == [["workers.bob.steps", "4", "team.yaml:2"]]
     told = chargehand(tmp_path, "check", "--explain", "workers.bob").stdout.splitlines()
     assert [line.split()[0] for line in told[4:]] == [
