@@ -53,21 +53,21 @@ def test_the_package_as_it_is_keeps_every_contract(copy: Path) -> None:
     assert broken_contracts(copy) == []
 
 
-def test_a_room_may_not_import_a_room_above(copy: Path) -> None:
+def test_a_package_may_not_import_a_package_above(copy: Path) -> None:
     add_line(copy / "stores" / "__init__.py", "import chargehand.cli")
-    assert broken_contracts(copy) == ["Rooms are layered"]
+    assert broken_contracts(copy) == ["Packages are layered"]
 
 
 @pytest.mark.parametrize("above", ["agents", "tools", "models", "team"])
 def test_the_runtime_knows_no_agents(copy: Path, above: str) -> None:
     add_line(copy / "runtime" / "runner.py", f"import chargehand.{above}")
-    assert broken_contracts(copy) == ["Rooms are layered"]
+    assert broken_contracts(copy) == ["Packages are layered"]
 
 
-def test_a_new_room_must_be_placed_on_purpose(copy: Path) -> None:
+def test_a_new_package_must_be_placed_on_purpose(copy: Path) -> None:
     (copy / "attic").mkdir()
     add_line(copy / "attic" / "__init__.py", "")
-    assert broken_contracts(copy) == ["Rooms are layered"]
+    assert broken_contracts(copy) == ["Packages are layered"]
 
 
 def test_the_engine_may_not_import_upwards_within_itself(copy: Path) -> None:
