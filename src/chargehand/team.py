@@ -48,9 +48,10 @@ from chargehand.models.find import Finder, Lookup
 from chargehand.models.prices import Price
 from chargehand.runtime.approving import Answer, OnApproval, read_answer
 from chargehand.runtime.cache import earlier_results
+from chargehand.runtime.executor import Listener
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.run_loop import Listener, TextListener, combine_listeners
+from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
@@ -324,6 +325,7 @@ class Team:
                 teams=teams,
                 embedding=embedding,
                 members=self.staff,
+                listeners=self._listeners,
             )
             await finder.prepare()  # prices must be known before the first call is paid for
             yield executor
@@ -388,7 +390,9 @@ class Team:
     def add_listener(self, listener: Listener) -> None:
         """Call this with the run's name and each batch of entries once they are written, in every run from now on.
 
-        It is called on the event loop and must not block; what it raises is logged and hurts no run.
+        That includes runs inside its runs (of teams that work for it, of messages between its workers), and its own
+        runs inside those of another team. It is called on the event loop and must not block; what it raises is logged
+        and hurts no run.
         """
         self._listeners.append(listener)
 
@@ -449,7 +453,6 @@ class Team:
                         request=request,
                         also=await team.offered(journal, request),
                         on_approval=self._on_approval,
-                        listener=combine_listeners(self._listeners),
                     )
                 ) as entries,
             ):
@@ -459,7 +462,7 @@ class Team:
 
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
-        """A runner for runs that nobody listens to. `team` is this one with a budget that can be kept."""
+        """A runner for runs that only the team's listeners hear. `team` is this one with a budget that can be kept."""
         async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
             yield driver
 
@@ -468,9 +471,8 @@ class Team:
         self, team: Self, listener: Listener | None, on_text: TextListener | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
-        listeners = combine_listeners((*self._listeners, listener))
         async with self.open_journal() as journal, team.executor() as executor:
-            yield Runner(journal, executor, listener=listeners, on_text=on_text, on_approval=self._on_approval), journal
+            yield Runner(journal, executor, listener=listener, on_text=on_text, on_approval=self._on_approval), journal
 
     @asynccontextmanager
     async def open_journal(self) -> AsyncGenerator[Journal]:

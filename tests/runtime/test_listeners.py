@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
+from chargehand.agents.messages import ONE
 from chargehand.engine.events import Entry
+from chargehand.models.messages import Reply, ToolCall
 
 
 def make_team() -> Team:
@@ -45,3 +48,63 @@ def test_a_listener_that_fails_hurts_neither_the_run_nor_the_others(
     assert result.ending == "complete"
     assert len(heard) == len(result.entries)
     assert "a mistake in a listener" in caplog.text
+
+
+class Heard(dict[str, list[int]]):
+    """The numbers of the entries a listener heard, by run."""
+
+    def __call__(self, run: str, entries: Sequence[Entry]) -> None:
+        self.setdefault(run, []).extend(entry.seq for entry in entries)
+
+
+def make_nested(inner: Team, journal: Path | None = None) -> Team:
+    plan = Plan((Task("t1", "Count.", "counters"),), "forward")
+    return Team([inner.as_worker("counters")], supervisor=Supervisor(plan=plan), journal=journal)
+
+
+async def test_both_teams_hear_the_run_of_a_team_inside_another(tmp_path: Path) -> None:
+    inner = make_team()
+    outer = make_nested(inner, journal=tmp_path / "runs.db")
+    heard_inside = Heard()
+    heard_outside = Heard()
+    inner.add_listener(heard_inside)
+    outer.add_listener(heard_outside)
+    own = Heard()
+    result = await outer.run("Count", listener=own)
+    assert list(own) == [result.run]
+    (nested,) = heard_inside
+    assert nested != result.run
+    assert set(heard_outside) == {result.run, nested}
+    async with outer.open_journal() as journal:
+        for run, numbers in heard_outside.items():
+            assert numbers == [entry.seq for entry in await journal.read(run)]
+        assert heard_inside[nested] == heard_outside[nested]
+
+
+async def test_a_listener_of_both_teams_hears_each_entry_once_and_streams_stay_one_run() -> None:
+    inner = make_team()
+    outer = make_nested(inner)
+    heard = Heard()
+    inner.add_listener(heard.__call__)
+    outer.add_listener(heard.__call__)
+    streamed = [entry.seq async for entry in outer.stream("Count")]
+    assert len(heard) == 2
+    assert streamed in heard.values()
+    for numbers in heard.values():
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_listeners_hear_messages_between_workers_and_to_them() -> None:
+    call = ToolCall("c1", ONE, '{"worker": "bob", "message": "How many?"}')
+    asking = ScriptedModel([Reply(calls=(call,)), "12"])
+    ann = Worker("ann", model=asking, tools=[ONE], contacts=["bob"])
+    bob = Worker("bob", model=ScriptedModel(["12"], repeat=True))
+    plan = Plan((Task("t1", "Count.", "ann"),), "forward")
+    team = Team([ann, bob], supervisor=Supervisor(plan=plan))
+    heard = Heard()
+    team.add_listener(heard)
+    result = await team.run("Count")
+    assert result.ending == "complete"
+    assert len(heard) == 2
+    replies = await team.message("How many?", workers=["bob"])
+    assert replies.run in heard

@@ -1,6 +1,6 @@
 """An executor of models: workers at their loops, a supervisor who plans, refines and answers."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,7 +33,7 @@ from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.subject import Making
-from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
+from chargehand.runtime.executor import Done, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.load import LoadView
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     verifiers: Mapping[str, Model] = _NO_MODELS
     members: TeamMembers | None = None
     load: LoadView | None = None
+    listeners: Sequence[Listener] = ()
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
         strategy = self.strategy

@@ -39,6 +39,7 @@ from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.subject import WorkerCard
 from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
+from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
 
 
@@ -184,6 +185,7 @@ class TeamSpec(Struct, frozen=True):
         teams: Mapping[str, Subteam],
         embedding: Embedding | None = None,
         members: TeamMembers | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> AgentExecutor:
         """The executor, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
@@ -231,6 +233,7 @@ class TeamSpec(Struct, frozen=True):
             checks=self.checks,
             verifiers={name: _found(finder, model) for name, model in self._verifiers()},
             members=members,
+            listeners=listeners,
             load=self.load.view if isinstance(self.supervisor.strategy, Route) else None,
         )
 

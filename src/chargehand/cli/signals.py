@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 from chargehand.cli.exit_codes import Interrupted, Terminated
 from chargehand.concurrency import BareTaskGroup
 from chargehand.errors import StoreUnavailable
-from chargehand.runtime.executor import Executor
-from chargehand.runtime.run_loop import Listener, TextListener
+from chargehand.runtime.executor import Executor, Listener
+from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.database import Durability
 from chargehand.stores.sqlite import SqliteJournal

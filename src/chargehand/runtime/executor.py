@@ -5,7 +5,7 @@ How a model or a tool is called is not known here.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from chargehand.runtime.load import LoadView, WorkerLoad
     from chargehand.stores.journal import Journal
     from chargehand.stores.route_examples import RouteExamples
+
+
+Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
+"""Told the name of a run and the entries of it that were just written."""
 
 
 class Done(Struct, frozen=True):
@@ -380,6 +384,11 @@ class Executor(Protocol):
     def load(self) -> "LoadView | None":
         """Where the load of its workers is counted, over all runs; None: it is not."""
         return None
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        """Who hears every entry of its runs and of the runs inside them, whoever drives them."""
+        return ()
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...
 

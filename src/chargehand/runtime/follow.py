@@ -10,7 +10,6 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.runtime.approving import OnApproval
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.run_loop import Listener, combine_listeners
 from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal
 
@@ -22,7 +21,6 @@ async def follow(
     request: ev.RunRequested,
     also: Sequence[ev.Event] = (),
     on_approval: OnApproval | None = None,
-    listener: Listener | None = None,
 ) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
@@ -33,8 +31,9 @@ async def follow(
 
     async def drive() -> None:
         try:
-            listeners = combine_listeners((lambda _run, entries: line.put_nowait(entries), listener))
-            driver = Runner(journal, executor, listener=listeners, on_approval=on_approval)
+            driver = Runner(
+                journal, executor, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
+            )
             await driver.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel whoever reads
             trouble.append(error)

@@ -6,6 +6,7 @@ Nothing is acted on before it is in the journal. Where runs come from is `runner
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
 from typing import TypeAlias
 
 from msgspec import Raw, json
@@ -20,7 +21,7 @@ from chargehand.engine.state import RunState, Work
 from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
-from chargehand.runtime.executor import Executor, PromptMessage
+from chargehand.runtime.executor import Executor, Listener, PromptMessage
 from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
 from chargehand.stores.codec import check
 from chargehand.stores.journal import Journal, Lease
@@ -28,7 +29,6 @@ from chargehand.stores.memory import MemoryJournal
 
 logger = logging.getLogger(__name__)
 
-Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]
 TextListener: TypeAlias = Callable[[str, Work, str], None]
 _SOON = 0.02
 _FIRST_PAUSE = 0.25
@@ -37,9 +37,13 @@ _FAREWELL = 5.0  # seconds to write the last entries of a process that is told t
 _ENCODER = json.Encoder()
 
 
-def combine_listeners(listeners: Iterable[Listener | None]) -> Listener | None:
+def combine_listeners(listeners: Iterable[Listener]) -> Listener | None:
     """One listener that calls each of these; what one of them raises is logged and keeps nothing from the others."""
-    members = [listener for listener in listeners if listener is not None]
+    members: list[Listener] = []
+    for listener in listeners:
+        # one that was added to a team and to a team inside it hears everything once
+        if not any(_is_same(listener, member) for member in members):
+            members.append(listener)
     if len(members) < 2:
         return members[0] if members else None
 
@@ -51,6 +55,11 @@ def combine_listeners(listeners: Iterable[Listener | None]) -> Listener | None:
                 logger.exception("a listener of run %s failed", run)
 
     return listen
+
+
+def _is_same(listener: Listener, other: Listener) -> bool:
+    """Whether two are one and the same. A bound method is made anew each time it is named."""
+    return listener is other or (isinstance(listener, MethodType) and listener == other)
 
 
 class RunLoop:

@@ -23,9 +23,9 @@ from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.approving import OnApproval, drive_with_approvals
 from chargehand.runtime.clock import Clock, steady
-from chargehand.runtime.executor import Executor
+from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
-from chargehand.runtime.run_loop import Listener, RunLoop, TextListener
+from chargehand.runtime.run_loop import RunLoop, TextListener, combine_listeners
 from chargehand.stores.journal import Journal, Lease
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Runner:
     """Runs of one process on one journal.
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `on_text` text as it comes, unkept. Neither
-    hears of `quiet` runs. `on_approval` is asked what a person would be asked.
+    hears of `quiet` runs; the listeners of the executor do. `on_approval` is asked what a person would be asked.
     """
 
     def __init__(
@@ -148,15 +148,15 @@ class Runner:
         self._under_way: dict[str, RunLoop] = {}
         self._unreleased: set[str] = set()
         self._family: dict[str, RunLoop] = {}
-        self._is_nested = False
+        self._outer: Runner | None = None
         self._nested = NestedRuns(self)
 
     def nested_runner(self, executor: Executor) -> "Runner":
-        """A runner for runs inside the runs of this one: same journal, same clocks, no listeners."""
+        """A runner for runs inside the runs of this one: same journal, same clocks, and its team's listeners."""
         wall, ticks = self._clocks
         runner = Runner(self._journal, executor, wall=wall, ticks=ticks)
         runner._family = self._family
-        runner._is_nested = True
+        runner._outer = self
         return runner
 
     @property
@@ -227,7 +227,7 @@ class Runner:
         lease = await self._claim(run, steal=steal)
         try:
             state = replay(await self._journal.read(run))
-            if not self._is_nested:
+            if self._outer is None:
                 _check_addressee(run, state, also)
             if state.ended is not None:
                 raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
@@ -275,17 +275,17 @@ class Runner:
 
     def _hears(self, *, quiet: bool) -> tuple[Listener | None, TextListener | None]:
         listener, on_text = (None, None) if quiet else self._heard
-        load = self._load
-        if load is None:
-            return listener, on_text
-        if listener is None:
-            return load.hear, on_text
+        listeners = self._executor_listeners()
+        if self._load is not None:
+            listeners.insert(0, self._load.hear)
+        if listener is not None:
+            listeners.append(listener)
+        return combine_listeners(listeners), on_text
 
-        def both(run: str, entries: Sequence[ev.Entry]) -> None:
-            load.hear(run, entries)
-            listener(run, entries)
-
-        return both, on_text
+    def _executor_listeners(self) -> list[Listener]:
+        """Those of its executor, after those of the executors whose runs its runs are inside of."""
+        outer = [] if self._outer is None else self._outer._executor_listeners()  # noqa: SLF001 - of its own kind
+        return [*outer, *self._executor.listeners]
 
     async def _claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         lease = await self._journal.claim(run, new=new, steal=steal or run in self._unreleased)

@@ -15,9 +15,9 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
-from chargehand.runtime.executor import Executor
+from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
-from chargehand.runtime.run_loop import Listener, TextListener
+from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission

@@ -26,6 +26,7 @@ from chargehand.runtime.executor import (
     ContextProxy,
     Done,
     Executor,
+    Listener,
     NestedRequest,
     NestedRun,
     PromptMessage,
@@ -92,6 +93,10 @@ class RedactedExecutor(Executor):
     @property
     def load(self) -> LoadView | None:
         return self._executor.load
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        return self._executor.listeners
 
     def wrap_nested(self, executor: Executor) -> Executor:
         """The executor of a team inside the team: the same one for each of its runs."""
