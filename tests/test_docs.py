@@ -55,6 +55,14 @@ def test_there_is_something_to_run() -> None:
     assert {page for page, *_ in CONSOLE} >= {"README.md", "docs/cli.md"}
 
 
+def test_a_mistake_is_logged_as_the_page_about_logging_says(tmp_path: Path) -> None:
+    (code,) = [body for page, body in PYTHON if page == "docs/library.md" and "basicConfig" in body]
+    logged = "a mistake in code: AttributeError: 'dict' object has no attribute 'gett'"
+    assert logged in python(tmp_path, code).stderr
+    assert logged in TOLD["docs/library.md"]
+    assert python(tmp_path, code.replace("logging.basicConfig()", "")).stderr == ""
+
+
 def test_the_library_example_runs(tmp_path: Path) -> None:
     words = [sys.executable, "-W", "error", ROOT / "examples" / "library.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
