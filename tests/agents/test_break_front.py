@@ -341,13 +341,24 @@ async def test_a_plan_of_fifty_tasks_runs_and_one_of_fifty_one_goes_back() -> No
     assert "51 tasks, and 50 are allowed" in script.requests[1].messages[1].text
 
 
-@pytest.mark.parametrize("reply", ['{"tasks": {}}', '{"tasks": {}, "unserved": ["Nobody can fly."]}'])
-async def test_a_reviewing_planner_without_a_plan_is_not_asked_forever(reply: str) -> None:
+@pytest.mark.parametrize(
+    ("reply", "ending", "reason", "work_calls"),
+    [
+        ('{"tasks": {}}', "complete", "done", 1),
+        ('{"tasks": {}, "unserved": ["Nobody can fly."]}', "failed", "no_plan", 0),
+    ],
+)
+async def test_a_reviewing_planner_without_a_plan_is_not_asked_forever(
+    reply: str, ending: str, reason: str, work_calls: int
+) -> None:
     script = model(plans=[reply])
     async with asyncio.timeout(10):
         found = await team(script, review=True, policy=ONCE, timeout=5).run("Fly")
-    assert (found.ending, found.reason) == ("failed", "no_plan")
-    assert len(script.requests) <= 3
+    assert (found.ending, found.reason) == (ending, reason)
+    plan_calls = [request for request in script.requests if isinstance(request.subject, Planning)]
+    assert len(plan_calls) <= 3
+    assert len(script.requests) - len(plan_calls) == work_calls
+    assert (found.fallback is not None) == (ending == "complete")
 
 
 async def test_a_planner_that_always_wants_more_is_bounded() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Result(Struct, frozen=True, dict=True):
-    """What came of a run. `notice` says what people must know about the models behind it.
+    """What came of a run. `notice` says what people must know about the models behind it, and about a fallback plan.
 
     What can be counted about the answer (`coverage`, `traced`, `untraced`, `claims`, `contradictions`) is worked out
     from the entries when it is first asked for.
@@ -44,6 +44,8 @@ class Result(Struct, frozen=True, dict=True):
     question: ev.InputRequested | None = None
     overspent: Amount = NOTHING
     """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
+    fallback: ev.Failure | None = None
+    """Why no plan could be made, where one worker was given the whole request instead; None: there was a plan."""
 
     @property
     def cost(self) -> float:
@@ -104,10 +106,19 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         gaps=outcome.gaps,
         spent=outcome.spent,
         entries=tuple(entries),
-        notice=notice,
+        notice=" ".join(part for part in (notice, _fallback_notice(outcome.state)) if part),
         question=outcome.question,
         overspent=outcome.state.ledger.overspent,
+        fallback=outcome.state.fallback,
     )
+
+
+def _fallback_notice(state: RunState) -> str:
+    """That no plan could be made, why, and who was given the whole request; empty: there was a plan."""
+    if state.fallback is None:
+        return ""
+    first = state.ordered[0].task
+    return f"No plan could be made ({state.fallback.message}): {first.worker} was given the whole request."
 
 
 _EMPTY_PLAN = Plan(())  # a copy of it is not checked once more, task by task

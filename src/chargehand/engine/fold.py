@@ -156,6 +156,7 @@ def _tasks_added(state: RunState, event: ev.TasksAdded) -> None:
         state.planning.next = None if event.closed else "more"
     state.combine = event.combine or state.combine
     state.loop = event.loop or state.loop
+    state.fallback = event.fallback or state.fallback
     state.unserved = dict.fromkeys((*state.unserved, *event.unserved), state.round) | state.unserved
     if event.tasks:
         state.approved = not state.requested.policy.approve

@@ -166,6 +166,7 @@ class RunState(Struct):
     ordered: list[Progress] = []
     combine: Combine = "merge"
     unserved: dict[str, int] = {}  # and the round of planning in which it was said first
+    fallback: ev.Failure | None = None  # why no plan could be made, and one worker was given the whole request
     closed: bool = False
     wake: Literal["any", "all"] = "all"
     round: int = 0
