@@ -8,8 +8,9 @@
 
 import linecache
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import cast
 
 from chargehand.engine.failure import CodeError, Failure, Frame
@@ -49,6 +50,16 @@ def code_error(error: BaseException, arguments: Mapping[str, object] | None = No
             raised = found if found.__traceback__ is not None else error  # one of a group may never have been raised
             return CodeError(type(found).__name__, message_of(found)[:_LONGEST_MESSAGE], _frames(raised))
     return None
+
+
+def error_in(function: Callable[..., object], exception: str, message: str) -> CodeError:
+    """A mistake in a function that raised nothing. It is shown where the function is defined, if that is known."""
+    defined = function if hasattr(function, "__code__") else getattr(function, "__call__", None)  # noqa: B004 - an object
+    code = getattr(getattr(defined, "__func__", defined), "__code__", None)
+    if not isinstance(code, CodeType):
+        return CodeError(exception, message)
+    frame = Frame(_file_name(code.co_filename), code.co_firstlineno, code.co_qualname)
+    return CodeError(exception, message, (frame,))
 
 
 def is_outage(error: BaseException) -> bool:

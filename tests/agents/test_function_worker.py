@@ -190,6 +190,31 @@ def test_it_brings_what_it_works_with(parts: dict[str, object]) -> None:
         Team([Worker("ann", call=count, **parts)])  # pyright: ignore[reportArgumentType] - one of its keywords
 
 
+@pytest.mark.parametrize("returned", [None, Done(None)])
+async def test_a_function_that_returns_nothing_fails_for_good_and_says_where(returned: object) -> None:
+    attempts = 0
+
+    async def count(_assignment: Assignment, _context: StepContext) -> object:
+        nonlocal attempts
+        attempts += 1
+        return returned
+
+    result = await Team([Worker("ann", call=count)], supervisor=Supervisor(plan=plan())).run("How many?")
+    assert (result.ending, attempts) == ("failed", 1)
+    (gap,) = result.gaps
+    assert "the function of worker 'ann' returned nothing; return text, plain data or a Done" in gap.message
+    assert "test_function_worker.py, line" in gap.message
+    assert "Mend the code" in str(result.answer)
+
+
+async def test_empty_text_is_no_result() -> None:
+    async def count(assignment: Assignment, _context: StepContext) -> str:
+        return " " if assignment.attempt == 1 else f"after: {assignment.failure}"
+
+    result = await Team([Worker("ann", call=count)], supervisor=Supervisor(plan=plan())).run("How many?")
+    assert "the function of worker 'ann' returned empty text" in str(result.answer)
+
+
 def test_a_plain_function_is_refused_with_what_to_do() -> None:
     def count(_assignment: Assignment, _context: StepContext) -> str:
         return "12"

@@ -6,11 +6,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from chargehand.agents.inputs import read_inputs
-from chargehand.engine.failure import Gap
+from chargehand.code_errors import error_in, mistake_failure
+from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Instant
 from chargehand.models.exhibits import Product
-from chargehand.runtime.executor import Done, StepContext
+from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
 
 class Assignment(Struct, frozen=True):
@@ -55,6 +56,12 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
     )
     result = await function(assignment, context)
     done = result if isinstance(result, Done) else Done(result)
+    if done.value is None:
+        message = f"the function of worker {brief.worker!r} returned nothing; return text, plain data or a Done"
+        raise WorkFailed(mistake_failure(error_in(function, "TypeError", message)), done.used)
     if isinstance(done.value, str):
+        if not done.value.strip():
+            message = f"the function of worker {brief.worker!r} returned empty text; return a result, or raise an error"
+            raise WorkFailed(Failure("logic", message, code="empty_reply"), done.used)
         return Done(Product(done.value), done.used, tracing=done.tracing)
     return done
