@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.main import main
+from tests.cli.commands import chargehand
 from tests.picture import COLUMNS, PICTURE, ROOT, chosen, screen, words_of
 
 AGAIN = "make it anew: python -m tests.picture"
@@ -37,6 +38,20 @@ def test_the_picture_shows_what_a_run_of_the_example_shows_today(
         for item in items:
             assert " ".join(item.split()) in said, f"{item}: {AGAIN}"
     assert max(map(len, shown)) <= COLUMNS
+
+
+def test_the_output_on_the_first_page_is_what_the_example_prints(tmp_path: Path) -> None:
+    page = ROOT.joinpath("README.md").read_text(encoding="utf-8")
+    block = page.partition("## Sixty seconds")[2].partition("```\n")[2].partition("```")[0]
+    done = chargehand(tmp_path, "run", "--example")
+    printed = [_without_clock(line) for line in (done.stderr + done.stdout).splitlines()]
+    for line in block.splitlines():
+        beginning = _without_clock(line.partition("…")[0])
+        assert any(whole.startswith(beginning) for whole in printed), line
+
+
+def _without_clock(line: str) -> str:
+    return re.sub(r"^ +\d+\.\d\d s ", "", line).rstrip()
 
 
 def test_the_words_for_who_cannot_see_the_picture_count_its_tasks(shown: list[str]) -> None:
