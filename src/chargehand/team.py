@@ -51,7 +51,7 @@ from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
-from chargehand.runtime.run_loop import TextListener
+from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
 from chargehand.stores.journal import Journal
@@ -394,6 +394,7 @@ class Team:
         runs inside those of another team. It is called on the event loop and must not block; what it raises is logged
         and hurts no run.
         """
+        check_listener(listener)
         self._listeners.append(listener)
 
     @check_declared("run_sync", elsewhere=_KEYWORDS)
@@ -471,6 +472,8 @@ class Team:
         self, team: Self, listener: Listener | None, on_text: TextListener | None
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
+        if listener is not None:
+            check_listener(listener)
         async with self.open_journal() as journal, team.executor() as executor:
             yield Runner(journal, executor, listener=listener, on_text=on_text, on_approval=self._on_approval), journal
 

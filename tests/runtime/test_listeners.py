@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.agents.messages import ONE
 from chargehand.engine.events import Entry
+from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, ToolCall
 
 
@@ -48,6 +50,32 @@ def test_a_listener_that_fails_hurts_neither_the_run_nor_the_others(
     assert result.ending == "complete"
     assert len(heard) == len(result.entries)
     assert "a mistake in a listener" in caplog.text
+
+
+async def listen_later(_run: str, _entries: Sequence[Entry]) -> None:
+    """Nobody would wait for this."""
+
+
+def listen_to_more(_run: str, _entries: Sequence[Entry], _more: object) -> None:
+    """Nobody would hand over a third argument."""
+
+
+@pytest.mark.parametrize(
+    ("listener", "problem"),
+    [
+        (3, "3 is no function"),
+        (lambda: None, "too many positional arguments"),
+        (listen_to_more, "missing a required argument: '_more'"),
+        (listen_later, "it is async, and nobody waits for a listener"),
+    ],
+)
+async def test_what_cannot_listen_is_refused_at_once_with_what_to_write(listener: Any, problem: str) -> None:
+    team = make_team()
+    with pytest.raises(Invalid, match=f"{problem}; write a plain function: def listen"):
+        team.add_listener(listener)
+    with pytest.raises(Invalid, match="write"):
+        await team.run("Count", listener=listener)
+    assert (await team.run("Count")).ending == "complete"
 
 
 class Heard(dict[str, list[int]]):

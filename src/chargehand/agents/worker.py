@@ -8,7 +8,7 @@ from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import Count, Length, Write
+from chargehand.engine.declared_types import Count, Length, Write, is_async
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.keywords import Declared
 from chargehand.errors import Invalid
@@ -17,7 +17,7 @@ from chargehand.models.messages import Settings
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model
 from chargehand.tools.rules import ToolRule
-from chargehand.tools.tool import Tool, is_async
+from chargehand.tools.tool import Tool
 
 Models: TypeAlias = Annotated[Sequence[AnyModel], Write("a list of models")]
 REPEATS = 3

@@ -1,5 +1,6 @@
 """Values that people declare in Python, held against the types of the parameters and fields they are for."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -65,6 +66,24 @@ def fits_type(value: object, declared: object) -> bool:
     if declared is type or _is_unchecked_protocol(declared):  # list[int] is no `type`, and yet it is one
         return not isinstance(value, _PLAIN_DATA)
     return isinstance(value, declared)
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives something to wait for: an async function, or an object with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
+
+
+def argument_problem(function: Callable[..., object], *arguments: object, **keywords: object) -> str:
+    """Why a function cannot be called with these arguments; empty: it can, or has no signature that can be read."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions that are written in C
+        return ""
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def describe_type(declared: object) -> str:

@@ -15,10 +15,11 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
+from chargehand.engine.declared_types import argument_problem, is_async
 from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.state import RunState, Work
-from chargehand.errors import ChargehandError, PlanInvalid, Refused, StoreUnavailable
+from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
@@ -35,6 +36,18 @@ _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _FAREWELL = 5.0  # seconds to write the last entries of a process that is told to stop
 _ENCODER = json.Encoder()
+
+
+def check_listener(listener: object) -> None:
+    """Raise Invalid for what could not be called as a listener."""
+    if not callable(listener):
+        problem = f"{listener!r} is no function"
+    elif is_async(listener):
+        problem = "it is async, and nobody waits for a listener"
+    else:
+        problem = argument_problem(listener, "run", ())
+    if problem:
+        raise Invalid(f"this cannot listen: {problem}; write a plain function: def listen(run, entries)")
 
 
 def combine_listeners(listeners: Iterable[Listener]) -> Listener | None:

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.declared_types import is_async
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.events import Effect
 from chargehand.engine.keywords import Declared, check_declared
@@ -269,8 +270,3 @@ def tool_from_schema(
         stable=stable,
         summary=summary,
     )
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to wait for: an async function, or an object with an async `__call__`."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
