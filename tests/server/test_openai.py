@@ -164,9 +164,21 @@ def test_parameters_that_mean_nothing_here_are_ignored(home: Garden) -> None:
     assert "48.00 euros" in (found.choices[0].message.content or "")
 
 
-def test_who_only_says_hello_is_told_what_there_is_to_ask(home: Garden) -> None:
-    found = client(home.server).chat.completions.create(model="garden", messages=said("hello"))
-    assert "Says what seedlings cost" in (found.choices[0].message.content or "")
+def test_a_request_that_nobody_can_serve_is_an_error_that_says_what_there_is_to_ask(home: Garden) -> None:
+    chat = client(home.server).chat.completions
+    with pytest.raises(openai.InternalServerError) as caught:
+        chat.create(model="garden", messages=said("hello"))
+    assert caught.value.code == "run_failed"
+    assert "Says what seedlings cost" in caught.value.message
+    with pytest.raises(openai.APIError) as late:
+        list(chat.create(model="garden", messages=said("hello"), stream=True))
+    assert late.value.code == "run_failed"
+    responses = client(home.server).responses
+    with pytest.raises(openai.InternalServerError):
+        responses.create(model="garden", input="hello")
+    last = list(responses.create(model="garden", input="hello", stream=True))[-1]
+    assert last.type == "response.failed"
+    assert "Says what seedlings cost" in (last.response.error.message if last.response.error else "")
 
 
 # --- streams

@@ -117,7 +117,7 @@ def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
     unserved = found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps)
     if unserved:  # who says hello must be told what there is to ask
         assumed = [note.fact.text for note in notes if isinstance(note.fact, Assumed)]
-        return "\n\n".join((answer, *assumed)), True
+        return "\n\n".join((answer, *assumed)), False
     is_good = found.ending in ("complete", "partial")
     return answer or ("There is nothing to say." if is_good else "There is no answer."), is_good
 
