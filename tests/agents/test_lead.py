@@ -422,6 +422,29 @@ async def test_an_input_that_is_dropped_from_a_plan_is_noted() -> None:
     assert "plan: t1 does without its input t2, because the plan has no such task" in noted
 
 
+async def test_an_unknown_key_of_a_task_goes_back_to_the_planner() -> None:
+    first = {"id": "t1", "instruction": "Count the apples in the cellar.", "worker": "ann"}
+    second = {"id": "t2", "instruction": "Double the number of apples.", "worker": "ann"}
+    wrong = json.dumps({"tasks": [first, {**second, "needs": ["t1"]}], "combine": "forward"})
+    right = json.dumps({"tasks": [first, {**second, "after": ["t1"]}], "combine": "forward"})
+    script = model(plans=[wrong, right])
+    found = await team(script).run("How many?")
+    assert found.ending == "complete"
+    assert found.plan.tasks[1].after == ("t1",)
+    assert "Task 't2' has an unknown key 'needs' (did you mean 'after'?)." in script.requests[1].messages[1].text
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("afterr", "did you mean 'after'?"), ("Requires", "did you mean 'after'?"), ("zzz", "the keys of a task are id,")],
+)
+def test_an_unknown_key_of_a_task_is_named_with_the_key_that_may_be_meant(key: str, hint: str) -> None:
+    body = {"tasks": [{"id": "t1", "instruction": "Count.", "worker": "ann", key: "t0"}]}
+    with pytest.raises(Invalid) as caught:
+        read(json.dumps(body))
+    assert f"unknown key {key!r} ({hint}" in str(caught.value)
+
+
 def test_an_input_that_would_be_a_later_task_and_is_none_is_dropped_and_any_other_is_sent_back() -> None:
     one: dict[str, object] = {"worker": "ann", "instruction": "Count.", "optional": []}
     body = {"tasks": [{"id": "t1", **one, "after": ["t2", "t3"]}, {"id": "t2", **one, "after": ["t0", "t9"]}]}

@@ -15,6 +15,7 @@ from chargehand.agents.shape import choice_schema, encode_schema, find_object, l
 from chargehand.engine.plan import Combine, Edge, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.runtime.executor import Proposal
+from chargehand.text.names import did_you_mean
 
 MOST_IN_SCHEMA = 12
 NO_TOOL = "none"
@@ -22,6 +23,17 @@ Holders: TypeAlias = Mapping[str, Sequence[str]]
 """The workers that have a tool, by its name."""
 NOBODY: Holders = {}
 _COMBINES = ("merge", "forward", "select", "vote", "reduce")
+_KEYS = ("id", "instruction", "tool", "worker", "after", "optional", "replaces")
+_OTHER_KEYS = {
+    "description": "instruction",
+    "task": "instruction",
+    "worker_type": "worker",
+    "depends_on": "after",
+    "dependencies": "after",
+}
+"""Other words that models use for a key, and that are understood."""
+_MEANT_KEYS = {"needs": "after", "requires": "after", "inputs": "after", "waits_for": "after", "agent": "worker"}
+"""Words that a finding about an unknown key answers with the key that was probably meant."""
 _LONGEST = 1200
 _MOST_REMARKS = 4
 _OPENING = re.compile(r"[\[{]")
@@ -135,7 +147,8 @@ def _name(task: object, number: int) -> str:
 
 
 def read_task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> Task:
-    """One task of a reply; other words that models use for the same are understood."""
+    """One task of a reply; other words that models use for the same are understood, and any other key is Invalid."""
+    _check_keys(name, body)
     instruction = body.get("instruction") or body.get("description") or body.get("task")
     if not isinstance(instruction, str) or not instruction.strip():
         raise Invalid(f"task {name!r} has no instruction")
@@ -153,6 +166,17 @@ def read_task(name: str, body: dict[str, object], holders: Holders = NOBODY) -> 
     inputs = dict.fromkeys(_names(name, before)) | optional  # some name an optional input only there
     after = (Edge(TaskId(given), "optional") if given in optional else TaskId(given) for given in inputs)
     return Task(TaskId(name), instruction.strip(), worker, after=tuple(after), replaces=replaces)
+
+
+def _check_keys(name: str, body: dict[str, object]) -> None:
+    """Invalid for a key that nobody reads: what it says would be lost, such as an input of the task."""
+    for key in body:
+        if key in _KEYS or key in _OTHER_KEYS:
+            continue
+        hint = did_you_mean(key, _KEYS, otherwise=f"the keys of a task are {', '.join(_KEYS)}")
+        if key.casefold() in _MEANT_KEYS:
+            hint = f"did you mean {_MEANT_KEYS[key.casefold()]!r}?"
+        raise Invalid(f"task {name!r} has an unknown key {key!r} ({hint})")
 
 
 def _who_has(tool: object, worker: str, holders: Holders) -> str:
