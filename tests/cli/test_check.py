@@ -70,6 +70,13 @@ def test_explaining_shows_origins_and_no_secret(tmp_path: Path) -> None:
     assert {**row, "meaning": "What the team is called."} in told["values"]
 
 
+def test_a_key_of_a_broken_file_is_explained_with_what_is_wrong_and_no_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text("version: 1\nname: x\nworkers:\n  reader: {description: Reads., tols: [x]}\n")
+    lines = chargehand(tmp_path, "check", "--explain", "workers.reader").stdout.splitlines()
+    assert "there is no key 'tols' here" in lines[0]
+    assert lines[-1] == "values: not shown; mend the errors above first"
+
+
 def test_one_key_is_explained_with_what_it_takes_and_where_it_is_set(tmp_path: Path) -> None:
     write(tmp_path, "version: 1\nworkers: {ann: Reads., bob: {description: Writes., steps: 4, tools: [calculator]}}\n")
     told = chargehand(tmp_path, "check", "--explain", "workers.*.steps").stdout.splitlines()

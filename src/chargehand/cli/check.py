@@ -70,6 +70,10 @@ def _explain(console: Console, team: Description, path: str) -> None:
         console.line(f"{path}: {key.meaning}")
         console.line(f"takes: {key.takes}{default}")
     console.line(f"file: {team.file} ({team.how})")
+    if not team.values:
+        advice = "not shown; mend the errors above first" if team.errors else "none; the file sets nothing at this key"
+        console.line(f"values: {advice}", "warn")
+        return
     rows = [(value.path, short(value.value, _MAX_VALUE), value.origin) for value in team.values]
     print_table(console, ("key", "value", "origin"), rows)
 

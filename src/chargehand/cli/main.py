@@ -48,6 +48,8 @@ VERBS = {
 """What each verb is for. Its function has its name, in the module of its name, which is imported when it is called."""
 _MODULES = {"fault-server": "models", "eval": "evaluate", "feedback": "examples", "completion": "main"}
 """The modules of verbs that have none of their own name."""
+_MEANT = {"explain": "check --explain", "list": "runs list", "show": "runs show", "cancel": "runs cancel"}
+"""Commands that people try to call by a word that is no verb."""
 
 
 # --- parsing
@@ -70,13 +72,28 @@ class _Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        alike = nearest_names(choice[1], re.findall(r"[\w-]+", choice[2]), count=1) if choice else []
-        if unknown := re.match(r"unrecognized arguments: (--[\w-]+)", message):
-            alike = nearest_names(unknown[1], self._option_string_actions, count=1)
-        hint = f"; did you mean {alike[0]!r}?" if alike else ";"
-        if "arguments" in message and any(re.match(r"-[^-]", word) for word in self._words):
+        extra = re.match(r"unrecognized arguments: (\S+)", message)
+        option = self._unknown_option_before(choice[1]) if choice else ""
+        if extra and extra[1].startswith("--"):
+            option = extra[1].partition("=")[0]
+        hint = ";"
+        if option:
+            message = f"there is no option {option}"
+            names = [name.removeprefix("--") for name in self._option_string_actions]
+            if alike := nearest_names(option.removeprefix("--"), names, count=1):
+                hint = f"; did you mean '--{alike[0]}'?"
+        elif choice and (alike := nearest_names(choice[1], re.findall(r"[\w-]+", choice[2]), count=1)):
+            hint = f"; did you mean {alike[0]!r}?"
+        elif "arguments" in message and any(re.match(r"-[^-]", word) for word in self._words):
             hint = "; put  --  before words that begin with a dash;"
+        elif extra and "--team" in self._option_string_actions:
+            hint = f"; to name a team file: {self.prog} --team {shlex.quote(clean(extra[1]))};"
         self.exit(2, f"chargehand: {clean(message)}{hint} see  {self.prog} --help\n")
+
+    def _unknown_option_before(self, word: str) -> str:
+        """The option that a word was meant for, where this command has no such option; else empty."""
+        before = self._words[self._words.index(word) - 1] if word in self._words[1:] else ""
+        return before if before.startswith("--") and before not in self._option_string_actions else ""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -177,7 +194,7 @@ def _check_words(words: Sequence[str]) -> None:
         if not word.isascii() and word != word.encode(errors="ignore").decode():
             problem = f"{word!r} is not text in UTF-8; send plain text"
     if words and not words[0].startswith("-") and words[0] not in VERBS:
-        alike = nearest_names(words[0], VERBS, count=1)
+        alike = [_MEANT[words[0]]] if words[0] in _MEANT else nearest_names(words[0], VERBS, count=1)
         hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(VERBS)}"
         problem = f"there is no verb {words[0]!r}; {hint}"
     if problem:
