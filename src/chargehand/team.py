@@ -46,7 +46,7 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.find import Finder, Lookup
 from chargehand.models.prices import Price
-from chargehand.runtime.approving import Answer, OnApproval, read_answer
+from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.follow import OpenStreams, follow
@@ -131,6 +131,8 @@ class Team:
         self._enrol(supervisor.plan)
         self._keep_in(journal, memory, lookup)
         self.cache = None if cache is None else seconds_of("cache", cache)
+        if on_approval is not None:
+            check_on_approval(on_approval)
         self._on_approval = on_approval
 
     @property

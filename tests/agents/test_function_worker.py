@@ -215,6 +215,16 @@ async def test_empty_text_is_no_result() -> None:
     assert "the function of worker 'ann' returned empty text" in str(result.answer)
 
 
+def test_a_function_of_other_arguments_is_refused_with_what_to_write() -> None:
+    async def count(_assignment: Assignment) -> str:
+        return "12"
+
+    with pytest.raises(
+        Invalid, match=r"worker 'ann': call cannot take .* write: async def work\(assignment, context\)"
+    ):
+        Worker("ann", call=count)
+
+
 def test_a_plain_function_is_refused_with_what_to_do() -> None:
     def count(_assignment: Assignment, _context: StepContext) -> str:
         return "12"

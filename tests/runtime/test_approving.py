@@ -262,3 +262,8 @@ async def test_run_sync_within_a_loop_says_what_with_inner_gaps() -> None:
     team, _ = office("Ott")
     with pytest.raises(Invalid, match=r"write `await team.run\(...\)` there"):
         team.run_sync("Pay.")
+
+
+def test_a_function_that_cannot_take_the_request_is_refused_when_declared() -> None:
+    with pytest.raises(Invalid, match=r"on_approval cannot take a request .* write: def decide\(request\) -> bool"):
+        Team([Worker("ann")], on_approval=lambda: True)  # pyright: ignore[reportArgumentType] - that is the point

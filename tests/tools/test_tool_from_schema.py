@@ -93,6 +93,35 @@ def test_a_schema_that_nothing_can_be_held_to_is_refused(schema: dict[str, Any],
     assert words in str(raised.value)
 
 
+NAMED = {"properties": {"name": {"type": "string"}, "function": {"type": "string"}}, "required": ["name"]}
+
+
+def test_a_function_that_cannot_take_the_arguments_is_refused_when_declared() -> None:
+    def find(name: str) -> str:
+        return name
+
+    def find_all(name: str, function: str) -> str:
+        return name + function
+
+    with pytest.raises(Invalid, match=r"tool 'find': .* got an unexpected keyword argument 'function'; give it their"):
+        tool_from_schema("find", "", NAMED, find)
+    with pytest.raises(Invalid, match=r"only what the schema requires: missing a required argument: 'function'; give"):
+        tool_from_schema("find", "", NAMED, find_all)
+
+
+def test_arguments_that_the_function_cannot_take_are_refused_in_words_for_the_model() -> None:
+    def find(name: str, function: str = "any") -> str:
+        return name + function
+
+    made = tool_from_schema("find", "", NAMED, find)
+    assert asyncio.run(made.call('{"name": "ann"}', "key")) == "annany"
+    with pytest.raises(ToolFailed, match="do not fit") as raised:
+        asyncio.run(made.call('{"name": "ann", "age": 7}', "key"))
+    assert raised.value.code_error is None
+    taking_all = tool_from_schema("echo", "", NAMED, echo)
+    assert asyncio.run(taking_all.call('{"name": "ann", "age": 7}', "key")) == {"name": "ann", "age": 7}
+
+
 def test_a_schema_of_nothing_is_a_tool_without_arguments() -> None:
     silent = tool_from_schema("silent", "Says nothing.", {}, echo)
     assert asyncio.run(silent.call("", "key")) == {}

@@ -8,7 +8,7 @@ from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import Count, Length, Write, is_async
+from chargehand.engine.declared_types import Count, Length, Write, argument_problem, is_async
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.keywords import Declared
 from chargehand.errors import Invalid
@@ -117,6 +117,11 @@ class Worker(WorkerKeys, frozen=True):
             raise Invalid(
                 f"worker {self.name!r}: call must be an async function, or an object with an async __call__; "
                 "a plain function waits well in asyncio.to_thread"
+            )
+        if self.call is not None and (problem := argument_problem(self.call, "assignment", "context")):
+            raise Invalid(
+                f"worker {self.name!r}: call cannot take an assignment and a context ({problem}); "
+                "write: async def work(assignment, context)"
             )
         if self.replicas and self.model:
             raise Invalid(f"worker {self.name!r} has a model and replicas; name its models in one of the two")

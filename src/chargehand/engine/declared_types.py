@@ -73,7 +73,7 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
 
 
-def argument_problem(function: Callable[..., object], *arguments: object, **keywords: object) -> str:
+def argument_problem(function: Callable[..., object], /, *arguments: object, **keywords: object) -> str:
     """Why a function cannot be called with these arguments; empty: it can, or has no signature that can be read."""
     try:
         signature = inspect.signature(function)

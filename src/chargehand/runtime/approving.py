@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.declared_types import Write
+from chargehand.engine.declared_types import Write, argument_problem
 from chargehand.engine.failure import AskedBecause
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
@@ -49,6 +49,12 @@ _Word: TypeAlias = Literal["approve", "reject"]
 
 
 # --- by a function
+
+
+def check_on_approval(on_approval: OnApproval) -> None:
+    """Raise Invalid for a function that could not be asked."""
+    if problem := argument_problem(on_approval, "request"):
+        raise Invalid(f"on_approval cannot take a request ({problem}); write: def decide(request) -> bool")
 
 
 async def drive_with_approvals(drive: "RunLoop", on_approval: OnApproval, first: Sequence[ev.Event]) -> None:

@@ -6,12 +6,13 @@ Annotations are read from functions that the program itself defines, never made 
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
+from chargehand.engine.declared_types import argument_problem
 from chargehand.errors import Invalid
 from chargehand.text.names import nearest_names
 from chargehand.tools.calling import ToolFailed
@@ -254,8 +255,11 @@ class DeclaredShape(Shape, frozen=True):
         return list(problems(arguments, msgspec.json.decode(self.schema)))[:_MOST_MISFITS]
 
 
-def declared_shape(schema: Mapping[str, Any], tool: str) -> DeclaredShape:
-    """The shape that a JSON Schema declares; Invalid says what is wrong with the schema."""
+def declared_shape(schema: Mapping[str, Any], tool: str, function: Callable[..., object]) -> DeclaredShape:
+    """The shape that a JSON Schema declares; Invalid says what is wrong with the schema, or with the function for it.
+
+    Arguments that neither the schema names nor the function takes are refused.
+    """
     whole: dict[str, Any] = {"type": "object", "properties": {}, **schema}
     problem = schema_problem(whole)
     if not problem and whole["type"] != "object":
@@ -263,12 +267,35 @@ def declared_shape(schema: Mapping[str, Any], tool: str) -> DeclaredShape:
     if problem:
         raise Invalid(f"the schema of tool {tool!r} is wrong: {problem}")
     required = whole.get("required", ())
+    if not _COMBINED & schema.keys():
+        _check_takes(function, tool, whole["properties"], required)
+        if argument_problem(function, **dict.fromkeys(whole["properties"]), **{_UNDECLARED: None}):
+            whole.setdefault("additionalProperties", False)
     return DeclaredShape(
         tool=tool,
         schema=Raw(msgspec.json.encode(whole)),
         decoder=msgspec.json.Decoder(dict[str, Any]),
         optional=frozenset(name for name in whole["properties"] if name not in required),
     )
+
+
+_COMBINED = frozenset(("$ref", "allOf", "anyOf", "oneOf"))
+"""Keywords of a schema by which it names arguments elsewhere."""
+_UNDECLARED = "an argument that nobody declared"
+
+
+def _check_takes(function: Callable[..., object], tool: str, names: Iterable[str], required: Iterable[str]) -> None:
+    """Raise Invalid for a function that cannot be called with all arguments, or with only those that are required."""
+    if problem := argument_problem(function, **dict.fromkeys(names)):
+        raise Invalid(
+            f"tool {tool!r}: the function cannot take the arguments of the schema by keyword: {problem}; "
+            "give it their names, or **arguments"
+        )
+    if problem := argument_problem(function, **dict.fromkeys(required)):
+        raise Invalid(
+            f"tool {tool!r}: the function cannot be called with only what the schema requires: {problem}; "
+            "give it a default, or name it in `required`"
+        )
 
 
 def shape_of(signature: Signature, tool: str) -> Shape:

@@ -250,12 +250,12 @@ def tool_from_schema(
     stable: bool = False,
     summary: str = "",
 ) -> Tool:
-    """Make a tool of a JSON Schema and a callable, whose own signature is not read.
+    """Make a tool of a JSON Schema and a callable; Invalid where the callable cannot take what the schema allows.
 
     Arguments that fit the schema are handed over by keyword, as plain data. The settings are those of `tool`.
     """
     called = name_of(function, name)
-    shape = declared_shape(schema, called)
+    shape = declared_shape(schema, called, function)
     return Tool(
         ToolSpec(called, description, shape.schema),
         function,
