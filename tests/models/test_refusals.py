@@ -77,6 +77,17 @@ def test_a_model_by_url_is_called_by_its_host() -> None:
     party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080")
     refusal = refused(party, 401, "no").failure.refusal
     assert refusal is not None
+    assert refusal.headline() == (
+        "127.0.0.1:8080 wants a key (401), and no key is sent to this address; "
+        "use openai:tiny with OPENAI_BASE_URL and OPENAI_API_KEY."
+    )
+    assert refused(party, 401, "no").failure.message.endswith("use openai:tiny with OPENAI_BASE_URL and OPENAI_API_KEY")
+
+
+def test_a_key_that_a_program_sends_to_a_url_is_what_was_refused() -> None:
+    party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080", secrets=("sk-1",))
+    refusal = refused(party, 401, "no").failure.refusal
+    assert refusal is not None
     assert refusal.headline() == "127.0.0.1:8080 refused the key (401). Check the key it is given."
 
 

@@ -96,12 +96,24 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """The HTTP status."""
     variable: str = ""
     """The environment variable that the key was taken from."""
+    keyless: bool = False
+    """No key was sent: none is, to a model that is named by its URL."""
 
     def headline(self) -> str:
         """One line: who refused what, and what to do. Never to try again: that would be refused again."""
+        if self.cause == "key" and self.keyless:
+            return f"{self.provider} wants a key ({self.status}), and {keyless_advice(self.model)}."
         _, _, name = self.model.rpartition("#" if "://" in self.model else ":")
         variable = self.variable or "the key it is given"
         return _HEADLINES[self.cause].format(provider=self.provider, model=name, status=self.status, variable=variable)
+
+
+def keyless_advice(model: str) -> str:
+    """How to send a key to a model that is named by its URL."""
+    address, _, name = model.rpartition("#" if "#" in model else ":")
+    protocol, _, _ = address.partition("+")
+    named = f"{protocol}:{name} with {protocol.upper()}_BASE_URL and {protocol.upper()}_API_KEY"
+    return f"no key is sent to this address; use {named}"
 
 
 Asked = Literal["plan", "effect", "tool"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.engine.failure import Failure, FailureKind, Refusal, RefusalCause
+from chargehand.engine.failure import Failure, FailureKind, Refusal, RefusalCause, keyless_advice
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelFailed
 
@@ -118,14 +118,22 @@ def refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed:
     kind, permanent = _class_of(like)
     step = _NEXT_STEP.get(like) or (_NEXT_STEP[400] if permanent else "try again later")
     step = step.format(variable=f" in {party.variable}" if party.variable else "")
+    keyless = "://" in party.handle and not party.secrets and not party.variable
+    if cause == "key" and keyless:
+        step = keyless_advice(party.handle)
     said = clean(party, words)
     answer = f"answered {status}" if status else "reported an error"
     message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
-    refusal = (
-        None
-        if cause is None
-        else Refusal(provider=_provider(party), model=party.handle, cause=cause, status=status, variable=party.variable)
-    )
+    refusal = None
+    if cause is not None:
+        refusal = Refusal(
+            provider=_provider(party),
+            model=party.handle,
+            cause=cause,
+            status=status,
+            variable=party.variable,
+            keyless=keyless,
+        )
     billed = may_be_billed(status) if billed is None else billed
     return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status, billed=billed)
 
