@@ -22,6 +22,7 @@ from chargehand import (
     Worker,
     WorkFailed,
 )
+from chargehand.agents.result import fallback_answer
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import TaskId
@@ -122,6 +123,25 @@ def test_an_outage_is_tried_again_and_a_failure_it_names_is_taken_as_it_is() -> 
     assert failure is not None
     assert failure.message == "no such thing"
     assert sorted(attempts) == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (ConnectionError("the service is away"), "Run it again when what the worker depends on can be reached: "),
+        (TimeoutError("no reply"), "Give the worker a longer timeout"),
+        (ValueError("no such fruit"), "Run it again in other words, or with another worker"),
+    ],
+)
+def test_the_advice_for_its_failures_speaks_of_no_model(error: Exception, advice: str) -> None:
+    async def fails(_assignment: Assignment, _context: StepContext) -> str:
+        raise error
+
+    house = Playhouse()
+    entries = house.run(Team([Worker("ann", call=fails)], supervisor=Supervisor(model=FINE, plan=plan())))
+    answer = fallback_answer(replay(entries))
+    assert advice in answer
+    assert "model" not in answer
 
 
 def test_its_time_is_kept_and_the_cancellation_reaches_it() -> None:

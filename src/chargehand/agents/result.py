@@ -139,8 +139,10 @@ _REMEDIES = {
     "budget": f"Allow it more and run it again: {_AGAIN}.",
     "deadline": f"Give it more time and run it again: {_AGAIN}.",
     "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
+    "service": f"Run it again when what the worker depends on can be reached: {_AGAIN}.",
     "time": f"Give the worker a longer timeout, or mend what was still running, then run it again: {_AGAIN}.",
     "work": f"Run it again, with another model or in other words: {_AGAIN}.",
+    "task": f"Run it again in other words, or with another worker: {_AGAIN}.",
     "code": f"Mend the code, then run it again: {_AGAIN}.",
     "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
 }
@@ -201,17 +203,29 @@ def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool
         return f"{problem}: {failure.message}. {_REMEDIES[_remedy(failure)]}"
     if has_results:  # it was not even tried: there was no money left for it
         return f"{problem}: the budget does not cover it. {_REMEDIES['budget']}"
-    remedies = {_remedy(progress.failure) for progress in state.tasks.values() if progress.failure is not None}
-    remedy = next((known for known in ("code", "refusal", "time", "line") if known in remedies), "work")
+    without_model = {agent.name for agent in state.requested.roster.agents if not agent.model}
+    remedies: set[str] = set()
+    for progress in state.tasks.values():
+        if progress.failure is not None:
+            remedies.add(_remedy(progress.failure, has_model=progress.worker not in without_model))
+    order = ("code", "refusal", "time", "line", "service", "work", "task")
+    remedy = next((known for known in order if known in remedies), "work")
     return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
 
-def _remedy(failure: ev.Failure) -> str:
-    """What would help against a failure: a key of `_REMEDIES`. Nobody is told to try again what fails again."""
+def _remedy(failure: ev.Failure, *, has_model: bool = True) -> str:
+    """What would help against a failure: a key of `_REMEDIES`. Nobody is told to try again what fails again.
+
+    A worker whose tasks a function or a team does `has_model` not.
+    """
     if failure.code_error is not None:
         return "code"
     if failure.refusal is not None:
         return "refusal"
     if any(step.kind != "model" for step in failure.running):
         return "time"
-    return "line" if failure.kind in _ON_THE_WAY and not failure.permanent else "work"
+    if failure.kind not in _ON_THE_WAY or failure.permanent:
+        return "work" if has_model else "task"
+    if has_model:
+        return "line"
+    return "time" if failure.kind == "timeout" else "service"
