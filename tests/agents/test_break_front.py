@@ -339,6 +339,14 @@ async def test_a_plan_of_fifty_tasks_runs_and_one_of_fifty_one_goes_back() -> No
     found = await team(script).run("Count")
     assert (found.ending, len(found.results)) == ("complete", 50)
     assert "51 tasks, and 50 are allowed" in script.requests[1].messages[1].text
+    assert "max_tasks" not in script.requests[1].messages[1].text  # which a planner cannot change
+
+
+async def test_a_plan_with_too_many_tasks_says_how_many_are_allowed_and_where_to_allow_more() -> None:
+    tasks = plan(*((f"Count the apples on shelf {n} of the cellar.", "ann", ()) for n in range(60)))
+    found = await team(model(plans=[tasks], work="12")).run("Count")
+    assert "60 tasks, and 50 are allowed" in found.notice
+    assert "Policy(limits=Limits(max_tasks=...)), or policy.limits.max_tasks in the team file" in found.notice
 
 
 @pytest.mark.parametrize(

@@ -315,10 +315,14 @@ async def test_an_effect_that_meets_a_mistake_is_in_doubt_and_its_traceback_is_k
         return by_attribute(city)
 
     team = Team([Worker("ann", model=using(pay), tools=[pay])], supervisor=Supervisor(model=FINE, plan=many(1, "ann")))
-    (failure,) = failures((await team.run("go")).entries)
+    result = await team.run("go")
+    (failure,) = failures(result.entries)
     assert failure.kind == "uncertain"
     assert failure.code_error is not None
     assert failure.code_error.exception == "AttributeError"
+    (gap,) = result.gaps
+    assert "nobody knows whether it happened: AttributeError: " in gap.message
+    assert f"{HERE.name}, line " in gap.message
 
 
 async def test_calls_beside_one_that_meets_a_mistake_are_finished_first() -> None:

@@ -57,7 +57,10 @@ def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) ->
     progress = _running(state, report.task, report.attempt)
     if progress.steps and progress.in_doubt():
         mistake = report.failure.code_error if isinstance(report, ev.AttemptFailed) else None
-        doubt = EFFECT_IN_DOUBT if mistake is None else structs.replace(EFFECT_IN_DOUBT, code_error=mistake)
+        doubt = EFFECT_IN_DOUBT
+        if mistake is not None:
+            message = f"{EFFECT_IN_DOUBT.message}: {mistake.describe()}"
+            doubt = structs.replace(EFFECT_IN_DOUBT, message=message, code_error=mistake)
         return ev.AttemptFailed(report.task, report.attempt, doubt, _sane(report).used)
     return _sane(report)
 
@@ -116,9 +119,18 @@ def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
             said = "This changes nothing: every task was in the plan before. Ask for something else, or for nothing."
             errors = (ev.Finding(code="unchanged", place="plan", message=said),)
     if errors:
-        failure = ev.Failure("logic", "the plan cannot run")
+        failure = ev.Failure("logic", f"the plan cannot run: {_explain(errors[0])}")
         return ev.SupervisionFailed("plan", report.number, failure, findings=errors, used=_sane(report).used)
     return structs.replace(_sane(report), tasks=linted.tasks, warnings=linted.warnings)
+
+
+_MORE_TASKS = "to allow more, set Policy(limits=Limits(max_tasks=...)), or policy.limits.max_tasks in the team file"
+
+
+def _explain(finding: ev.Finding) -> str:
+    """A finding for the person who reads the failure; the message itself is for the planner."""
+    message = finding.message.rstrip(".")
+    return f"{message}; {_MORE_TASKS}" if finding.code == "too_many_tasks" else message
 
 
 def _check_calls(asked: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
