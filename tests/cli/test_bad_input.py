@@ -38,7 +38,7 @@ CASES: list[tuple[dict[str, object], list[str]]] = [
     ({"budget": {"usd": -1}}, ["budget.usd is -1"]),
     ({"budget": {"calls": 1, "floor": {"calls": 2}}}, ["budget.floor.calls keeps 2 of a cap of 1"]),
     ({"seconds": -5}, ["the deadline is 5.0 s in the past"]),
-    ({"policy": {"retry": {"attempts": 0}}}, ["policy.attempts is 0"]),
+    ({"policy": {"retry": {"attempts": 0}}}, ["$.policy.retry.attempts", "it is 0"]),
     ({"moves": {"a": [{"result": {"big": 10**400}}]}}, ["$.moves.a[0].result.big", "outside 64 bits"]),
     ({"moves": {"a": [{"result": float("nan")}]}}, ["$.moves.a[0].result is nan"]),
     ({"moves": {"a": [{"result": "\ud800"}]}}, ["$.moves.a[0].result", "half a surrogate pair"]),

@@ -32,6 +32,8 @@ def _fill(kind: inspect.Type, *, full: bool) -> object:
             return tuple(_fill(one, full=full) for one in kind.item_types)
         case inspect.DictType():
             return {"key": _fill(kind.value_type, full=full)}
+        case inspect.Metadata():
+            return _fill(kind.type, full=full)
         case inspect.LiteralType():
             return max(kind.values, key=str)
         case _:
