@@ -1,6 +1,7 @@
 """Workers whose attempts a function makes: what it is given, what may come back, and what becomes of its failures."""
 
 import asyncio
+import sys
 from typing import cast
 
 import pytest
@@ -13,6 +14,8 @@ from chargehand import (
     Failure,
     MemoryJournal,
     Plan,
+    Policy,
+    Retry,
     Rule,
     ScriptedModel,
     StepContext,
@@ -160,6 +163,37 @@ def test_its_time_is_kept_and_the_cancellation_reaches_it() -> None:
     assert len(cancelled) == 3
     assert house.now < 30.0
     assert {entry.event.failure.kind for entry in entries if isinstance(entry.event, ev.AttemptFailed)} == {"timeout"}
+
+
+def test_a_result_that_comes_too_late_because_it_blocked_the_loop_is_a_timeout() -> None:
+    house = Playhouse()
+
+    async def blocks(_assignment: Assignment, _context: StepContext) -> str:
+        house.loop.now += 3.0  # nothing else is done meanwhile
+        return "12"
+
+    once = Policy(retry=Retry(attempts=1))
+    team = Team([Worker("ann", call=blocks, timeout=1.0)], supervisor=Supervisor(plan=plan()), policy=once)
+    failure = replay(house.run(team)).tasks[TaskId("t1")].failure
+    assert failure is not None
+    assert failure.kind == "timeout"
+    assert "returned after 3.0 s, and its timeout is 1 s: the event loop was blocked" in failure.message
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+async def test_a_function_that_exits_fails_its_task_and_not_the_program(*, in_step: bool) -> None:
+    async def leave(_key: str) -> Done:
+        sys.exit(2)
+
+    async def exits(_assignment: Assignment, context: StepContext) -> str:
+        if in_step:
+            await context.step("leave", leave)
+        sys.exit(2)
+
+    result = await Team([Worker("ann", call=exits)], supervisor=Supervisor(plan=plan())).run("How many?")
+    assert result.ending == "failed"
+    (gap,) = result.gaps
+    assert "the function of worker 'ann' called sys.exit(2); return a result, or raise an error" in gap.message
 
 
 async def test_steps_it_made_are_not_made_again_after_a_crash() -> None:

@@ -1,5 +1,7 @@
 """A worker whose attempts a function of the user's makes: an agent of another framework, a service, a script."""
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
@@ -9,7 +11,7 @@ from chargehand.agents.inputs import read_inputs
 from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.models.exhibits import Product
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
@@ -54,14 +56,34 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
         failure=brief.failure,
         until=brief.until,
     )
-    result = await function(assignment, context)
+    called = f"the function of worker {brief.worker!r}"
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    try:
+        result = await function(assignment, context)
+    except SystemExit as error:  # it must not end the program
+        message = f"{called} called sys.exit({error.code!r}); return a result, or raise an error"
+        raise WorkFailed(mistake_failure(error_in(function, "SystemExit", message))) from error
     done = result if isinstance(result, Done) else Done(result)
+    _check_time(called, clock() - began, brief, context, done)
     if done.value is None:
-        message = f"the function of worker {brief.worker!r} returned nothing; return text, plain data or a Done"
+        message = f"{called} returned nothing; return text, plain data or a Done"
         raise WorkFailed(mistake_failure(error_in(function, "TypeError", message)), done.used)
     if isinstance(done.value, str):
         if not done.value.strip():
-            message = f"the function of worker {brief.worker!r} returned empty text; return a result, or raise an error"
+            message = f"{called} returned empty text; return a result, or raise an error"
             raise WorkFailed(Failure("logic", message, code="empty_reply"), done.used)
         return Done(Product(done.value), done.used, tracing=done.tracing)
     return done
+
+
+def _check_time(called: str, seconds: Seconds, brief: Brief, context: StepContext, done: Done) -> None:
+    """Raise WorkFailed for a result that is too late. A function that blocks the event loop cannot be cancelled."""
+    agents = context.request.roster.agents
+    timeout = next((agent.timeout for agent in agents if agent.name == brief.worker), math.inf)
+    if seconds > timeout:
+        message = (
+            f"{called} returned after {seconds:.1f} s, and its timeout is {timeout:g} s: the event loop was blocked. "
+            "Use await for what it waits for, or asyncio.to_thread"
+        )
+        raise WorkFailed(Failure("timeout", message), done.used)
