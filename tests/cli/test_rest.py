@@ -140,8 +140,7 @@ def test_a_turn_that_is_gone_on_with_counts_and_memory_is_tidied_after_it(tmp_pa
 def test_a_long_goal_is_shown_in_part(tmp_path: Path) -> None:
     folder = team(tmp_path)
     chargehand(folder, "run", f"{ASK} {'Please. ' * 400}", "--run", "one", "--no-background")
-    chargehand(folder, "run", ASK, "--run", "two")
-    shown = chargehand(folder, "runs", "show", "desk-librarian-1")
+    shown = chargehand(folder, "runs", "show", "one")
     [goal] = [line for line in (shown.stdout + shown.stderr).splitlines() if line.startswith("goal: ")]
     assert len(goal) == len("goal: ") + 2000
     assert goal.endswith("…")

@@ -17,7 +17,7 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.runtime.trace import Tracer
 
-_MAX_GOAL = 2000  # characters: the goal of a background run holds whole turns, and the journal has all of it
+_MAX_GOAL = 2000  # characters; the journal has all of it
 _MIN_TASK = 3  # columns for names such as t12, kept free before there is a plan
 _MAX_TASK = 20
 _MAX_WORKER = 12
