@@ -103,7 +103,7 @@ def test_a_local_model_that_was_not_pulled_says_how_to_get_it(tmp_path: Path) ->
         ("opnai:gpt-5", "did you mean openai"),
         ("antropic/claude", "did you mean anthropic"),
         ("olama", "near: ollama"),
-        ("zzz:x", "did you mean"),
+        ("zzz:x", "there are anthropic, "),
         ("scripted:x", "ScriptedModel"),
         ("scripted", "ScriptedModel"),
         ("http://host/v1", "openai+http://host:port/v1#NAME"),
@@ -120,6 +120,13 @@ def test_a_handle_that_leads_nowhere_says_why(handle: str, says: str) -> None:
         find_model(handle, environment())
     assert says in str(caught.value)
     assert "pass" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize("handle", ["reckoner", "reckoner:x"])
+def test_a_name_that_is_no_slip_of_the_finger_is_not_taken_for_a_provider(handle: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        find_model(handle, environment())
+    assert "cohere" not in str(caught.value)
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "openrouter"])

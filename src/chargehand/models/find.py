@@ -60,6 +60,8 @@ _URL = re.compile(
 )
 _PLAIN = re.compile(r"([A-Za-z0-9_.-]+)[:/](.+)")
 _MAKERS = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
+_TYPO = 0.7
+"""How alike a name must be to one that is there, from 0 to 1, to be taken for a slip of the finger."""
 """Whose models have names that begin so."""
 
 
@@ -345,12 +347,13 @@ def _unclear(handle: str) -> str:
     maker = _MAKERS.get(provider.partition("-")[0])
     if maker is not None:
         return f"{handle!r} does not say which provider; did you mean {maker}:{handle}?"
-    near = nearest_names(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL])
+    near = nearest_names(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL], similarity=_TYPO)
     hint = f" (near: {', '.join(near)})" if near else ""
     return f"{handle!r} is no model; write provider:name or {BUILT_IN}{hint}"
 
 
 def _unknown(handle: str, provider: str) -> str:
     names = [*OWN, *OTHERS, BUILT_IN, LOCAL]
-    near = nearest_names(provider, names) or sorted(OWN)
-    return f"{handle!r}: there is no provider {provider!r}; did you mean {', '.join(near)}?"
+    near = nearest_names(provider, names, similarity=_TYPO)
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(OWN))} and others"
+    return f"{handle!r}: there is no provider {provider!r}; {hint}"

@@ -8,9 +8,9 @@ _MAX_LENGTH = 100  # comparing takes time that grows with the square of it
 _MAX_LISTED = 16
 
 
-def nearest_names(name: str, names: Iterable[str], *, count: int = 3) -> list[str]:
-    """The names that look most like one, the nearest first."""
-    return get_close_matches(name[:_MAX_LENGTH], list(names), count, _SIMILARITY)
+def nearest_names(name: str, names: Iterable[str], *, count: int = 3, similarity: float = _SIMILARITY) -> list[str]:
+    """The names that look most like one, the nearest first; `similarity` is how alike they must be, from 0 to 1."""
+    return get_close_matches(name[:_MAX_LENGTH], list(names), count, similarity)
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
