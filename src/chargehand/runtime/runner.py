@@ -230,7 +230,10 @@ class Runner:
             if self._outer is None:
                 _check_addressee(run, state, also)
             if state.ended is not None:
-                raise Refused(f"run {run!r} has ended ({state.ended.ending}); fork it to do some of it again")
+                raise Refused(
+                    f"run {run!r} has ended ({state.ended.ending}) and cannot be resumed. Run the request again "
+                    f"(team.run); `chargehand run --reuse {run}` takes over what was finished"
+                )
             if not any(isinstance(event, ev.CancelRequested) for event in also):  # anybody may end a run
                 self._check_members(run, state)
             more = (ev.RunResumed(lease.epoch), *also)

@@ -28,6 +28,7 @@ from chargehand.engine.plan import Task, in_order, needs
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.models.subject import Given
+from chargehand.text.names import listed
 from chargehand.text.words import WORD
 
 _MAX_SHOWN = 8
@@ -101,8 +102,9 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
 
 
 def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:
-    """Which parts of the plan there are results of, and which are missing."""
-    open_gaps = sorted((gap for gap in gaps if gap.status != "untraced"), key=lambda gap: not gap.task)
+    """Which parts of the plan there are results of, and which are missing. The answer itself is no part of the plan."""
+    parts = (gap for gap in gaps if gap.status not in ("untraced", "unwritten"))
+    open_gaps = sorted(parts, key=lambda gap: not gap.task)
     return Coverage(
         covered=tuple(covered),
         missing=tuple(gap.task or gap.message for gap in open_gaps),
@@ -153,7 +155,7 @@ def describe_counts(coverage: Coverage, traced: Traced, settled: Sequence[Settle
     if coverage.unused:
         parts.append(f"not used: {', '.join(coverage.unused)}")
     if planned := coverage.missing[: len(coverage.missing) - coverage.unplanned]:
-        parts.append(f"not covered: {', '.join(planned[:_MAX_SHOWN])}")
+        parts.append(f"not covered: {listed(planned, _MAX_SHOWN)}")
     return "; ".join(parts)
 
 

@@ -1,0 +1,33 @@
+"""What is counted as covered and missing: the parts of the plan, and nothing else."""
+
+import pytest
+
+from chargehand import Plan, Supervisor, Task, Team, Worker
+from chargehand.agents.audit.report import Traced, describe_counts, measure_coverage
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import NO_TASK, TaskId
+from chargehand.errors import Refused
+
+
+def test_an_answer_that_was_not_written_is_no_part_of_the_plan() -> None:
+    unwritten = Gap(NO_TASK, "unwritten", "logic", "the judge refused the key")
+    coverage = measure_coverage(["t1", "t2"], [unwritten])
+    assert (coverage.parts, coverage.missing) == (2, ())
+    assert describe_counts(coverage, Traced(), ()) == "2 of 2 parts covered"
+
+
+def test_a_long_list_of_missing_parts_says_how_many_it_leaves_out() -> None:
+    gaps = [Gap(TaskId(f"t{number}"), "failed", "logic", "dark") for number in range(40)]
+    text = describe_counts(measure_coverage(["t40"], gaps), Traced(), ())
+    assert text == "1 of 41 parts covered; not covered: t0, t1, t2, t3, t4, t5, t6, t7 and 32 more"
+
+
+async def test_a_run_that_has_ended_is_not_resumed_and_the_error_says_what_to_do() -> None:
+    async def model(messages: object) -> str:
+        return "fine"
+
+    plan = Plan((Task(TaskId("t1"), "Count the apples.", "ann"),), "forward")
+    team = Team([Worker("ann", "counts", model=model)], supervisor=Supervisor(plan=plan))
+    result = await team.run("Count the apples.")
+    with pytest.raises(Refused, match=f"(?s)cannot be resumed.*team.run.*chargehand run --reuse {result.run}"):
+        await team.resume(result.run)
