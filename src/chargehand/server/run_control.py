@@ -55,7 +55,8 @@ async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
     for _ in range(_TRIES):
         recorded = await read_run(tenant, run)
         if recorded.state.ended is not None:
-            raise Refused(f"run {run!r} has ended ({recorded.state.ended.ending}); fork it (POST /api/runs/{run}/fork) to do some of it again")
+            ending = recorded.state.ended.ending
+            raise Refused(f"run {run!r} has ended ({ending}); POST /api/runs/{run}/fork does some of it again")
         if (parent := recorded.requested.parent) is not None:
             raise Refused(f"run {run!r} is inside run {parent.run!r}; speak to that one")
         event = say(recorded)
