@@ -361,7 +361,8 @@ class Team:
     def notice(self) -> str:
         """What people must know about the models behind this team."""
         if self._notice is None:
-            self._notice = self.spec.notice(Finder(self._lookup))
+            plans = self.supervisor.plan is None or self.policy.limits.replans > 0
+            self._notice = self.spec.notice(Finder(self._lookup), plans=plans)
         return self._notice
 
     # --- runs
@@ -494,7 +495,10 @@ class Team:
     async def _result(self, team: Self, found: Outcome, journal: Journal) -> Result:
         self.turn_signal.notify()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
-        notice = " ".join(part for part in (warning, self.notice) if part)
+        about_models = self.notice
+        if self.supervisor.plan is not None and any(task.refined for task in found.state.tasks.values()):
+            about_models = self.spec.notice(Finder(self._lookup), plans=True)  # the planner's model put a task better
+        notice = " ".join(part for part in (warning, about_models) if part)
         return read_result(found, found.entries or await journal.read(found.run), notice)
 
     @property

@@ -294,9 +294,35 @@ class TeamSpec(Struct, frozen=True):
             models.append(self.supervisor.factory.model)
         return [model for model in models if model]
 
-    def notice(self, finder: Finder) -> str:
-        """What people must know about the models behind this team."""
-        cards = [_found(finder, model).card for model in self._named_models()]
+    def _asked_models(self, *, plans: bool) -> list[AnyModel]:
+        """Every model that a run may ask; the planner's where it `plans`. A fixed plan and functions ask none."""
+        usual, planner, judge = self.models
+        models: list[AnyModel] = [model for _, model in self._verifiers()]
+        if plans:
+            models.append(planner)
+        if self._asks_judge():
+            models.append(judge)
+        for worker in self.everybody:
+            if not worker.is_delegated:
+                models += worker.replicas or [worker.model or usual]
+                models += worker.fallback_models
+        if self.supervisor.factory is not None:
+            models.append(self.supervisor.factory.model or usual)
+        return models
+
+    def _asks_judge(self) -> bool:
+        """Whether the judge's model writes answers or verifies results."""
+        checks = self.checks.by_name.values()
+        if any(isinstance(check, Verifier) and not check.model for check in checks):
+            return True
+        combine = self.supervisor.combine
+        if combine is None and self.supervisor.plan is not None:
+            combine = self.supervisor.plan.combine
+        return not callable(combine) and combine not in ("forward", "none")
+
+    def notice(self, finder: Finder, *, plans: bool) -> str:
+        """What people must know about the models behind this team; about the planner's where it `plans`."""
+        cards = [_found(finder, model).card for model in self._asked_models(plans=plans)]
         notices = [card.notice for card in cards]
         if len({card.reads_facts for card in cards}) > 1:  # then it would not be true as it stands
             notices = [PARTLY if card.reads_facts else card.notice for card in cards]
