@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chargehand import Budget, Supervisor, Team, Worker, tool
+from chargehand import Budget, Supervisor, Team, Worker, tool, tool_from_schema
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message
 
@@ -21,6 +21,7 @@ LOOSE_TEAM: Any = Team
 LOOSE_SUPERVISOR: Any = Supervisor
 LOOSE_BUDGET: Any = Budget
 LOOSE_TOOL: Any = tool
+LOOSE_SCHEMA: Any = "x"
 ANN = Worker("ann")
 TEAM = LOOSE_TEAM([ANN])
 
@@ -33,6 +34,11 @@ TEAM = LOOSE_TEAM([ANN])
         (lambda: LOOSE_WORKER("ann", steps="3"), "Worker 'ann': steps is '3'; write a whole number"),
         (lambda: LOOSE_WORKER("ann", steps=True), "Worker 'ann': steps is True; write a whole number"),
         (lambda: LOOSE_WORKER("ann", model=5), "Worker 'ann': model is 5; write a handle such as"),
+        (lambda: Team([Worker("ann", concurrency=-3)]), "worker 'ann': concurrency is -3; write zero or more"),
+        (
+            lambda: tool_from_schema("x", "", LOOSE_SCHEMA, stock),
+            "schema is 'x'; write the JSON Schema of its arguments as",
+        ),
         (lambda: Team([Worker("a b")]), "'a b' is no name for a worker; use up to 64 letters"),
         (lambda: LOOSE_TEAM(Worker("ann")), "workers is a Worker; write a list of workers: [Worker("),
         (lambda: LOOSE_TEAM([ANN], budget={"usd": 1}), "budget is {'usd': 1}; write Budget(...)"),
@@ -85,3 +91,19 @@ def test_every_call_of_a_model_that_reports_no_usage_is_counted(workers: int) ->
 
     team = Team([Worker(f"w{number}", "says things") for number in range(workers)], supervisor=Supervisor(model=model))
     assert team.run_sync("Say hello").spent.calls == calls > 1
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: LOOSE_SUPERVISOR("demo"),
+            "Supervisor() takes no values without a keyword; write Supervisor(model='demo')",
+        ),
+        (lambda: LOOSE_BUDGET(5), "Budget() takes no values without a keyword; write Budget(tokens=5)"),
+        (lambda: LOOSE_BUDGET(ANN), "Budget() takes no values without a keyword; it takes tokens, usd, calls"),
+    ],
+)
+def test_a_value_without_its_keyword_is_refused_with_the_keyword(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        make()

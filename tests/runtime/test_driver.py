@@ -742,7 +742,7 @@ def test_a_listener_that_fails_does_not_end_the_run() -> None:
         ((Agent(""),), "needs a name"),
         ((Agent("a", fallbacks=("b",)),), "falls back to 'b'"),
         ((Agent("a", estimate=Amount(micros=-1)),), "zero or more"),
-        ((Agent("a", timeout=0.0),), "above zero"),
+        ((Agent("a", timeout=0.0),), "timeout is 0.0; write more than zero"),
         ([Agent("a")], "use tuples"),
     ],
 )

@@ -18,6 +18,8 @@ _WORDS: dict[object, str] = {
     float: "a number",
     bool: "True or False",
     type: "a type",
+    object: "any value",
+    Any: "any value",
 }
 
 

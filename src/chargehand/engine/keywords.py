@@ -104,11 +104,16 @@ class _CheckingMeta(StructMeta):
             if keywords:
                 check_keywords(cls.__name__, keywords, cls.__struct_fields__)
             types = _types_of(cls)
-            for name, value in (*zip(cls.__struct_fields__, args, strict=False), *keywords.items()):
+            for name, value in (*zip(cls.__match_args__, args, strict=False), *keywords.items()):
                 declared = types[name]
                 if type(value) is not declared and not fits_type(value, declared):  # most are exactly of their type
                     raise wrong_value(_owner(cls, args, keywords), name, value, declared)
-            return super().__call__(*args, **keywords)
+            try:
+                return super().__call__(*args, **keywords)
+            except TypeError:
+                if len(args) > len(cls.__match_args__):
+                    raise _too_many(cls, args, keywords) from None
+                raise
 
 
 class Declared(Struct, frozen=True, metaclass=_CheckingMeta):
@@ -116,6 +121,20 @@ class Declared(Struct, frozen=True, metaclass=_CheckingMeta):
 
     What was meant, or what to write, is in the words of the refusal.
     """
+
+
+def _too_many(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> TypeError:
+    """The refusal of values without a keyword; it names the keyword that the first of them may have been meant for."""
+    positional: tuple[str, ...] = struct.__match_args__
+    value = args[len(positional)]
+    open_fields = [name for name in struct.__struct_fields__ if name not in positional and name not in keywords]
+    own_first = sorted(open_fields, key=lambda name: name not in struct.__annotations__)
+    types = _types_of(struct)
+    meant = next((name for name in own_first if fits_type(value, types[name])), "")
+    shown = repr(value) if isinstance(value, str | int | float) and len(repr(value)) <= _LONGEST_WORD else "..."
+    taken = f"only {len(positional)} values" if positional else "no values"
+    hint = f"write {struct.__name__}({meant}={shown})" if meant else f"it takes {', '.join(open_fields)}"
+    return TypeError(f"{struct.__name__}() takes {taken} without a keyword; {hint}")
 
 
 def _owner(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> str:

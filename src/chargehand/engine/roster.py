@@ -77,13 +77,26 @@ def check(roster: Roster) -> None:
     """Raise Invalid for a roster nobody could work with."""
     names = roster.names()
     for agent in roster.agents:
-        amounts = (agent.estimate.tokens, agent.estimate.micros, agent.estimate.calls)
         if not agent.name or names.count(agent.name) > 1:
             raise Invalid(f"two workers are called {agent.name!r}" if agent.name else "a worker needs a name")
         if strangers := [name for name in agent.fallbacks if name not in names]:
             raise Invalid(f"worker {agent.name!r} falls back to {strangers[0]!r}, who is not on the roster")
-        if not (min(amounts) >= 0 and agent.concurrency >= 0 and (agent.seconds or 0.0) >= 0 and agent.timeout > 0):
-            raise Invalid(f"worker {agent.name!r}: estimate, capacity and seconds are zero or more, timeout above zero")
+        _check_numbers(agent)
+
+
+def _check_numbers(agent: Agent) -> None:
+    numbers = {
+        "estimate.tokens": agent.estimate.tokens,
+        "estimate.micros": agent.estimate.micros,
+        "estimate.calls": agent.estimate.calls,
+        "concurrency": agent.concurrency,
+        "seconds": agent.seconds or 0.0,
+    }
+    for name, number in numbers.items():
+        if not number >= 0:  # also what is no number
+            raise Invalid(f"worker {agent.name!r}: {name} is {number}; write zero or more")
+    if not agent.timeout > 0:
+        raise Invalid(f"worker {agent.name!r}: timeout is {agent.timeout}; write more than zero")
 
 
 class TeamMembers(Struct, frozen=True):

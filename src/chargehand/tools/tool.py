@@ -3,14 +3,14 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Annotated, Any, Literal, TypeAlias, overload
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import is_async
+from chargehand.engine.declared_types import Write, is_async
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.events import Effect
 from chargehand.engine.keywords import Declared, check_declared
@@ -37,6 +37,7 @@ __all__ = [
 CAP = 16 * 1024
 MOST_NAMES = 50
 """Names that are listed in a schema; more would cost more than they help."""
+_SCHEMA = 'the JSON Schema of its arguments as a dict: {"properties": {"city": {"type": "string"}}}'
 Approve: TypeAlias = bool | Literal["always", "never"]
 Reckon: TypeAlias = Callable[[dict[str, Any]], Amount]
 
@@ -237,7 +238,7 @@ def tool(
 def tool_from_schema(
     name: str,
     description: str,
-    schema: Mapping[str, Any],
+    schema: Annotated[Mapping[str, Any], Write(_SCHEMA)],
     function: Callable[..., Any],
     *,
     effect: Effect = "read",
