@@ -210,21 +210,10 @@ class TeamSpec(Struct, frozen=True):
             embedding=embedding,
             sample=self._sample(models) if purse.capped else None,
         )
-        writer = Writer(
-            model=judge,
-            prompts=self.prompts,
-            instructions=self.supervisor.instructions,
-            settings=self.supervisor.settings,
-            purse=purse,
-            own=combine if callable(combine := self.supervisor.combine) else None,
-            reserve=roster.supervision,
-            shared=shared,
-            learns=isinstance(self.supervisor.strategy, Route) and self.supervisor.strategy.learn,
-        )
         return AgentExecutor(
             workers=workers,
             lead=lead,
-            writer=writer,
+            writer=self._writer(judge, lead),
             kit=kit,
             workshop=self._workshop(finder, usual),
             strategy=self.supervisor.strategy,
@@ -235,6 +224,22 @@ class TeamSpec(Struct, frozen=True):
             members=members,
             listeners=listeners,
             load=self.load.view if isinstance(self.supervisor.strategy, Route) else None,
+        )
+
+    def _writer(self, judge: Model, lead: Lead) -> Writer:
+        """Writes answers by the prompts, the settings and the money that the planner works with."""
+        combine = self.supervisor.combine
+        strategy = self.supervisor.strategy
+        return Writer(
+            model=judge,
+            prompts=lead.prompts,
+            instructions=lead.instructions,
+            settings=lead.settings,
+            purse=lead.purse,
+            own=combine if callable(combine) else None,
+            reserve=lead.reserve,
+            shared=lead.shared,
+            learns=isinstance(strategy, Route) and strategy.learn,
         )
 
     def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
