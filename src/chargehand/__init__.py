@@ -1,6 +1,6 @@
 """A supervisor-worker system for LLM agents. The promised names, nothing else; importing it does nothing.
 
-A name is fetched from its room when it is first asked for, so that `import chargehand` costs next to nothing.
+A name is fetched from its module when it is first asked for, so that `import chargehand` costs next to nothing.
 """
 
 import logging
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until somebody configures logging
 
-_ROOMS = {
+_MODULES = {
     "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
     "runtime.executor": ("Executor", "Done", "StepContext", "Proposal", "Refined", "WorkFailed"),
     "agents.function_worker": ("Assignment",),
@@ -83,9 +83,9 @@ _ROOMS = {
     "tools.schema": ("Caller", "CallKey"),
     "tools.tool": ("Costs", "Tool", "tool", "tool_from_schema"),
 }
-_HOME = {name: f"chargehand.{room}" for room, names in _ROOMS.items() for name in names}
+_HOME = {name: f"chargehand.{module}" for module, names in _MODULES.items() for name in names}
 
-__all__ = [  # noqa: RUF022 - in the order of the rooms above
+__all__ = [  # noqa: RUF022 - in the order of the modules above
     "Reviewer",
     "Rule",
     "Verifier",

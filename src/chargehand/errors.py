@@ -15,7 +15,7 @@ ChargehandError
     ├── Fenced              a newer owner has taken over; this one must stop
     └── Corrupt             what is stored cannot be understood; nothing is guessed
 
-A task's failure is not in this tree: it is data (`terms.events.Failure`).
+A task's failure is not in this tree: it is data (`engine.failure.Failure`).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Invalid(ChargehandError):
 
 
 class Complaint(Protocol):
-    """What a check has to say: `terms.plan.Finding` does."""
+    """What a check has to say: `engine.plan.Finding` does."""
 
     @property
     def code(self) -> str: ...

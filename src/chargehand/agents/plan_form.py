@@ -1,6 +1,6 @@
 """The form of a plan between us and a model: the schema it is asked for, and what its reply amounts to.
 
-Whether the plan can run, `terms.lint` says.
+Whether the plan can run, `engine.lint` says.
 """
 
 import json

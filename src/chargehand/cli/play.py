@@ -1,6 +1,6 @@
 """`chargehand play`: a scripted run, without any model. And reading scripts, plans and JSON so that errors say where.
 
-What a script means is known to `agents.scripted`; whether its plan can run, to `terms.lint`.
+What a script means is known to `agents.scripted`; whether its plan can run, to `engine.lint`.
 """
 
 import json

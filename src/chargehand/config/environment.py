@@ -1,6 +1,6 @@
 """What the surroundings say: variables, `.env` beside a team file, and where chargehand keeps its own files.
 
-Only this room and the command line read the environment. A variable that is really set always wins over `.env`.
+Only this package and the command line read the environment. A variable that is really set always wins over `.env`.
 """
 
 import getpass

@@ -1,1 +1,1 @@
-"""The pure core: what a run is, and what follows from what has happened. No I/O, no clock, no randomness."""
+"""The pure engine: what a run is, and what follows from what has happened. No I/O, no clock, no randomness."""

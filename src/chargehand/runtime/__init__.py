@@ -1,1 +1,1 @@
-"""The shell: time, jobs, cancellation. It does what the core says is owed and reports what came of it."""
+"""The shell: time, jobs, cancellation. It does what the engine says is owed and reports what came of it."""

@@ -1,7 +1,7 @@
 """Results of earlier runs that a new run may take over instead of paying for the same work again.
 
 Only work that looks and changes nothing is offered, and only while it is fresh. Which task of the new run is the same
-as an earlier one is decided by the core, by its key.
+as an earlier one is decided by the engine, by its key.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
