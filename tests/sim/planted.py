@@ -142,7 +142,7 @@ BUGS = (
     Bug(
         "a fallback plan passes for a plan",
         "engine/decide.py",
-        "unserved=() if is_harmless else (doubt,),",
+        "unserved=() if is_only or is_meant_for_it else (doubt,),",
         "unserved=(),",
     ),
     Bug(

@@ -130,10 +130,10 @@ class Shadow:
         given = [(task.worker, task.instruction) for task in event.tasks]
         wanted = self.fallback_worker(failure)
         self.require(given == [(wanted, self.requested.goal)], f"20: {given} instead of everything to {wanted!r}")
-        is_only = len(self.agents) == 1
-        is_meant_for_it = wanted == self.plot.roster.generalist and failure.kind == "logic"
-        is_harmless = (is_only or is_meant_for_it) and not failure.permanent
-        self.left_out = self.left_out or not is_harmless
+        is_broken = failure.code_error is not None or failure.refusal is not None
+        is_only = len(self.agents) == 1 and not is_broken
+        is_meant_for_it = wanted == self.plot.roster.generalist and failure.kind == "logic" and not failure.permanent
+        self.left_out = self.left_out or not (is_only or is_meant_for_it)
 
     def fallback_worker(self, failure: ev.Failure) -> str:
         """Who gets everything when no plan can be made: nobody in these worlds says what it does."""

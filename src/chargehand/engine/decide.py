@@ -404,14 +404,14 @@ def _fallback_plan(state: RunState, *, late: bool) -> ev.Event:
         return ev.RunEnded("failed", "deadline" if late and failure.kind == "timeout" else "no_plan", (gap,))
     problem = f"no plan could be made ({failure.message})"
     doubt = f"{problem}: {worker} was given the whole request, and parts may have been left out"
-    is_only = len(requested.roster.agents) == 1
-    is_meant_for_it = worker == requested.roster.generalist and failure.kind == "logic"
-    is_harmless = (is_only or is_meant_for_it) and not failure.permanent
+    is_broken = failure.code_error is not None or failure.refusal is not None
+    is_only = len(requested.roster.agents) == 1 and not is_broken
+    is_meant_for_it = worker == requested.roster.generalist and failure.kind == "logic" and not failure.permanent
     return ev.TasksAdded(
         number=state.planning.number,
         tasks=(Task(TaskId("t1"), requested.goal, worker),),
         combine=requested.combine or "forward",
-        unserved=() if is_harmless else (doubt,),
+        unserved=() if is_only or is_meant_for_it else (doubt,),
         fallback=failure,
     )
 
