@@ -127,13 +127,14 @@ def some_file(file: Path, *statements: str) -> Path:
 
 
 def test_a_large_file_is_looked_through_only_for_so_long(here: Path) -> None:
-    rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000000)"
+    rows = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 900000)"
     file = some_file(
         here / "large.db",
         "PRAGMA synchronous = OFF",
         "PRAGMA journal_mode = OFF",
         "CREATE TABLE lines (a, b)",
         f"{rows} INSERT INTO lines SELECT x, x || ' is the number of this line, and it is rather long' FROM n",
+        "CREATE INDEX every ON lines (b)",
     )
     with file.open("r+b") as opened:  # the last page is looked at late
         opened.seek(-4096, os.SEEK_END)
