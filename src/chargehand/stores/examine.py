@@ -51,8 +51,9 @@ def _examined(connection: sqlite3.Connection, path: Path, kind: FileKind, second
 
 def _damage(connection: sqlite3.Connection, seconds: Seconds) -> str:
     # not with a progress handler: older versions of SQLite do not call it during a check
-    over = threading.Timer(seconds, connection.interrupt)
-    over.start()
+    is_over = threading.Event()
+    watch = threading.Thread(target=_interrupt_after, args=(connection, seconds, is_over))
+    watch.start()
     try:
         return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError as error:
@@ -60,8 +61,16 @@ def _damage(connection: sqlite3.Connection, seconds: Seconds) -> str:
             raise
         return "ok"  # as far as there was time
     finally:
-        over.cancel()
-        over.join()  # an interrupt that comes late would end another statement
+        is_over.set()
+        watch.join()  # an interrupt that comes late would end another statement
+
+
+def _interrupt_after(connection: sqlite3.Connection, seconds: Seconds, is_over: threading.Event) -> None:
+    """Interrupt a statement that takes longer, again and again: an interrupt before it begins has no effect."""
+    is_finished = is_over.wait(seconds)
+    while not is_finished:
+        connection.interrupt()
+        is_finished = is_over.wait(0.005)
 
 
 def _fault(error: Exception, path: Path, kind: FileKind) -> Examined:
