@@ -49,7 +49,7 @@ async def test_clean_answers_are_complete_and_nobody_is_asked_again(cases: Seque
     found = await verdicts(cases)
     assert {name: result.untraced for name, result in found.items() if result.ending != "complete"} == {}
     assert all(result.trace().tasks[0].attempts[0].steps[-1].name == "model" for result in found.values())
-    assert not any("sent back" in note for result in found.values() for note in result.trace().notes)
+    assert not any("sent back" in note.text for result in found.values() for note in result.trace().notes)
 
 
 # --- one worker, one tool
