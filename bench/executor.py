@@ -18,7 +18,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.subject import Planning, Working
+from chargehand.models.request_facts import Planning, Working
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal
 from chargehand.stores.sqlite import SqliteJournal

@@ -26,7 +26,7 @@ from bench.table import Row, Target, rendered
 from chargehand.agents.routing.space import Space
 from chargehand.agents.routing.words import Lexicon, Said
 from chargehand.models.local.pull import pull
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 
 DRAWS = 3
 SAMPLE = 500

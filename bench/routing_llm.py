@@ -24,9 +24,9 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
 from chargehand.engine.state import Work
-from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Settings
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
+from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import WorkFailed
 
 FEW = 4

@@ -29,9 +29,9 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
 from chargehand.engine.state import Work
-from chargehand.models.find import Finder
 from chargehand.models.messages import Settings
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
+from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import WorkFailed
 
 Decide = Callable[[str], Awaitable[Decision]]

@@ -16,7 +16,7 @@ from bench.table import Row
 from chargehand.agents.routing.choose import LEAST
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import matrix
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 
 DATA = Path(__file__).parent / "data" / "routing_teams.json"
 

@@ -20,7 +20,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.models.find import Finder
 from chargehand.models.guard import BREAKING, RETRY
 from chargehand.models.http import MOST_BYTES, PATIENCE
-from chargehand.models.known import OTHERS, OWN, Place, key_variable
 from chargehand.models.limits import Pace
 from chargehand.models.local.catalog import CATALOG, Entry
+from chargehand.models.providers import OTHERS, OWN, Place, key_variable
+from chargehand.models.resolve import Finder
 from chargehand.models.testing.fault_server import MODES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")

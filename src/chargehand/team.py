@@ -44,8 +44,8 @@ from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.find import Finder, Lookup
 from chargehand.models.prices import Price
+from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener

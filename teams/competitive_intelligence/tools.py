@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Annotated, Literal
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.tool import ToolFailed
 
 FEATURES = Path(__file__).parent / "features" / "features.csv"

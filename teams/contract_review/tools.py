@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 
 HERE = Path(__file__).parent
 PERSONAL = ("hosting", "payroll")  # what touches personal data must say how it is protected

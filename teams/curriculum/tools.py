@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.tool import ToolFailed
 
 DATA = Path(__file__).parent / "data"

@@ -5,7 +5,7 @@ from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
-from chargehand.models.exhibits import Figure, Table
+from chargehand.models.artifacts import Figure, Table
 from chargehand.tools.tool import ToolFailed
 
 MEGABITS = {"megabytes": 8, "gigabytes": 8_000, "terabytes": 8_000_000}

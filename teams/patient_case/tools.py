@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.tool import ToolFailed
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import Annotated, Literal
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.tool import ToolFailed
 
 HERE = Path(__file__).parent

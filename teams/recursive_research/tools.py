@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 
 HERE = Path(__file__).parent
 Algorithm = Literal["linear search", "binary search", "bubble sort", "merge sort", "trial division", "sieve"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
 
-from chargehand.models.exhibits import Figure, Table
+from chargehand.models.artifacts import Figure, Table
 from chargehand.tools.tool import ToolFailed
 
 HERE = Path(__file__).parent

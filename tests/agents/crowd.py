@@ -7,7 +7,7 @@ from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Judging, Making, Planning, Refining, Working
+from chargehand.models.request_facts import Answering, Judging, Making, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal

@@ -26,7 +26,7 @@ from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Reviewing
+from chargehand.models.request_facts import Reviewing
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

@@ -18,7 +18,7 @@ from chargehand.engine.failure import Gap
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
 from chargehand.models.messages import Request
-from chargehand.models.subject import Planning
+from chargehand.models.request_facts import Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.front import LONGEST_GOAL
 from chargehand.stores.memory import MemoryJournal

@@ -10,7 +10,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
-from chargehand.models.subject import Making, Planning
+from chargehand.models.request_facts import Making, Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

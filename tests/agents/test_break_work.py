@@ -30,7 +30,7 @@ from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Working
+from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RunFirst
@@ -384,7 +384,7 @@ async def test_every_attempt_has_a_number_of_its_own() -> None:
 
 
 async def test_the_words_of_a_result_come_before_what_backs_them() -> None:
-    from chargehand.models.exhibits import Table
+    from chargehand.models.artifacts import Table
 
     @tool
     def table() -> Table:
@@ -571,7 +571,7 @@ async def test_two_made_workers_at_once_are_not_taken_for_each_other() -> None:
         number += 1
         return f'{{"persona": "Person for {request.messages[1].text[6:]}", "tools": []}}'
 
-    from chargehand.models.subject import Making, Planning
+    from chargehand.models.request_facts import Making, Planning
     from chargehand.models.testing.scripted import ScriptedModel
 
     async def lines(request: Request) -> Line:

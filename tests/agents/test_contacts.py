@@ -18,7 +18,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request, ToolCall
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal

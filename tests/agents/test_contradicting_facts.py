@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand.agents.audit.contradictions import find_contradictions
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 
 
 def values(first: str, second: str) -> list[tuple[str, ...]]:

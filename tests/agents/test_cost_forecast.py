@@ -16,7 +16,7 @@ from chargehand.engine.plan import Combine, Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Reviewing, Working
+from chargehand.models.request_facts import Reviewing, Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool

@@ -11,7 +11,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.policy import Policy
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Planning
+from chargehand.models.request_facts import Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan, team

@@ -11,7 +11,7 @@ from chargehand.agents.routing import meaning as module
 from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import pack_space, unpack_space
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.stores.route_examples import MAX_FITTED, RouteExamples
 from chargehand.stores.sqlite import SqliteJournal
 from tests.agents.test_routers import TEAM, Bag, with_examples

@@ -17,7 +17,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Given, Splitting, Working
+from chargehand.models.request_facts import Given, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal

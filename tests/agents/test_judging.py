@@ -23,7 +23,7 @@ from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Given, Judging, Working
+from chargehand.models.request_facts import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.json_schema import problems
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
@@ -180,8 +180,8 @@ def given(task: str, text: object, instruction: str = COUNT) -> Given:
 
 
 def table(*rows: tuple[object, ...]) -> dict[str, object]:
-    exhibit = {"kind": "table", "columns": ["country", "revenue"], "rows": rows}
-    return {"text": "", "exhibits": [exhibit]}
+    artifact = {"kind": "table", "columns": ["country", "revenue"], "rows": rows}
+    return {"text": "", "artifacts": [artifact]}
 
 
 def test_other_numbers_for_the_same_thing_are_a_contradiction() -> None:
@@ -193,7 +193,9 @@ def test_other_numbers_for_the_same_thing_are_a_contradiction() -> None:
         [given("t1", table(("Spain", 12.5), ("Chile", 3))), given("t2", table(("Spain", 15.5), ("Chile", 3)))]
     )
     assert found.values == (("t1", "12.5"), ("t2", "15.5"))
-    figures = ({"text": "", "exhibits": [{"kind": "figure", "value": v, "unit": "EUR", "label": "Rent"}]} for v in "78")
+    figures = (
+        {"text": "", "artifacts": [{"kind": "figure", "value": v, "unit": "EUR", "label": "Rent"}]} for v in "78"
+    )
     (found,) = find_contradictions([given(f"t{n}", one) for n, one in enumerate(figures, 1)])
     assert found == Contradiction("Rent", (("t1", "7 eur"), ("t2", "8 eur")))
 

@@ -22,7 +22,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Invalid, PlanInvalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.subject import Planning, Refining
+from chargehand.models.request_facts import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.tools.json_schema import problems
 from chargehand.tools.tool import tool

@@ -15,9 +15,9 @@ from chargehand.cli.runs import runs
 from chargehand.engine.failure import Gap
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
-from chargehand.models import subject as subjects
-from chargehand.models.left_out import LEFT, left
+from chargehand.models import request_facts as subjects
 from chargehand.models.messages import Request
+from chargehand.models.partial_text import LEFT, left
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal

@@ -14,8 +14,8 @@ from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.models.artifacts import Table
 from chargehand.models.envelope import unwrap
-from chargehand.models.exhibits import Table
 from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -73,11 +73,13 @@ async def test_a_tool_is_called_and_its_result_comes_back_as_data() -> None:
     assert (last.role, last.call, unwrap(last.text)) == ("tool", "c1", ("tool add", "3"))
 
 
-async def test_exhibits_and_their_sources_are_kept_with_the_words() -> None:
+async def test_artifacts_and_their_sources_are_kept_with_the_words() -> None:
     found = await worked(calls(call("look", place="cellar")), "There are 12 apples.")
     assert found.results["t1"] == {
         "text": "There are 12 apples.",
-        "exhibits": [{"kind": "table", "columns": ["name", "count"], "rows": [["apples", 12]], "source": "cellar.csv"}],
+        "artifacts": [
+            {"kind": "table", "columns": ["name", "count"], "rows": [["apples", 12]], "source": "cellar.csv"}
+        ],
         "sources": ["cellar.csv"],
     }
 

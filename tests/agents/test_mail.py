@@ -18,7 +18,7 @@ from chargehand.engine.roster import Agent
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.journal import Journal
 from chargehand.stores.memory import MemoryJournal

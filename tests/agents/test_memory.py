@@ -22,7 +22,7 @@ from chargehand.memory.origin import PERSON
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.tools.tool import tool

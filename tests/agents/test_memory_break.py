@@ -20,7 +20,7 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.origin import Origin
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.memory import MemoryJournal

@@ -20,7 +20,7 @@ from chargehand.memory.catalog import Profile
 from chargehand.memory.conversation import Turn
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Request
-from chargehand.models.subject import Making, Working
+from chargehand.models.request_facts import Making, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.journal import Lease

@@ -9,7 +9,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.calculator import calculator

@@ -13,7 +13,7 @@ from chargehand.memory.conversation import Turn
 from chargehand.memory.declared import Memory
 from chargehand.memory.origin import PERSON
 from chargehand.models.messages import Message, Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.stores.memory import MemoryJournal

@@ -15,7 +15,7 @@ from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.value import encode_value
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
-from chargehand.models.subject import Answering, Judging
+from chargehand.models.request_facts import Answering, Judging
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from tests.agents.crowd import FREE, model, of_kind, plan, team

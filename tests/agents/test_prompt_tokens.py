@@ -10,7 +10,7 @@ from chargehand.agents.result import Result
 from chargehand.config.load import load_team
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from tests.agents.crowd import call, calls, plan
 

@@ -17,7 +17,7 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Request, Settings, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Planning, Working
+from chargehand.models.request_facts import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import WorkFailed
 from tests.agents.crowd import model, plan, team

@@ -17,7 +17,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Ledger, Planning, Routing, Speaking, Splitting
+from chargehand.models.request_facts import Answering, Ledger, Planning, Routing, Speaking, Splitting
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.wrappers import ReplicaPool
 from chargehand.stores.memory import MemoryJournal

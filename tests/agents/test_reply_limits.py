@@ -14,12 +14,12 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.models.find import Finder
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import flat
 from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, known_limit
-from chargehand.models.subject import Answering, Planning, Refining, Working
+from chargehand.models.request_facts import Answering, Planning, Refining, Working
+from chargehand.models.resolve import Finder
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Claim
 from chargehand.team import Team

@@ -21,7 +21,7 @@ from chargehand.models.demo.model import DemoModel
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request
-from chargehand.models.subject import Routing, WorkerCard
+from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.runtime.load import WorkerLoad
 from chargehand.tools.json_schema import problems
 

@@ -26,7 +26,7 @@ from chargehand.memory.embedding import Embedding
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
-from chargehand.models.subject import Answering, Routing, WorkerCard, Working
+from chargehand.models.request_facts import Answering, Routing, WorkerCard, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Proposal, WorkFailed
 from chargehand.runtime.load import WorkerLoad

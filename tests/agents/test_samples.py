@@ -17,11 +17,11 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Product
+from chargehand.models.artifacts import Product
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings
-from chargehand.models.subject import Judging, Working
+from chargehand.models.request_facts import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

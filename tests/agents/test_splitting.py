@@ -15,7 +15,7 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Usage
-from chargehand.models.subject import Answering, Planning, Splitting, Working
+from chargehand.models.request_facts import Answering, Planning, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

@@ -17,7 +17,7 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Edge, LoopState
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Request, Usage
-from chargehand.models.subject import Answering, Ledger, Working
+from chargehand.models.request_facts import Answering, Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

@@ -16,7 +16,7 @@ from chargehand.engine.plan import Combine, TaskId, needs
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import PlanInvalid
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
-from chargehand.models.subject import Answering, Speaking, Working
+from chargehand.models.request_facts import Answering, Speaking, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

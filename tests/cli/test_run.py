@@ -199,7 +199,7 @@ def test_charts_tables_and_the_answer_are_saved(tmp_path: Path) -> None:
     assert all((tmp_path / path).stat().st_size > 50 for path in saved)
     assert (tmp_path / "kept" / "answer.md").read_text().rstrip() == done.stdout.rstrip()
     again = json.loads(chargehand(tmp_path, "run", wish, "--run", "two", "--json", "-q").stdout)
-    assert [Path(path).parent for path in again["saved"]] == [Path(".chargehand/exhibits/two")]
+    assert [Path(path).parent for path in again["saved"]] == [Path(".chargehand/artifacts/two")]
 
 
 def test_what_nobody_can_do_is_said(tmp_path: Path) -> None:

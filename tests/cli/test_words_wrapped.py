@@ -2,7 +2,7 @@
 
 from chargehand.cli.artifacts import draw_chart
 from chargehand.cli.console import cells, wrap_words
-from chargehand.models.exhibits import Chart
+from chargehand.models.artifacts import Chart
 
 
 def test_lines_are_cut_between_words_and_go_on_indented() -> None:

@@ -14,7 +14,7 @@ from chargehand.config import doctor
 from chargehand.config.doctor import journal_file
 from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import models_home
-from chargehand.models.known import without_secrets
+from chargehand.models.providers import without_secrets
 from chargehand.stores.database import JOURNAL
 from chargehand.stores.examine import examine
 from tests.config.files import write

@@ -9,7 +9,7 @@ import pytest
 from chargehand.config.schema import ToolShape
 from chargehand.config.tools import make_tools
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Passages
+from chargehand.models.artifacts import Passages
 from chargehand.models.local.pull import pull
 from chargehand.tools.tool import ToolFailed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from chargehand.config import schema
 from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
-from chargehand.models.known import BUILT_IN
+from chargehand.models.providers import BUILT_IN
 from chargehand.team import Team
 from chargehand.tools.tool import CAP
 from tests.config.files import shaped, write

@@ -11,7 +11,7 @@ from chargehand.evals.bench import require_approval
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score
 from chargehand.evals.run import evaluate
-from chargehand.models.find import Finder
+from chargehand.models.resolve import Finder
 from chargehand.team import Team
 from chargehand.tools.tool import Tool
 from tests.evals.samples import Till, dataset

@@ -9,7 +9,7 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, as_tool

@@ -18,7 +18,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
-from chargehand.models.subject import Answering, Working
+from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team

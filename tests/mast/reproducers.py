@@ -9,7 +9,7 @@ from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line
 from chargehand.stores.memory import MemoryJournal
 from chargehand.tools.rules import RequiredBeforeExit

@@ -15,10 +15,10 @@ from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Corrupt
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Ledger, Working
+from chargehand.models.request_facts import Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool

@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 
 from chargehand.agents.plan_form import schema
 from chargehand.models.anthropic import AnthropicMessages
-from chargehand.models.failed import CallFailed
+from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from tests.models.loopback import Loopback, Move, event, loopback, streamed, whole

@@ -10,7 +10,7 @@ import pytest
 
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Breaking, Retry
-from chargehand.models.failed import CallFailed
+from chargehand.models.call_errors import CallFailed
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage

@@ -15,7 +15,7 @@ from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding
 from chargehand.models.extras import install_command
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.text.language import is_english
 
 TEAMS = Path(__file__).parents[2] / "bench" / "data" / "routing_teams.json"

@@ -17,7 +17,7 @@ from chargehand.agents import judge, plan_form
 from chargehand.agents.routing import choose
 from chargehand.agents.strategies import loop, recursive
 from chargehand.errors import Invalid
-from chargehand.models.failed import CallFailed
+from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelFailed

@@ -100,7 +100,7 @@ def test_a_price_of_ones_own_is_exact_and_rounded_up() -> None:
 
 def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:
     heavy = "{'genai_prices', 'pydantic', 'aiohttp', 'pydantic_ai'}"
-    script = f"import sys, chargehand.models.find; print(sorted({heavy} & set(sys.modules)))"
+    script = f"import sys, chargehand.models.resolve; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

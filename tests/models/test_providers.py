@@ -11,10 +11,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage
 
-from chargehand.models.failed import CallFailed
+from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
-from chargehand.models.providers import ProviderModel
+from chargehand.models.pydantic_ai_models import ProviderModel
 
 HELLO = Request([Message("user", "hello")])
 TOOL = ToolSpec("add", "adds", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'))

@@ -8,12 +8,12 @@ from msgspec import Raw
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.envelope import wrap
-from chargehand.models.find import Finder
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.subject import WorkerCard, Working
+from chargehand.models.request_facts import WorkerCard, Working
+from chargehand.models.resolve import Finder
 from chargehand.models.testing.recorded import Recorder, Replayer, digest
 from chargehand.models.testing.scripted import ScriptedModel
 from tests.models.loopback import loopback, whole

@@ -13,7 +13,7 @@ from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.engine.roster import Agent, Roster
-from chargehand.models.failed import Party, refused
+from chargehand.models.call_errors import Party, refused
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Message, Reply, Request

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from chargehand.models.failed import Unreadable
+from chargehand.models.call_errors import Unreadable
 from chargehand.models.stream import Event, Events
 from chargehand.models.unpack import Inflate, unpacker
 

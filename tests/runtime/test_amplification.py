@@ -13,7 +13,7 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy
-from chargehand.models.failed import CallFailed
+from chargehand.models.call_errors import CallFailed
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Reply, Request

@@ -18,7 +18,7 @@ from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.tracing import Ruling
 from chargehand.models.messages import Request
-from chargehand.models.subject import Judging, Working
+from chargehand.models.request_facts import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import call, calls

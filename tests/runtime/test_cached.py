@@ -21,7 +21,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.blocks import Block
 from chargehand.memory.declared import Memory
 from chargehand.models.messages import Reply, Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime import cache
 from chargehand.runtime.cache import earlier_results

@@ -17,7 +17,7 @@ from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear
-from chargehand.models.subject import Planning, Working
+from chargehand.models.request_facts import Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.team import Team

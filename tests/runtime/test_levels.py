@@ -18,7 +18,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request
-from chargehand.models.subject import Answering, Planning, Working
+from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, whole_trace

@@ -21,7 +21,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
 from chargehand.models.messages import Request, Usage
-from chargehand.models.subject import Routing, Working
+from chargehand.models.request_facts import Routing, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView, WorkerLoad
 from chargehand.runtime.runner import Runner

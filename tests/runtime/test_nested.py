@@ -21,7 +21,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease

@@ -25,7 +25,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.subject import Answering, Planning, Refining, Working
+from chargehand.models.request_facts import Answering, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.stores.journal import Journal, Lease

@@ -13,7 +13,7 @@ from chargehand.memory.blocks import Append, Block
 from chargehand.memory.declared import Memory
 from chargehand.memory.origin import PERSON
 from chargehand.models.messages import Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from tests.agents.crowd import call, calls, team
 

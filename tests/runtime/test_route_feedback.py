@@ -14,7 +14,7 @@ from chargehand.engine.plan import Combine
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.models.messages import Request
-from chargehand.models.subject import Answering, Judging, Working
+from chargehand.models.request_facts import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.stores import route_examples as store
 from chargehand.stores.journal_file import open_journal_file

@@ -36,7 +36,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
-from chargehand.models.subject import Answering, Planning
+from chargehand.models.request_facts import Answering, Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import CallKey, tool

@@ -24,7 +24,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.value import encode_value
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool

@@ -17,7 +17,7 @@ from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
-from chargehand.models.find import Finder
+from chargehand.models.resolve import Finder
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.stores.journal import Lease
 from chargehand.stores.memory import MemoryJournal

@@ -20,7 +20,7 @@ from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.subject import (
+from chargehand.models.request_facts import (
     Answering,
     Judging,
     Ledger,

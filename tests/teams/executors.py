@@ -1,4 +1,4 @@
-"""What the tests of several teams ask of them in this process: runs, their exhibits, their data and code."""
+"""What the tests of several teams ask of them in this process: runs, their artifacts, their data and code."""
 
 import csv
 from importlib.util import module_from_spec, spec_from_file_location
@@ -40,11 +40,11 @@ def module(team: str, name: str) -> ModuleType:
     return made
 
 
-def exhibits(result: Result, kind: str) -> list[dict[str, object]]:
+def artifacts(result: Result, kind: str) -> list[dict[str, object]]:
     """The tables, charts or figures that tools returned."""
     found: list[dict[str, object]] = []
     for value in result.results.values():
         if isinstance(value, dict):
             held = msgspec.convert(value, dict[str, object], strict=False)
-            found += cast("list[dict[str, object]]", held.get("exhibits", []))
+            found += cast("list[dict[str, object]]", held.get("artifacts", []))
     return [one for one in found if one["kind"] == kind]

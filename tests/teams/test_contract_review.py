@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
+from tests.teams.executors import artifacts, asked, examples, module, rows, workers
 
 TEAM = "contract_review"
 
@@ -42,7 +42,7 @@ def test_the_risk_score_is_the_sum_of_the_points_of_broken_rules() -> None:
     found = {rule["rule"] for rule, _ in tools.broken("Juniper Payroll")}
     assert found == {"liability cap", "cap for both", "breach report", "subcontractors"}
     assert sum(points[rule] for rule in found) == 18
-    (table,) = exhibits(asked(TEAM, "Assess the risk of all contracts."), "table")
+    (table,) = artifacts(asked(TEAM, "Assess the risk of all contracts."), "table")
     assert table["rows"] == [
         [one, tools.score(one)] for one in sorted(tools.SUPPLIERS, key=lambda one: -tools.score(one))
     ]
@@ -71,7 +71,7 @@ def test_figures_of_the_register_are_those_of_the_file() -> None:
     assert workers(result) == {"registrar", "illustrator"}
     for owner, value in owners.items():
         assert f"{owner} {value:,}" in str(result.answer)
-    (chart,) = exhibits(result, "chart")
+    (chart,) = artifacts(result, "chart")
     assert all(owner in str(chart["svg"]) for owner in owners)
 
 

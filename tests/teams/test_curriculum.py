@@ -6,7 +6,7 @@ from typing import cast
 
 from chargehand.config.load import load_team
 from tests.teams.bundled import TEAMS, accuracy, lacking, model_of, ran
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
+from tests.teams.executors import artifacts, asked, examples, module, rows, workers
 
 TEAM = "curriculum"
 
@@ -50,7 +50,7 @@ def test_a_path_teaches_everything_after_what_it_needs() -> None:
 def test_hours_a_week_are_taken_from_the_request() -> None:
     result = asked(TEAM, examples(TEAM)[3])
     assert workers(result) == {"planner", "writer"}
-    (table, *_) = exhibits(result, "table")
+    (table, *_) = artifacts(result, "table")
     assert table["columns"] == ["topic", "week", "hours", "done in week"]
     weeks = {row[0]: row[1] for row in cast("list[list[object]]", table["rows"])}
     assert (weeks["mean and median"], weeks["regression"]) == (1, 5)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.teams.bundled import accuracy, lacking, ran
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
+from tests.teams.executors import artifacts, asked, examples, module, rows, workers
 
 TEAM = "product_launch"
 
@@ -53,7 +53,7 @@ def test_the_best_price_is_worked_out_from_the_survey() -> None:
 def test_any_price_can_be_looked_at() -> None:
     budgets = [int(one["budget_eur"]) for one in rows(TEAM, "data/people.csv")]
     result = asked(TEAM, "How many people would buy at 24 euros?")
-    (table,) = exhibits(result, "table")
+    (table,) = artifacts(result, "table")
     share = round(100 * sum(one >= 24 for one in budgets) / len(budgets))
     assert table["rows"] == [["24.00 EUR", round(share * (24 - 11.5), 2), share]]
 
@@ -88,4 +88,4 @@ def test_budgets_are_averaged_per_segment_and_drawn() -> None:
         found.setdefault(one["segment"], []).append(int(one["budget_eur"]))
     for segment, budgets in found.items():
         assert f"{segment} {sum(budgets) / len(budgets):.2f}" in str(result.answer)
-    assert len(exhibits(result, "chart")) == 1
+    assert len(artifacts(result, "chart")) == 1

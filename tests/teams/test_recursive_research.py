@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.teams.bundled import accuracy, lacking, ran
-from tests.teams.executors import asked, examples, exhibits, module, rows, workers
+from tests.teams.executors import artifacts, asked, examples, module, rows, workers
 
 TEAM = "recursive_research"
 
@@ -73,5 +73,5 @@ def test_a_size_in_words_limits_the_rows() -> None:
     for one in rows(TEAM, "data/runs.csv"):
         if one["size"] == "100":
             steps[one["family"]] = steps.get(one["family"], 0) + int(one["steps"])
-    (table,) = exhibits(result, "table")
+    (table,) = artifacts(result, "table")
     assert table["rows"] == [list(pair) for pair in sorted(steps.items(), key=lambda pair: -pair[1])]

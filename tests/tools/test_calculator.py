@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 from chargehand.tools.calculator import NotComputable, calculator, compute, shown
 from chargehand.tools.tool import ToolFailed
 

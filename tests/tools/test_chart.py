@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.models.exhibits import Chart
+from chargehand.models.artifacts import Chart
 from chargehand.tools.chart import HEIGHT, WIDTH, axis_number, chart, draw_chart, number, scale_of
 from chargehand.tools.tool import ToolFailed
 

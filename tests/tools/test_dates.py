@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 from chargehand.tools.dates import add_days, date_info, dates, days_between
 from chargehand.tools.tool import Tool, ToolFailed
 from chargehand.tools.toolbox import BUILT_IN, built_in

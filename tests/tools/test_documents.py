@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Passages
+from chargehand.models.artifacts import Passages
 from chargehand.text.words import stem, stems
 from chargehand.tools.documents import LONGEST, Piece, Ranking, documents, pieces
 from chargehand.tools.tool import Tool, ToolFailed

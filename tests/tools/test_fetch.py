@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from chargehand.models.exhibits import Passages
+from chargehand.models.artifacts import Passages
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.egress import Egress, Forbidden, Page
 from chargehand.tools.fetch import LONGEST, fetch, passages, readable

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Passages, Table
+from chargehand.models.artifacts import Passages, Table
 from chargehand.tools.files import MOST_BYTES, files
 from chargehand.tools.tool import ToolFailed
 

@@ -14,7 +14,7 @@ from chargehand.memory.conversation import Turn
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
-from chargehand.models.exhibits import Passages
+from chargehand.models.artifacts import Passages
 from chargehand.stores.catalog import SqliteCatalog
 from chargehand.tools.remember import NAMES, Recalled, described, memory_tools, usual_tools
 from chargehand.tools.tool import Caller, Tool, ToolFailed

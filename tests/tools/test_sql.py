@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.sql import sql
 from chargehand.tools.tool import Tool, ToolFailed
 

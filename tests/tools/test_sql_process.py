@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.tools.query_pool import IDLE_PROCESSES, POOL
 from chargehand.tools.sql import sql
 from chargehand.tools.tool import Tool, ToolFailed

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 
-from chargehand.agents.exhibit_text import result_text
+from chargehand.agents.artifact_text import result_text
 from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
 from chargehand.agents.memory_text import instructions, material, shortened
 from chargehand.agents.money import cut_off, too_dear
@@ -21,7 +21,7 @@ from chargehand.engine.plan import Task, TaskId, needs
 from chargehand.engine.tracing import Tracing
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
-from chargehand.models.subject import Answering, Given
+from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import CAP, ToolFailed

@@ -32,7 +32,7 @@ from chargehand.engine.roster import TeamMembers
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
-from chargehand.models.subject import Making
+from chargehand.models.request_facts import Making
 from chargehand.runtime.executor import Done, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.load import LoadView
 

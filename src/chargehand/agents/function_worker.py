@@ -12,7 +12,7 @@ from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.models.exhibits import Product
+from chargehand.models.artifacts import Product
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
 

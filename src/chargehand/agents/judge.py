@@ -10,15 +10,15 @@ from typing import Literal, cast
 
 from msgspec import Raw, Struct
 
+from chargehand.agents.artifact_text import result_text
 from chargehand.agents.audit.contradictions import read_yes_or_no
-from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.tracing import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
-from chargehand.models.subject import Given, Judging
+from chargehand.models.request_facts import Given, Judging
 from chargehand.runtime.executor import WorkFailed
 from chargehand.text.numbers import find_quantities
 from chargehand.text.words import FUNCTION_WORDS, split_words

@@ -25,13 +25,13 @@ from chargehand.engine.policy import Breaking
 from chargehand.engine.tracing import Tracing
 from chargehand.errors import Invalid
 from chargehand.memory.conversation import Turn
+from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.exhibits import Product
-from chargehand.models.left_out import HINT, SHOUTED, left
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
 from chargehand.models.model import Hear
+from chargehand.models.partial_text import HINT, SHOUTED, left
 from chargehand.models.reply_limit import longer_limit, reply_limit
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.rules import allowed, may_exit, must_exit
 
@@ -327,7 +327,7 @@ class Attempt:
                 return self._again(f"That cannot be used: {error}. {order}.", str(error), "wrong_output")
         made = Product(reply.text.strip())
         if (calls := self._tried) is not None:
-            made = Product(made.text, tuple(calls.exhibits), tuple(calls.sources))
+            made = Product(made.text, tuple(calls.artifacts), tuple(calls.sources))
         missing = _missing_parts(made.text, self._history.messages)
         return Done(made, NOTHING, missing=Missing(missing) if missing else None)
 

@@ -28,8 +28,8 @@ from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import TEAM
 from chargehand.memory.sources import read_sources
-from chargehand.models.find import Lookup, models_folder
 from chargehand.models.own import as_model
+from chargehand.models.resolve import Lookup, models_folder
 from chargehand.runtime.shared import Shared
 
 

@@ -14,7 +14,7 @@ from chargehand.memory.conversation import Turn
 from chargehand.memory.splices import splice
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message
-from chargehand.models.subject import Said, Shown
+from chargehand.models.request_facts import Said, Shown
 
 _MAY = {"append": "you may append to it", "write": "you may change it"}
 _SAID = {"user": "an earlier task of yours", "assistant": "what came of it", "summary": "your earlier tasks, in short"}

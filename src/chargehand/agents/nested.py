@@ -21,8 +21,8 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import gaps, results
 from chargehand.errors import ChargehandError, Invalid
-from chargehand.models.exhibits import Exhibit, Product
-from chargehand.models.find import Finder
+from chargehand.models.artifacts import Artifact, Product
+from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import Done, Executor, NestedRequest, NestedRun, RunBounds, StepContext, WorkFailed
 from chargehand.runtime.nested import nesting_of, question_inside
 from chargehand.stores.journal import Journal
@@ -30,8 +30,8 @@ from chargehand.stores.journal import Journal
 # characters of a line, and lines
 _LONGEST = 400
 _MOST = 20
-_MOST_EXHIBITS = 8
-_LARGEST_EXHIBIT = 64 * 1024
+_MOST_ARTIFACTS = 8
+_LARGEST_ARTIFACT = 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
 _WHY = {"budget": "the money it was given was too little", "deadline": "its time ran out"}
 _CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
@@ -122,7 +122,7 @@ class Came(Struct, frozen=True, omit_defaults=True):
     ending: ev.Ending
     answer: object = None
     missing: tuple[str, ...] = ()
-    exhibits: tuple[Exhibit, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
     sources: tuple[str, ...] = ()
     failure: Failure | None = None
     gaps: tuple[Gap, ...] = ()
@@ -244,7 +244,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
         ending=ending,
         answer=answer,
         missing=missing,
-        exhibits=_exhibits(products),
+        artifacts=_artifacts(products),
         sources=sources,
         gaps=left,
         acted=acted,
@@ -256,10 +256,10 @@ def handed(came: Came) -> object:
     if not came.missing and not isinstance(came.answer, str):
         return came.answer  # whoever asked for a list or a record gets it
     if not came.missing:
-        return Product(text(came.answer), came.exhibits, came.sources)
+        return Product(text(came.answer), came.artifacts, came.sources)
     said = text(came.answer).strip()
     listed = "\n".join(f"- {one}" for one in came.missing)
-    return Product(f"{said}\n\nNot answered:\n{listed}", came.exhibits, came.sources)
+    return Product(f"{said}\n\nNot answered:\n{listed}", came.artifacts, came.sources)
 
 
 def text(value: object) -> str:
@@ -334,9 +334,9 @@ def _product(value: object) -> Product | None:
         return None
 
 
-def _exhibits(products: Sequence[Product]) -> tuple[Exhibit, ...]:
-    found = [one for each in products for one in each.exhibits]
-    return tuple(one for one in found if len(msgspec.json.encode(one)) <= _LARGEST_EXHIBIT)[:_MOST_EXHIBITS]
+def _artifacts(products: Sequence[Product]) -> tuple[Artifact, ...]:
+    found = [one for each in products for one in each.artifacts]
+    return tuple(one for one in found if len(msgspec.json.encode(one)) <= _LARGEST_ARTIFACT)[:_MOST_ARTIFACTS]
 
 
 # --- why nothing came of it

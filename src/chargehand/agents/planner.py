@@ -25,7 +25,7 @@ from chargehand.memory.embedding import Embedding
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Hear, Model
-from chargehand.models.subject import Planned, Planning, Refining, Subject, WorkerCard
+from chargehand.models.request_facts import Planned, Planning, Refining, Subject, WorkerCard
 from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS

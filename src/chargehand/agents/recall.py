@@ -31,8 +31,8 @@ from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.compaction import behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.conversation import Turn
 from chargehand.memory.opened import OpenMemory
+from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Reply, Request, Settings
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 

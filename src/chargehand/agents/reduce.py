@@ -15,7 +15,7 @@ from chargehand.agents.writer import WriterCalls
 from chargehand.concurrency import BareTaskGroup
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message, Request
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
 
 _WINDOW_SHARE = 0.5  # that results may take before they are reduced

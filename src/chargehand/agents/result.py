@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.exhibit_text import result_text
+from chargehand.agents.artifact_text import result_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Plan, TaskId, needs
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, Tracer
 

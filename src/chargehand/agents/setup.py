@@ -22,7 +22,7 @@ from chargehand.memory.declared import Memory
 from chargehand.memory.opened import OpenMemory
 from chargehand.models.messages import ToolSpec
 from chargehand.models.model import Model
-from chargehand.models.subject import Skill, WorkerCard
+from chargehand.models.request_facts import Skill, WorkerCard
 from chargehand.text.names import did_you_mean, listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules

@@ -10,9 +10,9 @@ from chargehand.agents.worker import Factory
 from chargehand.engine.duration import WrittenDuration, seconds_of
 from chargehand.engine.keywords import Declared
 from chargehand.engine.plan import Combine, Plan
-from chargehand.models.known import BUILT_IN
 from chargehand.models.messages import Settings
 from chargehand.models.own import AnyModel, as_model
+from chargehand.models.providers import BUILT_IN
 
 
 class SupervisorKeys(Declared, frozen=True, kw_only=True):

@@ -33,11 +33,11 @@ from chargehand.engine.roster import Agent, Roster, TeamMembers
 from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.find import Finder, Lookup, check_handle
-from chargehand.models.known import BUILT_IN
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
-from chargehand.models.subject import WorkerCard
+from chargehand.models.providers import BUILT_IN
+from chargehand.models.request_facts import WorkerCard
+from chargehand.models.resolve import Finder, Lookup, check_handle
 from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.policy import Breaking, Instant
-from chargehand.models.failed import opening
+from chargehand.models.call_errors import opening
 from chargehand.tools.tool import Tool
 
 _MOST = 256

@@ -22,8 +22,8 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.value import DEPTH, encode_or_text, encode_value
 from chargehand.errors import NotJson
+from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.envelope import wrap
-from chargehand.models.exhibits import Exhibit, Passages
 from chargehand.models.messages import Message, ToolCall
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.text.names import did_you_mean
@@ -44,8 +44,8 @@ _MADE_ONCE = (
 )
 _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
-_LARGEST_EXHIBIT = 64 * 1024
-_MOST_EXHIBITS = 8
+_LARGEST_ARTIFACT = 64 * 1024
+_MOST_ARTIFACTS = 8
 _SHOWN_AGAIN = 600
 """A result of so many characters is shown a second time; a longer one stands in the history already."""
 _ALREADY = "You have this already: {tool} was called with these arguments before and gave the same result."
@@ -114,7 +114,7 @@ class Calls(Struct, eq=False, kw_only=True):
     tainted: bool = False
     seen: Mapping[str, int] = field(default_factory=dict[str, int])
     made: list[Called] = field(default_factory=list[Called])
-    exhibits: list[Exhibit] = field(default_factory=list[Exhibit])
+    artifacts: list[Artifact] = field(default_factory=list[Artifact])
     sources: dict[str, None] = field(default_factory=dict[str, None])
     last: object = None
     circle: str = ""
@@ -426,17 +426,17 @@ class Calls(Struct, eq=False, kw_only=True):
         if not isinstance(kind, str) or kind not in _KINDS:
             return
         try:
-            found: Exhibit = msgspec.convert(value, Exhibit)
+            found: Artifact = msgspec.convert(value, Artifact)
         except msgspec.ValidationError:
             return
-        if len(self.exhibits) < _MOST_EXHIBITS and len(msgspec.json.encode(found)) <= _LARGEST_EXHIBIT:
-            self.exhibits.append(found)
+        if len(self.artifacts) < _MOST_ARTIFACTS and len(msgspec.json.encode(found)) <= _LARGEST_ARTIFACT:
+            self.artifacts.append(found)
         self.sources.update(dict.fromkeys(sources(found)))
 
 
-def sources(exhibit: Exhibit) -> list[str]:
-    """Where an exhibit comes from."""
-    found = [one.source for one in exhibit.found] if isinstance(exhibit, Passages) else [exhibit.source]
+def sources(artifact: Artifact) -> list[str]:
+    """Where an artifact comes from."""
+    found = [one.source for one in artifact.found] if isinstance(artifact, Passages) else [artifact.source]
     return [one for one in found if one]
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.engine.duration import parse_duration
 from chargehand.errors import Invalid, Refused
-from chargehand.models.known import BUILT_IN
+from chargehand.models.providers import BUILT_IN
 from chargehand.stores.reader import read_rows
 
 MAX_TEXT = 1 << 20
@@ -73,7 +73,7 @@ def token_price(text: str) -> TokenPrice:
 
 def model_handle(text: str) -> str:
     """The handle of a model, such as `openai:gpt-5-mini`; empty where the default is meant."""
-    from chargehand.models.find import check_handle  # noqa: PLC0415 - --help must not wait for it
+    from chargehand.models.resolve import check_handle  # noqa: PLC0415 - --help must not wait for it
 
     try:
         if text:

@@ -10,7 +10,7 @@ import msgspec
 
 from chargehand.cli.console import cells, short
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Chart, Exhibit, Table
+from chargehand.models.artifacts import Artifact, Chart, Table
 from chargehand.runtime.trace import Trace
 
 # a picture is looked at in a browser: it must not do anything there
@@ -20,19 +20,19 @@ _ACTIVE = re.compile(
 
 
 class _Shown(msgspec.Struct):
-    exhibits: list[Exhibit] = []
+    artifacts: list[Artifact] = []
 
 
 def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
     """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
-    place = folder or journal.parent / "exhibits" / _file_name(trace.run)
+    place = folder or journal.parent / "artifacts" / _file_name(trace.run)
     written: list[Path] = []
     try:
-        for name, exhibit in artifacts_of(trace):
-            if isinstance(exhibit, Chart) and exhibit.svg and not _ACTIVE.search(exhibit.svg):
-                written.append(_write(place / f"{name}.svg", exhibit.svg))
-            elif isinstance(exhibit, Table) and folder is not None:
-                written.append(_write_table(place / f"{name}.csv", exhibit))
+        for name, artifact in artifacts_of(trace):
+            if isinstance(artifact, Chart) and artifact.svg and not _ACTIVE.search(artifact.svg):
+                written.append(_write(place / f"{name}.svg", artifact.svg))
+            elif isinstance(artifact, Table) and folder is not None:
+                written.append(_write_table(place / f"{name}.csv", artifact))
         if folder is not None and isinstance(trace.answer, str):
             written.append(_write(place / "answer.md", trace.answer.rstrip() + "\n"))
     except OSError as error:
@@ -49,18 +49,18 @@ def make_save_folder(folder: Path) -> None:
         raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
 
 
-def artifacts_of(trace: Trace) -> Iterator[tuple[str, Exhibit]]:
+def artifacts_of(trace: Trace) -> Iterator[tuple[str, Artifact]]:
     for task in trace.tasks:
         results = cast("list[object]", task.result) if isinstance(task.result, list) else [task.result]
         number = 0
         for result in results:
             try:
-                shown = msgspec.convert(result, _Shown).exhibits
+                shown = msgspec.convert(result, _Shown).artifacts
             except msgspec.ValidationError:
                 continue  # a result of some other shape
-            for exhibit in shown:
+            for artifact in shown:
                 number += 1
-                yield f"{_file_name(task.id)}-{number}", exhibit
+                yield f"{_file_name(task.id)}-{number}", artifact
 
 
 def _file_name(name: str) -> str:
@@ -95,9 +95,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def chart_lines(trace: Trace, columns: int) -> Iterator[str]:
     """The lines of every chart of a run whose values are known; nothing where there is none."""
-    for _, exhibit in artifacts_of(trace):
-        if isinstance(exhibit, Chart) and exhibit.plotted:
-            yield from draw_chart(exhibit, columns)
+    for _, artifact in artifacts_of(trace):
+        if isinstance(artifact, Chart) and artifact.plotted:
+            yield from draw_chart(artifact, columns)
             yield ""
 
 

@@ -13,7 +13,7 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.policy import Seconds
 from chargehand.engine.value import decode_value
-from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Table
+from chargehand.models.artifacts import Artifact, Chart, Figure, Passages, Table
 from chargehand.runtime.trace import calls_in
 
 ROOM = 72
@@ -57,17 +57,17 @@ def _describe_fields(fields: dict[str, object], result: Raw) -> str:
             return short(f"{lead}{text}", ROOM)
     value = fields.get("value")
     text = value if value and isinstance(value, str) else bytes(result).decode()
-    return short(_describe_exhibit(value) or text, ROOM)
+    return short(_describe_artifact(value) or text, ROOM)
 
 
-def _describe_exhibit(value: object) -> str:
+def _describe_artifact(value: object) -> str:
     """What a tool returned to be shown, by its kind; nothing for anything else."""
-    exhibit: Exhibit
+    artifact: Artifact
     try:
-        exhibit = msgspec.convert(value, Exhibit)
+        artifact = msgspec.convert(value, Artifact)
     except msgspec.ValidationError:
         return ""
-    match exhibit:
+    match artifact:
         case Table(rows=rows):
             return f"a table of {counted(len(rows), 'row')}"
         case Passages(found=passages):

@@ -13,7 +13,7 @@ from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
 from chargehand.config.source import near, read_source
 from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
-from chargehand.models.known import BUILT_IN
+from chargehand.models.providers import BUILT_IN
 from chargehand.text.names import listed
 
 USUAL = "minimal"

@@ -13,8 +13,8 @@ from urllib.request import ProxyHandler, build_opener
 from msgspec import Struct
 
 from chargehand.errors import Invalid
-from chargehand.models.known import BUILT_IN, OWN, is_free
 from chargehand.models.prices import is_local
+from chargehand.models.providers import BUILT_IN, OWN, is_free
 
 NAMES = ("team.yaml", "team.yml", "team.toml")
 VARIABLE = "CHARGEHAND_TEAM"

@@ -35,7 +35,7 @@ from chargehand.config.environment import models_home
 from chargehand.config.explain import Description, describe
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
-from chargehand.models.known import HIDDEN, without_secrets
+from chargehand.models.providers import HIDDEN, without_secrets
 from chargehand.stores.database import CATALOG, JOURNAL, FileKind
 from chargehand.stores.examine import examine
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
 from chargehand.models.extras import install_command
-from chargehand.models.known import BUILT_IN, OTHERS, OWN, is_in_process, key_variable
+from chargehand.models.providers import BUILT_IN, OTHERS, OWN, is_in_process, key_variable
 
 _CONNECT_SECONDS = 1.0
 _MAX_SERVERS = 8  # more are not tried: the doctor must not keep anybody waiting

@@ -19,8 +19,8 @@ from chargehand.config.source import Finding, Source, Unreadable, read_source, w
 from chargehand.config.tools import long_form, source_of
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
-from chargehand.models.find import Finder
-from chargehand.models.known import BUILT_IN, without_secrets
+from chargehand.models.providers import BUILT_IN, without_secrets
+from chargehand.models.resolve import Finder
 
 _SECRET = re.compile(r"key|token|secret|pass|credential|auth", re.IGNORECASE)
 _MAX_VALUE_CHARS = 60

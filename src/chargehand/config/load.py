@@ -27,8 +27,8 @@ from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid
 from chargehand.memory.declared import Memory
-from chargehand.models.find import check_handle
-from chargehand.models.known import BUILT_IN
+from chargehand.models.providers import BUILT_IN
+from chargehand.models.resolve import check_handle
 from chargehand.team import Team
 from chargehand.text.names import listed
 

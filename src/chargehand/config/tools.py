@@ -22,7 +22,7 @@ from chargehand.config.parts import inside
 from chargehand.config.schema import PLAIN_SOURCES, SOURCES, ToolShape
 from chargehand.config.source import near
 from chargehand.errors import Invalid
-from chargehand.models.find import models_folder
+from chargehand.models.resolve import models_folder
 from chargehand.text.names import listed
 from chargehand.tools.tool import Tool, as_tool
 from chargehand.tools.toolbox import renamed, tools_named

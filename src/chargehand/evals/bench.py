@@ -10,8 +10,8 @@ from chargehand.agents.worker import Worker
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.cases import Case, kind_of
 from chargehand.evals.report import Score
-from chargehand.models.find import Lookup
 from chargehand.models.model import Model
+from chargehand.models.resolve import Lookup
 from chargehand.team import Team
 from chargehand.text.names import did_you_mean
 from chargehand.tools.tool import Tool

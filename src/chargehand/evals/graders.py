@@ -11,19 +11,19 @@ from textwrap import shorten
 import msgspec
 from msgspec import Struct
 
+from chargehand.agents.artifact_text import result_text
 from chargehand.agents.checks.review import FORM, read_verdict
 from chargehand.agents.checks.rules import CheckedResult, CheckFailed, check_function, check_rule, check_shape
 from chargehand.agents.checks.spec import Rule
-from chargehand.agents.exhibit_text import result_text
 from chargehand.config.tools import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
+from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.exhibits import Product
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Model, ModelFailed
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 from chargehand.text.numbers import find_number_words, find_quantities
 
 GRADER_TIMEOUT: Seconds = 60.0

@@ -19,8 +19,8 @@ from chargehand.evals.graders import find_grader
 from chargehand.evals.measures import report_section
 from chargehand.evals.report import Report, Score, Section
 from chargehand.evals.verifying import score_results
-from chargehand.models.find import Finder, Lookup
 from chargehand.models.model import Model
+from chargehand.models.resolve import Finder, Lookup
 from chargehand.team import Team
 
 MAX_PARALLEL = 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.agents.exhibit_text import result_text
+from chargehand.agents.artifact_text import result_text
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.engine.events import Entry
 from chargehand.engine.fold import replay
@@ -15,7 +15,7 @@ from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import JSON_LINES, YAML, Case, Expect, parse_dataset, read_dataset_text
 from chargehand.evals.graders import written_numbers
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 
 _MAX_NUMBERS = 8
 _MAX_ANSWER_CHARS = 4000

@@ -23,7 +23,7 @@ from chargehand.evals.cases import Case, as_tuple
 from chargehand.evals.measures import seeded_random
 from chargehand.evals.report import Score
 from chargehand.models.messages import Request
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from chargehand.text.numbers import find_quantities

@@ -19,11 +19,11 @@ from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_http import MOST_BYTES, PATIENCE, EmbeddingEndpoint, HttpEmbedding
 from chargehand.models.embeddings import HANDLE, LocalEmbedding, is_here
 from chargehand.models.extras import install_command
-from chargehand.models.find import Finder, Lookup, Options, models_folder
 from chargehand.models.guard import Guarded
-from chargehand.models.known import OTHERS, OWN, Place
 from chargehand.models.model import Model
 from chargehand.models.prices import FREE, PriceTag
+from chargehand.models.providers import OTHERS, OWN, Place
+from chargehand.models.resolve import Finder, Lookup, Options, models_folder
 from chargehand.text.names import nearest_names
 
 _SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai"]

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import StoreUnavailable
-from chargehand.models.failed import (
+from chargehand.models.call_errors import (
     NOTHING,
     CallFailed,
     Party,

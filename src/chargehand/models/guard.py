@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
 from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
-from chargehand.models.failed import CallFailed, asked_too_much, opening
+from chargehand.models.call_errors import CallFailed, asked_too_much, opening
 from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed

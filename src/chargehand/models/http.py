@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.failed import CallFailed, Party, Unreadable, garbled, late, lost, too_large
+from chargehand.models.call_errors import CallFailed, Party, Unreadable, garbled, late, lost, too_large
 from chargehand.models.stream import Taker
 from chargehand.models.unpack import ACCEPTED, Unpacker, unpacker
 

@@ -7,7 +7,7 @@ from msgspec import Meta, Raw, Struct
 
 from chargehand.engine.declared_types import written_as
 from chargehand.engine.keywords import Declared
-from chargehand.models.subject import Subject
+from chargehand.models.request_facts import Subject
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Finish: TypeAlias = Literal["stop", "tools", "length", "refused"]

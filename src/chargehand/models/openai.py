@@ -9,7 +9,7 @@ from typing import Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.failed import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
 from chargehand.models.shapes import strict_schema

@@ -5,7 +5,7 @@ Lines are cut at bytes, never inside a character: text is decoded only once an e
 
 from typing import NamedTuple, Protocol
 
-from chargehand.models.failed import Unreadable
+from chargehand.models.call_errors import Unreadable
 
 _MARK = b"\xef\xbb\xbf"
 _PASSED_OVER = (b"", b"id", b"retry")  # b"" is a comment

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from chargehand.models.failed import Unreadable
+from chargehand.models.call_errors import Unreadable
 
 _PIECE = 65_536
 _GZIP = 31  # zlib's way to say: with gzip's header and checksum

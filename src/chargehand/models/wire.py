@@ -9,7 +9,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from chargehand.engine.failure import Failure
-from chargehand.models.failed import CallFailed, Party, Unreadable, asked_wait, error_words, garbled, refused, useless
+from chargehand.models.call_errors import (
+    CallFailed,
+    Party,
+    Unreadable,
+    asked_wait,
+    error_words,
+    garbled,
+    refused,
+    useless,
+)
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
 from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chargehand.models.find import Lookup
+from chargehand.models.resolve import Lookup
 from chargehand.server.api.routes import own_api
 from chargehand.server.letta.api import letta_api
 from chargehand.server.middleware.gate import guard

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from chargehand.concurrency import first_error
 from chargehand.errors import Invalid, Refused
-from chargehand.models.find import Lookup
+from chargehand.models.resolve import Lookup
 from chargehand.server.app import Application
 from chargehand.server.middleware.connections import bounded_http
 from chargehand.server.settings import FIRST, Settings

@@ -14,7 +14,7 @@ from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
 from chargehand.memory.opened import OpenMemory
-from chargehand.models.find import Finder, Lookup
+from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
 from chargehand.runtime.run_loop import TextListener

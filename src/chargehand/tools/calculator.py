@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 from chargehand.text.names import did_you_mean
 from chargehand.tools.tool import Tool, ToolFailed, tool
 

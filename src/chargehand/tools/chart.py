@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from chargehand.models.exhibits import Chart
+from chargehand.models.artifacts import Chart
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 WIDTH = 720

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from chargehand.engine.policy import Instant
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 Clock: TypeAlias = Callable[[], Instant]

@@ -7,7 +7,7 @@ from html import unescape
 
 from msgspec import Struct
 
-from chargehand.models.exhibits import Passage, Passages
+from chargehand.models.artifacts import Passage, Passages
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.egress import Egress, Page
 from chargehand.tools.tool import Tool, tool

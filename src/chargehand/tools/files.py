@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Passage, Passages, Table
+from chargehand.models.artifacts import Passage, Passages, Table
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 MOST_BYTES = 10 * 1024 * 1024

@@ -29,8 +29,8 @@ from chargehand.memory.catalog import Attached
 from chargehand.memory.conversation import Role
 from chargehand.memory.opened import OpenMemory
 from chargehand.memory.origin import Origin
-from chargehand.models.exhibits import Passage as Found
-from chargehand.models.exhibits import Passages
+from chargehand.models.artifacts import Passage as Found
+from chargehand.models.artifacts import Passages
 from chargehand.text.dates import parse_instant
 from chargehand.text.names import nearest_names
 from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.exhibits import Table
+from chargehand.models.artifacts import Table
 from chargehand.text.names import nearest_names
 from chargehand.tools.query_pool import GRACE_SECONDS, MEMORY, START_SECONDS, Failure, Query, Source
 from chargehand.tools.query_process import ROWS, TEMPORARY_FILE_BYTES, cut_text, open_file, open_image

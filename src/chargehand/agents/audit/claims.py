@@ -27,8 +27,8 @@ from chargehand.agents.audit.sources import (
 )
 from chargehand.engine.tracing import Conflict, Kind, Origin, Statement, Tracing
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.models.exhibits import Product
-from chargehand.models.subject import Given
+from chargehand.models.artifacts import Product
+from chargehand.models.request_facts import Given
 from chargehand.text.dates import Date, find_dates
 from chargehand.text.numbers import Quantity, find_counts, find_quantities
 from chargehand.text.sentences import find_sentences

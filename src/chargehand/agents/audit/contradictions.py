@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from chargehand.agents.audit.sources import KnownNumbers
 from chargehand.engine.tracing import Contradiction
-from chargehand.models.exhibits import Figure, Product, Table
-from chargehand.models.subject import Given
+from chargehand.models.artifacts import Figure, Product, Table
+from chargehand.models.request_facts import Given
 from chargehand.text.dates import MONTH, find_dates
 from chargehand.text.numbers import Quantity, find_quantities
 from chargehand.text.sentences import split_sentences
@@ -160,11 +160,11 @@ def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
     product = _as_product(result.value)
     if verdict := read_yes_or_no(result.value):
         yield from _make_fact(result, result.instruction, verdict, unit="verdict")
-    for exhibit in product.exhibits:
-        if isinstance(exhibit, Figure) and exhibit.label:
-            yield from _read_figure(result, exhibit.label, f"{exhibit.value} {exhibit.unit}")
-        elif isinstance(exhibit, Table):
-            yield from _read_table(result, exhibit)
+    for artifact in product.artifacts:
+        if isinstance(artifact, Figure) and artifact.label:
+            yield from _read_figure(result, artifact.label, f"{artifact.value} {artifact.unit}")
+        elif isinstance(artifact, Table):
+            yield from _read_table(result, artifact)
     text = product.text[:room]
     for sentence in split_sentences(text, ".!?;") if _STATING.search(text) else ():
         if len(sentence) <= _MAX_SENTENCE and not sentence.startswith(("|", ">")) and not _UNSURE.search(sentence):
@@ -235,7 +235,7 @@ def _content_words(text: str) -> frozenset[str]:
 
 
 def _as_product(value: object) -> Product:
-    """A result as its text and exhibits; empty where it is other data."""
+    """A result as its text and artifacts; empty where it is other data."""
     if isinstance(value, Product):
         return value
     if isinstance(value, str):

@@ -27,7 +27,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, in_order, needs
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 from chargehand.text.names import listed
 from chargehand.text.words import WORD
 

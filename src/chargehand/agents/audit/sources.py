@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.models.exhibits import PICTURES
+from chargehand.models.artifacts import PICTURES
 from chargehand.text.dates import Date
 from chargehand.text.numbers import Quantity, find_numbers
 from chargehand.text.units import convert, spell_unit, unit_behind, unit_of_key

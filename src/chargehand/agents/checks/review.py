@@ -9,9 +9,9 @@ from typing import cast
 
 from msgspec import Struct
 
+from chargehand.agents.artifact_text import result_text
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.checks.rules import CheckedResult
-from chargehand.agents.exhibit_text import result_text
 from chargehand.agents.inputs import today
 from chargehand.agents.money import Purse
 from chargehand.agents.shape import encode_schema, list_schema, one_line, text_schema
@@ -22,7 +22,7 @@ from chargehand.engine.plan import digest
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model
-from chargehand.models.subject import Given, Reviewing
+from chargehand.models.request_facts import Given, Reviewing
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP

@@ -16,7 +16,7 @@ from chargehand.agents.checks.spec import Rule
 from chargehand.agents.shape import Shape
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Invalid
-from chargehand.models.exhibits import Product
+from chargehand.models.artifacts import Product
 from chargehand.text.words import WORD
 from chargehand.tools.threads import THREADS, GivenUp
 from chargehand.tools.tool import ToolFailed

@@ -29,9 +29,9 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.models.exhibits import Product
+from chargehand.models.artifacts import Product
 from chargehand.models.model import Model
-from chargehand.models.subject import Given
+from chargehand.models.request_facts import Given
 from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
 
 _MAX_MESSAGE = 1500  # characters of what is wrong
@@ -227,9 +227,9 @@ class CheckedAttempt(Struct):
         """What there was to work from: inputs, and what tools returned, else what the result shows."""
         material = [*read_inputs(self.brief, {}), *self.context.returned]
         if isinstance(result, Product) and not self.context.returned:
-            for number, exhibit in enumerate(result.exhibits, 1):
+            for number, artifact in enumerate(result.artifacts, 1):
                 label = f"tool {number}"
-                material.append(Given(task=label, instruction="", worker="", value=exhibit, from_tool=True))
+                material.append(Given(task=label, instruction="", worker="", value=artifact, from_tool=True))
         return tuple(material)
 
 

@@ -18,8 +18,8 @@ from chargehand.errors import Invalid
 from chargehand.memory.embedding import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding
-from chargehand.models.find import Lookup
-from chargehand.models.subject import Routing, WorkerCard
+from chargehand.models.request_facts import Routing, WorkerCard
+from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import StepContext, WorkFailed
 from chargehand.text.language import is_english
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from chargehand.errors import StoreError
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.runtime.load import WorkerLoad
 from chargehand.stores.route_examples import RouteExamples
 

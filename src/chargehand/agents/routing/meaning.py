@@ -17,7 +17,7 @@ from chargehand.engine.plan import digest
 from chargehand.errors import StoreUnavailable
 from chargehand.memory.embedding import Embedding
 from chargehand.models.extras import install_command
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import ToolFailed
 

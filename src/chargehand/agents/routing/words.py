@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from chargehand.agents.routing.decision import Decision, choose, nobody, shared
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import stem, stems, tokenize, words_by_stem
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS

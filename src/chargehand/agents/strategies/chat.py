@@ -20,7 +20,7 @@ from chargehand.engine.roster import Match, fits
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce
-from chargehand.models.subject import Given, Speaking, WorkerCard
+from chargehand.models.request_facts import Given, Speaking, WorkerCard
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.tools.tool import CAP
 

@@ -42,7 +42,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, TaskId
 from chargehand.models.envelope import new_nonce
-from chargehand.models.subject import Splitting
+from chargehand.models.request_facts import Splitting
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 
 _DEEPEST = 8  # however deep a team wants it: every level multiplies what is paid

@@ -14,7 +14,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.runtime.load import WorkerLoad
 

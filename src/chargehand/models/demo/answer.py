@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from chargehand.models.artifacts import Artifact, Figure, Passages, Table
 from chargehand.models.demo.plan import without_returns
 from chargehand.models.demo.results import figure_in_words, markdown_table, read_product, table_in_words
 from chargehand.models.demo.words import MENTIONS_MODEL, shorten
-from chargehand.models.exhibits import Exhibit, Figure, Passages, Table
-from chargehand.models.left_out import LEFT
-from chargehand.models.subject import Answering, Given
+from chargehand.models.partial_text import LEFT
+from chargehand.models.request_facts import Answering, Given
 
 _KEPT = ("Kept in the archive", "Added to the block", "Not kept:")
 _SOURCE_BEHIND = re.compile(r"\s\([\w./-]+\.\w+(?:#[\w-]+)?\)\Z")
@@ -23,7 +23,7 @@ class Part(Struct, frozen=True):
 
     given: Given
     text: str
-    exhibits: tuple[Exhibit, ...]
+    artifacts: tuple[Artifact, ...]
     lines: list[str]
     kept: list[str]
     left: list[str]
@@ -68,12 +68,12 @@ def _read_part(given: Given) -> Part:
     product = read_product(given.value)
     lines = [line.strip() for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
-        lines = [figure_in_words(exhibit) for exhibit in product.exhibits if isinstance(exhibit, Figure)]
-        lines += [table_in_words(exhibit, "Result") for exhibit in product.exhibits if isinstance(exhibit, Table)]
+        lines = [figure_in_words(artifact) for artifact in product.artifacts if isinstance(artifact, Figure)]
+        lines += [table_in_words(artifact, "Result") for artifact in product.artifacts if isinstance(artifact, Table)]
     return Part(
         given=given,
         text=product.text,
-        exhibits=product.exhibits,
+        artifacts=product.artifacts,
         lines=[line for line in lines if not line.startswith((*_KEPT, LEFT))],
         kept=[line for line in lines if line.startswith(_KEPT)],
         left=[line.removeprefix(LEFT) for line in lines if line.startswith(LEFT)],
@@ -96,7 +96,7 @@ def _tables(parts: list[Part]) -> list[str]:
     headings: dict[str, str] = {}
     for part in parts:
         heading = without_returns(part.given.instruction).partition(". ")[0].rstrip("?. ")
-        for table in part.exhibits:
+        for table in part.artifacts:
             if isinstance(table, Table) and (len(table.rows) > 1 or (table.rows and len(table.columns) > 2)):
                 headings.setdefault(markdown_table(table), f"### {shorten(heading, 100)} [{part.task}]")
     return [f"{heading}\n\n{text}" for text, heading in headings.items()]
@@ -108,7 +108,7 @@ def _notes(facts: list[Part], written: str) -> list[str]:
     for part in facts:
         lines = [line for line in part.lines[1:] if line not in written]
         notes += [f"- {shorten(line, _LONGEST_LINE)} [{part.task}]" for line in lines]
-        figures = [exhibit for exhibit in part.exhibits if isinstance(exhibit, Figure) and exhibit.expression]
+        figures = [artifact for artifact in part.artifacts if isinstance(artifact, Figure) and artifact.expression]
         notes += [f"- Worked out as `{figure.expression}` [{part.task}]." for figure in figures]
     return notes
 
@@ -117,13 +117,13 @@ def _sources(parts: list[Part]) -> list[str]:
     lines: list[str] = []
     for part in parts:
         named: list[str] = []
-        for exhibit in part.exhibits:
-            if isinstance(exhibit, Passages):
-                named += [passage.source for passage in exhibit.found if passage.text.strip()[:40] in part.text]
-            elif isinstance(exhibit, Table) and exhibit.query:
-                named.append(f"{exhibit.source}: `{exhibit.query}`")
-            elif isinstance(exhibit, Table | Figure) and exhibit.source:
-                named.append(exhibit.source)
+        for artifact in part.artifacts:
+            if isinstance(artifact, Passages):
+                named += [passage.source for passage in artifact.found if passage.text.strip()[:40] in part.text]
+            elif isinstance(artifact, Table) and artifact.query:
+                named.append(f"{artifact.source}: `{artifact.query}`")
+            elif isinstance(artifact, Table | Figure) and artifact.source:
+                named.append(artifact.source)
         if named and "## Sources" not in part.text:  # a team has named them
             lines.append(f"- [{part.task}] {'; '.join(dict.fromkeys(named))}")
     return lines

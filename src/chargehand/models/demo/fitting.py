@@ -28,7 +28,7 @@ from chargehand.models.demo.words import (
     tokenize,
     word_set,
 )
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 
 Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 """Workers, and the tools of each."""

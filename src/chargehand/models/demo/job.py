@@ -6,13 +6,13 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from chargehand.models.artifacts import Figure
 from chargehand.models.demo.request import RefusedError
 from chargehand.models.demo.results import Material, Outcome, as_number, gather, read_outcomes
 from chargehand.models.demo.tools import ToolCard, read_tool
 from chargehand.models.demo.words import MENTIONS_MODEL
-from chargehand.models.exhibits import Figure
 from chargehand.models.messages import Message, Reply, Request, ToolCall
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 
 Arguments: TypeAlias = dict[str, object]
 

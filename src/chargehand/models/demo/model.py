@@ -8,7 +8,7 @@ import msgspec
 from chargehand.engine.events import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.models.subject import Answering, Planning, WorkerCard, Working
+from chargehand.models.request_facts import Answering, Planning, WorkerCard, Working
 
 NOTICE = (
     "No language model is used. A small set of rules makes the plan, chooses the tools and writes the answer from what "

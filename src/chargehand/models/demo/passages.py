@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from chargehand.models.artifacts import Passage
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.tools import ToolCard, card_words
 from chargehand.models.demo.words import Token, join_words, number_value, stem, stem_set, tokenize, word_set
-from chargehand.models.exhibits import Passage
-from chargehand.models.subject import WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.text.sentences import split_sentences
 
 _MOST_QUOTED = 3

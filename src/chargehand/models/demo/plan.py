@@ -11,7 +11,7 @@ from chargehand.models.demo.products import chart_subject, text_form, writing_le
 from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
 from chargehand.models.demo.tools import card_words, only_remembers, tools_of
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
-from chargehand.models.subject import Planning, WorkerCard
+from chargehand.models.request_facts import Planning, WorkerCard
 
 _MOST_OFFERED = 6
 _NOBODY = "nobody on the team is meant for this"

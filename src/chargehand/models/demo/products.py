@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from chargehand.models.artifacts import Figure, Table
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.results import (
     Material,
@@ -16,8 +17,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.tools import ToolCard
 from chargehand.models.demo.words import content_stems, stem_set, stems, word_set
-from chargehand.models.exhibits import Figure, Table
-from chargehand.models.subject import Working
+from chargehand.models.request_facts import Working
 
 # --- charts
 

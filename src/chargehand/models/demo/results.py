@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
+from chargehand.models.artifacts import Artifact, Chart, Figure, Passage, Passages, Product, Table
 from chargehand.models.demo.words import shorten, stems
-from chargehand.models.exhibits import Chart, Exhibit, Figure, Passage, Passages, Product, Table
 from chargehand.models.messages import Message, ToolCall
 
 _ENVELOPE = re.compile(r'<data ([0-9a-f]+) from "[^"\n]*">\n(.*)\n</data \1>', re.DOTALL)
@@ -28,18 +28,18 @@ class Outcome(Struct, frozen=True):
     value: object
 
 
-_Kind = TypeVar("_Kind", bound=Exhibit)
+_Kind = TypeVar("_Kind", bound=Artifact)
 
 
 class Material(Struct):
     """Everything there is to work from."""
 
-    exhibits: list[Exhibit] = field(default_factory=list[Exhibit])
+    artifacts: list[Artifact] = field(default_factory=list[Artifact])
     texts: list[str] = field(default_factory=list[str])
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
-        """The exhibits of a kind."""
-        return [exhibit for exhibit in self.exhibits if isinstance(exhibit, kind)]
+        """The artifacts of a kind."""
+        return [artifact for artifact in self.artifacts if isinstance(artifact, kind)]
 
     @property
     def passages(self) -> list[Passage]:
@@ -87,7 +87,7 @@ def _add(material: Material, value: object, depth: int) -> None:
     elif isinstance(value, str):
         material.texts.append(value)
     elif isinstance(value, int | float):
-        material.exhibits.append(Figure(str(value)))
+        material.artifacts.append(Figure(str(value)))
     elif isinstance(value, dict):
         _add_object(material, cast("dict[str, object]", value), depth)
     elif isinstance(value, list | tuple):
@@ -95,21 +95,21 @@ def _add(material: Material, value: object, depth: int) -> None:
 
 
 def _add_list(material: Material, items: list[object], depth: int) -> None:
-    """Objects that are no exhibits are the rows of a table."""
+    """Objects that are no artifacts are the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
     if rows and len(rows) == len(items) and "kind" not in rows[0]:
         columns = tuple(dict.fromkeys(key for row in rows for key in row))
-        material.exhibits.append(Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows)))
+        material.artifacts.append(Table(columns, tuple(tuple(row.get(key) for key in columns) for row in rows)))
         return
     for item in items[:_MOST_ITEMS]:
         _add(material, item, depth + 1)
 
 
 def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
-    """An exhibit as it is; of any other object one line with its plain fields, and what is nested behind it."""
+    """An artifact as it is; of any other object one line with its plain fields, and what is nested behind it."""
     product = _as_product(value)
     if product is not None:
-        material.exhibits += product.exhibits
+        material.artifacts += product.artifacts
         material.texts += [product.text] if product.text else []
         return
     nested = [key for key, held in value.items() if isinstance(held, dict | list)]
@@ -129,10 +129,10 @@ def _add_object(material: Material, value: dict[str, object], depth: int) -> Non
 def _as_product(value: dict[str, object]) -> Product | None:
     """What a tool or a worker returned; None for any other object."""
     try:
-        if "exhibits" in value or {"text"} <= set(value) <= {"text", "sources"}:
+        if "artifacts" in value or {"text"} <= set(value) <= {"text", "sources"}:
             return msgspec.convert(value, Product, strict=False)
         if "kind" in value:
-            return Product("", (msgspec.convert(value, Exhibit, strict=False),))
+            return Product("", (msgspec.convert(value, Artifact, strict=False),))
     except msgspec.ValidationError:
         pass
     return None
@@ -141,7 +141,7 @@ def _as_product(value: dict[str, object]) -> Product | None:
 def read_product(value: object) -> Product:
     """A result as what its worker said and what its tools returned."""
     material = gather([value])
-    return Product("\n".join(material.texts), tuple(material.exhibits))
+    return Product("\n".join(material.texts), tuple(material.artifacts))
 
 
 # --- numbers

@@ -13,7 +13,7 @@ from chargehand.models.demo.request import LONGEST, Clause, RefusedError, find_p
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten
-from chargehand.models.subject import (
+from chargehand.models.request_facts import (
     Given,
     Judging,
     Ledger,

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.table_query import read_schema
 from chargehand.models.demo.words import content_stems, number_value, stem_set, stems, word_set
-from chargehand.models.subject import Skill, WorkerCard
+from chargehand.models.request_facts import Skill, WorkerCard
 
 ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", "memory", "call"]
 

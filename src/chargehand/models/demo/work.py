@@ -11,6 +11,7 @@ from typing import cast
 
 from msgspec import structs
 
+from chargehand.models.artifacts import Chart, Figure, Table
 from chargehand.models.demo.fitting import choose_fit, rate_tool
 from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
 from chargehand.models.demo.memory import keep, note_turns, read_keepings
@@ -27,10 +28,9 @@ from chargehand.models.demo.results import (
 from chargehand.models.demo.table_query import Query
 from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
 from chargehand.models.demo.words import shorten
-from chargehand.models.exhibits import Chart, Figure, Table
-from chargehand.models.left_out import LEFT
 from chargehand.models.messages import Reply, Request
-from chargehand.models.subject import Working
+from chargehand.models.partial_text import LEFT
+from chargehand.models.request_facts import Working
 
 _MOST_STEPS = 6
 _MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')

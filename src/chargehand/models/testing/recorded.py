@@ -17,9 +17,9 @@ from msgspec import Struct, structs
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.known import RECORDED, RECORDING
 from chargehand.models.messages import Message, Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.providers import RECORDED, RECORDING
 
 _VOLATILE = re.compile(
     r"(?<=<data )[0-9a-f]{4,}|(?<=</data )[0-9a-f]{4,}"

@@ -16,8 +16,8 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Attached, KeptConversation, Profile
 from chargehand.memory.conversation import Turn
 from chargehand.memory.origin import PERSON
-from chargehand.models.known import BUILT_IN, OTHERS, OWN
 from chargehand.models.model import ModelCard
+from chargehand.models.providers import BUILT_IN, OTHERS, OWN
 from chargehand.server.letta.agent_messages import MATCHING
 from chargehand.server.letta.approvals import pending_approval
 from chargehand.server.letta.attachments import BASE_TOOLS, FULL_ACCESS, attach_archive, blocks_of, lock_of

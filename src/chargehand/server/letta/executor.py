@@ -26,10 +26,10 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.models.find import Lookup, check_handle
-from chargehand.models.known import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
+from chargehand.models.resolve import Lookup, check_handle
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
 from chargehand.server.letta.attachments import archive_of

@@ -10,8 +10,8 @@ from starlette.types import Scope
 
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import Profile
-from chargehand.models.known import BUILT_IN, OWN
 from chargehand.models.model import ModelCard
+from chargehand.models.providers import BUILT_IN, OWN
 from chargehand.server.letta.executor import is_enabled, may_name
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.wire import Table

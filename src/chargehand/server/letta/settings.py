@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct
 from chargehand.agents.shape import Shape
 from chargehand.engine.validation import describe_misfit
 from chargehand.engine.value import encode_value
-from chargehand.models.exhibits import Product
+from chargehand.models.artifacts import Product
 from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, Model, ModelCard
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields

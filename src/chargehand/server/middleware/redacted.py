@@ -18,9 +18,9 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.models.find import Lookup
-from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.messages import Message
+from chargehand.models.providers import OTHERS, OWN, key_variable
+from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import (
     Claim,
     ContextProxy,

@@ -13,7 +13,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.events import Material
 from chargehand.engine.plan import TaskId
 from chargehand.engine.value import encode_value
-from chargehand.models.known import BUILT_IN
+from chargehand.models.providers import BUILT_IN
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant

@@ -5,7 +5,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from chargehand.models.exhibits import Figure
+from chargehand.models.artifacts import Figure
 from chargehand.tools.tool import ToolFailed
 
 RATES = Path(__file__).parent / "rates" / "euro.csv"

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from chargehand.agents.exhibit_text import result_text
-from chargehand.models.exhibits import Passage, Passages, Product
-from chargehand.models.subject import Given
+from chargehand.agents.artifact_text import result_text
+from chargehand.models.artifacts import Passage, Passages, Product
+from chargehand.models.request_facts import Given
 
 FOUND = (
     Passage("deed.md#fees", "The fee of Birch Design is 40 crowns.", 9.0),

@@ -61,12 +61,12 @@ PICTURES = frozenset(("svg", "plotted"))
 """Fields of a chart that are looked at: no words of anybody, and no evidence."""
 
 
-Exhibit: TypeAlias = Table | Figure | Passages | Chart
+Artifact: TypeAlias = Table | Figure | Passages | Chart
 
 
 class Product(Struct, frozen=True, omit_defaults=True):
     """What a worker without an output shape of its own returns: its words, and what its tools returned for them."""
 
     text: str
-    exhibits: tuple[Exhibit, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
     sources: tuple[str, ...] = ()

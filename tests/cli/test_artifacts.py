@@ -13,8 +13,8 @@ from chargehand.runtime.trace import TaskTrace, Trace
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><rect width="3" height="4"/></svg>'
 
 
-def a_run(*exhibits: object, name: str = "t1", run: str = "run", answer: object = "fine") -> Trace:
-    task = TaskTrace(TaskId(name), "draw it", "ann", result={"text": "see", "exhibits": list(exhibits)})
+def a_run(*artifacts: object, name: str = "t1", run: str = "run", answer: object = "fine") -> Trace:
+    task = TaskTrace(TaskId(name), "draw it", "ann", result={"text": "see", "artifacts": list(artifacts)})
     return Trace(run, "goal", 0.0, tasks=[task], answer=answer)
 
 
@@ -29,8 +29,8 @@ def test_charts_lie_beside_the_journal_and_tables_only_where_asked_for(tmp_path:
     found = a_run(chart(), TABLE, chart())
     saved = save_artifacts(found, None, tmp_path / "runs.db")
     assert [path.relative_to(tmp_path) for path in saved] == [
-        Path("exhibits/run/t1-1.svg"),
-        Path("exhibits/run/t1-3.svg"),
+        Path("artifacts/run/t1-1.svg"),
+        Path("artifacts/run/t1-3.svg"),
     ]
     assert saved[0].read_text() == SVG
     saved = save_artifacts(found, tmp_path / "own", tmp_path / "runs.db")
@@ -63,10 +63,10 @@ def test_a_picture_that_could_do_something_is_not_written(tmp_path: Path, body: 
 
 def test_names_cannot_lead_anywhere_else(tmp_path: Path) -> None:
     (saved,) = save_artifacts(a_run(chart(), name="../../x/y", run="../r"), None, tmp_path / "deep" / "runs.db")
-    assert saved.resolve().is_relative_to(tmp_path / "deep" / "exhibits")
+    assert saved.resolve().is_relative_to(tmp_path / "deep" / "artifacts")
 
 
-@pytest.mark.parametrize("result", [None, 7, "text", [1, 2], {"exhibits": 3}, {"exhibits": [{"kind": "what"}]}])
+@pytest.mark.parametrize("result", [None, 7, "text", [1, 2], {"artifacts": 3}, {"artifacts": [{"kind": "what"}]}])
 def test_results_of_other_shapes_hold_nothing_to_save(tmp_path: Path, result: object) -> None:
     found = a_run(answer=None)
     found.tasks[0].result = result

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from chargehand.models.exhibits import Chart, Exhibit, Figure, Passages, Product, Table
-from chargehand.models.subject import Given
+from chargehand.models.artifacts import Artifact, Chart, Figure, Passages, Product, Table
+from chargehand.models.request_facts import Given
 
 _MAX_ROWS = 20
 _MAX_PASSAGES = 3
@@ -23,7 +23,7 @@ def result_text(given: Given, *, whole: bool = False) -> str:
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
     unrelated = frozenset[str]() if whole else _unrelated_sources(product)
-    texts = [_exhibit_text(exhibit, product.text, unrelated) for exhibit in product.exhibits]
+    texts = [_artifact_text(artifact, product.text, unrelated) for artifact in product.artifacts]
     sources = f"Sources: {', '.join(source for source in product.sources if source not in unrelated)}"
     if product.sources and not product.text.endswith(sources):  # the answer of a team has them already
         texts.append(sources)
@@ -32,26 +32,26 @@ def result_text(given: Given, *, whole: bool = False) -> str:
 
 def _unrelated_sources(product: Product) -> frozenset[str]:
     """The sources of passages that the result does not name and that fit much worse than those it names."""
-    exhibits = [exhibit for exhibit in product.exhibits if isinstance(exhibit, Passages)]
-    passages = [passage for exhibit in exhibits for passage in exhibit.found]
+    artifacts = [artifact for artifact in product.artifacts if isinstance(artifact, Passages)]
+    passages = [passage for artifact in artifacts for passage in artifact.found]
     best = max((passage.score for passage in passages if passage.source in product.text), default=0.0)
     kept = {passage.source for passage in passages if passage.score >= best / 3 or passage.source in product.text}
     return frozenset(passage.source for passage in passages) - kept
 
 
-def _exhibit_text(exhibit: Exhibit, text: str, unrelated: frozenset[str]) -> str:
-    match exhibit:
+def _artifact_text(artifact: Artifact, text: str, unrelated: frozenset[str]) -> str:
+    match artifact:
         case Table():
-            rows = [exhibit.columns, ["---"] * len(exhibit.columns), *exhibit.rows[:_MAX_ROWS]]
-            more = exhibit.more + max(0, len(exhibit.rows) - _MAX_ROWS)
+            rows = [artifact.columns, ["---"] * len(artifact.columns), *artifact.rows[:_MAX_ROWS]]
+            more = artifact.more + max(0, len(artifact.rows) - _MAX_ROWS)
             return "\n".join(map(_row_text, rows)) + (f"\n\n… and {more} more rows" if more else "")
         case Chart():
-            return f"Chart: {exhibit.title}" + (f" ({exhibit.summary})" if exhibit.summary else "")
+            return f"Chart: {artifact.title}" + (f" ({artifact.summary})" if artifact.summary else "")
         case Figure():
-            return f"{exhibit.expression} = {exhibit.value} {exhibit.unit}".strip() if exhibit.expression else ""
+            return f"{artifact.expression} = {artifact.value} {artifact.unit}".strip() if artifact.expression else ""
         case Passages():
             said = " ".join(text.split())
-            passages = [passage for passage in exhibit.found[:_MAX_PASSAGES] if passage.source not in unrelated]
+            passages = [passage for passage in artifact.found[:_MAX_PASSAGES] if passage.source not in unrelated]
             new = [
                 passage
                 for passage in passages

@@ -9,14 +9,14 @@ import pytest
 
 from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid
-from chargehand.models.find import Finder, Lookup, Options, find_model, models_folder
 from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
-from chargehand.models.known import OTHERS, OWN, key_variable
 from chargehand.models.limits import Pace
 from chargehand.models.messages import Message, Request
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.prices import flat
+from chargehand.models.providers import OTHERS, OWN, key_variable
+from chargehand.models.resolve import Finder, Lookup, Options, find_model, models_folder
 from tests.models.loopback import loopback, whole
 
 HELLO = Request([Message("user", "hello")])
@@ -241,7 +241,7 @@ def test_without_the_extra_it_is_named() -> None:
 import sys
 sys.modules["pydantic_ai"] = None
 from chargehand.errors import Invalid
-from chargehand.models.find import find_model
+from chargehand.models.resolve import find_model
 try:
     find_model("google:gemini", lambda name: None)
 except Invalid as error:

@@ -1,6 +1,6 @@
 """From a handle to a model that can be called.
 
-    BUILT_IN (models/known.py)              no key, no network, no language model
+    BUILT_IN (models/providers.py)              no key, no network, no language model
     openai:NAME  anthropic:NAME             with OPENAI_API_KEY, ANTHROPIC_API_KEY
     openrouter:NAME                         with OPENROUTER_API_KEY
     ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
@@ -31,7 +31,12 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.extras import install_command
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
-from chargehand.models.known import (
+from chargehand.models.limits import Limiter, Pace
+from chargehand.models.model import Model
+from chargehand.models.observed import Observations
+from chargehand.models.openai import OpenAIChat
+from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
+from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
     OTHERS,
@@ -42,11 +47,6 @@ from chargehand.models.known import (
     key_variable,
     without_secrets,
 )
-from chargehand.models.limits import Limiter, Pace
-from chargehand.models.model import Model
-from chargehand.models.observed import Observations
-from chargehand.models.openai import OpenAIChat
-from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.models.testing.recorded import Recorder, Replayer
 from chargehand.models.wire import EndpointOptions
 from chargehand.text.names import nearest_names
@@ -229,7 +229,7 @@ class Finder:
 
     def _other(self, handle: str, provider: str, name: str, options: Options) -> Model:
         try:
-            from chargehand.models.providers import provider_model  # noqa: PLC0415 - it takes a second to load
+            from chargehand.models.pydantic_ai_models import provider_model  # noqa: PLC0415 - it takes a second to load
         except ModuleNotFoundError as error:
             message = f"{handle}: {provider} needs the extra `providers`: {install_command('providers')}"
             raise Invalid(message) from error
