@@ -19,9 +19,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.state import Status
-from chargehand.stores.database import Durability
-from chargehand.stores.journal import Lease
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.protocol import Lease
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.sqlite.connection import Durability
 
 _COUNT = 1000
 _TEXT = Raw(b'"' + b"x" * 300 + b'"')  # with what surrounds it an entry of some 400 bytes

@@ -16,12 +16,12 @@ from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.request_facts import Planning, Working
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 

@@ -14,12 +14,11 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from chargehand.memory.archives import Archive, Hit, Passage
+from chargehand.memory.archives import Archive, Embedding, Hit, Passage
 from chargehand.memory.catalog import Catalog
-from chargehand.memory.embedding import Embedding
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local.pull import pull
-from chargehand.stores.catalog import SqliteCatalog
 
 ROOT = Path(__file__).parents[1]
 LABELLED = ROOT / "tests" / "memory" / "labelled"

@@ -25,10 +25,10 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan
 from chargehand.engine.value import decode_value
 from chargehand.errors import PlanInvalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.local.pull import pull
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")

@@ -24,9 +24,9 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext
 from chargehand.runtime.runner import Runner
-from chargehand.stores.journal import Journal
 
 MICRO = 1e6
 MILLI = 1e3

@@ -23,7 +23,7 @@ from bench.memory_data import Data, embedded, made_up
 from bench.memory_figures import BATCH, NEAREST, WARM, Build, Figures, Took, recall
 from bench.memory_rivals import RIVALS
 from chargehand.memory.archives import Archive, Filter, Hit, Passage
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 OURS = "chargehand"
 HANDLE = "bench:vectors"

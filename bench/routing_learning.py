@@ -14,8 +14,8 @@ from bench.table import Row
 from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.space import Space
 from chargehand.agents.routing.words import Said
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.route_examples import RouteExample
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.route_examples import RouteExample
 
 STOPS = (500, 2000, 5000)
 REFIT = 250

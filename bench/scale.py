@@ -28,8 +28,8 @@ from bench.measure import (
     timed,
 )
 from bench.table import Row, Target, shown
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 
 _SMALL = 1000
 

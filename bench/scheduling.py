@@ -30,8 +30,8 @@ from bench.measure import (
 )
 from bench.table import Row, Target, shown
 from chargehand.engine.plan import TaskId
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.sqlite import SqliteJournal
 
 _COUNT = 1000
 

@@ -13,8 +13,8 @@ from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 
 _TEXT = "It is done. " * 20

@@ -11,9 +11,9 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import parse
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Runner
-from chargehand.stores.sqlite import SqliteJournal
 
 PLAN = """{"tasks": [
     {"id": "near", "worker": "ann", "instruction": "Count the letters of this sentence."},

@@ -14,7 +14,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, TaskId
-from chargehand.stores.codec import decode
+from chargehand.journal.codec import decode
 
 _ENTRIES = "SELECT seq, at, epoch, type, version, body, blob FROM entries WHERE run = ? ORDER BY seq"
 _STEPS = ("read", "idempotent", "effect")

@@ -9,9 +9,9 @@ from bench.scheduling import calls_a_task
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 
 MOST = 250
 

@@ -12,9 +12,9 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.value import decode_value
 from chargehand.errors import Corrupt
+from chargehand.journal.codec import TAGS, UPCASTS, encode
 from chargehand.runtime.executor import Done, Proposal, StepContext
 from chargehand.runtime.runner import outcome
-from chargehand.stores.codec import TAGS, UPCASTS, encode
 from tests.histories.kept import Line, entries_of, expected_of, names, read_expected, read_lines, tags
 from tests.virtual import Stage
 

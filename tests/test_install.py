@@ -70,7 +70,7 @@ def test_the_wheel_holds_the_package_with_all_its_files_and_nothing_else(made: M
         "chargehand",
         f"chargehand-{PROJECT['version']}.dist-info",
     }
-    for needed in ("py.typed", "stores/schema/001.sql", "agents/prompts/plan.md", "config/templates/shop/team.yaml"):
+    for needed in ("py.typed", "sqlite/schema/001.sql", "agents/prompts/plan.md", "config/templates/shop/team.yaml"):
         assert f"chargehand/{needed}" in made.inside
     licences = [name for name in made.inside if name.endswith(".dist-info/licenses/LICENSE")]
     assert len(licences) == 1

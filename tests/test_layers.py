@@ -54,7 +54,7 @@ def test_the_package_as_it_is_keeps_every_contract(copy: Path) -> None:
 
 
 def test_a_package_may_not_import_a_package_above(copy: Path) -> None:
-    add_line(copy / "stores" / "__init__.py", "import chargehand.cli")
+    add_line(copy / "journal" / "__init__.py", "import chargehand.cli")
     assert broken_contracts(copy) == ["Packages are layered"]
 
 

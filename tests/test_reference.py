@@ -13,7 +13,7 @@ from chargehand.cli.main import parser
 from chargehand.config import keys
 from chargehand.engine.events import Ending, EndReason, Noted
 from chargehand.engine.failure import FailureKind
-from chargehand.stores.codec import TAGS
+from chargehand.journal.codec import TAGS
 from tests.reference import events_page
 from tests.reference.parsers import every_parser
 from tests.reference.write import FOLDER, PAGES

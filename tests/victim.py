@@ -22,12 +22,12 @@ from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.value import encode_value
 from chargehand.errors import Fenced, Refused
+from chargehand.journal.codec import encode
+from chargehand.journal.protocol import RunRow
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime import executor as runtime_executor
 from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.codec import encode
-from chargehand.stores.journal import RunRow
-from chargehand.stores.sqlite import SqliteJournal
 
 FENCED = 3
 LONG = 9000  # tasks of a run whose name begins so

@@ -7,9 +7,9 @@ from typing import TypeVar
 from msgspec import structs
 
 from chargehand.engine import events as ev
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.memory import MemoryJournal
 from tests.sim.loop import VirtualLoop
 
 NOW = 1_000_000.0

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct, field
 
 from chargehand.errors import RunBusy, StoreUnavailable
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Runner
-from chargehand.stores.sqlite import SqliteJournal
 from tests.evidence import Evidence
 from tests.kill9 import PATIENCE, Life
 from tests.victim import FENCED, Executor, Outside, carry

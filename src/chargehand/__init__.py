@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from chargehand.engine.policy import Limits, Policy, Retry
     from chargehand.engine.roster import Agent, Match, Roster
     from chargehand.errors import ChargehandError
+    from chargehand.journal.memory import MemoryJournal
+    from chargehand.journal.sqlite import SqliteJournal
     from chargehand.memory.archives import Archive
     from chargehand.memory.blocks import Block, Grant
-    from chargehand.memory.declared import Memory
+    from chargehand.memory.catalog import Memory
+    from chargehand.memory.sqlite_catalog import SqliteCatalog
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.testing.scripted import ScriptedModel
     from chargehand.runtime.approving import ApprovalRequest
     from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
     from chargehand.runtime.runner import Outcome, Runner
-    from chargehand.stores.catalog import SqliteCatalog
-    from chargehand.stores.memory import MemoryJournal
-    from chargehand.stores.sqlite import SqliteJournal
     from chargehand.team import Team
     from chargehand.tools.calling import ToolFailed
     from chargehand.tools.schema import Caller, CallKey
@@ -62,15 +62,15 @@ _MODULES = {
     "errors": ("ChargehandError",),
     "memory.archives": ("Archive",),
     "memory.blocks": ("Block", "Grant"),
-    "memory.declared": ("Memory",),
+    "memory.catalog": ("Memory",),
     "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
     "models.model": ("Model", "ModelCard", "ModelFailed"),
     "models.testing.scripted": ("ScriptedModel",),
     "runtime.approving": ("ApprovalRequest",),
     "runtime.runner": ("Runner", "Outcome"),
-    "stores.catalog": ("SqliteCatalog",),
-    "stores.memory": ("MemoryJournal",),
-    "stores.sqlite": ("SqliteJournal",),
+    "memory.sqlite_catalog": ("SqliteCatalog",),
+    "journal.memory": ("MemoryJournal",),
+    "journal.sqlite": ("SqliteJournal",),
     "agents.result": ("Result",),
     "team": ("Team",),
     "engine.budget": ("Amount", "Budget"),

@@ -42,8 +42,11 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
-from chargehand.memory.declared import Memory
-from chargehand.memory.opened import OpenMemory
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.route_examples import RouteExample, Source
+from chargehand.memory.catalog import Memory
+from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
@@ -54,9 +57,6 @@ from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.runtime.shared import SharedExecutor, SharedFile
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.route_examples import RouteExample, Source
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Judging, Making, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.options import make_team
 

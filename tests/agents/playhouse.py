@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from chargehand.engine import events as ev
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.sim.loop import VirtualLoop
 

@@ -11,9 +11,9 @@ from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
-from chargehand.memory.declared import Memory
+from chargehand.journal.memory import MemoryJournal
+from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.json_schema import problems
 from tests.agents.crowd import model

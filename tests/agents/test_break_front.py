@@ -17,12 +17,12 @@ from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.front import LONGEST_GOAL
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team

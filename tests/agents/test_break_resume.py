@@ -7,9 +7,9 @@ import pytest
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import CallKey, Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team

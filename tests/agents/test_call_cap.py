@@ -13,11 +13,11 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.prices import flat
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import model
 from tests.agents.options import make_team

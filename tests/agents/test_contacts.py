@@ -16,13 +16,13 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request, ToolCall
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, calls
 from tests.agents.options import make_team

@@ -18,10 +18,10 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.events import Effect
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import Costs, Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, team

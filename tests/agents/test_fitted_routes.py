@@ -11,9 +11,9 @@ from chargehand.agents.routing import meaning as module
 from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import pack_space, unpack_space
+from chargehand.journal.route_examples import MAX_FITTED, RouteExamples
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.request_facts import WorkerCard
-from chargehand.stores.route_examples import MAX_FITTED, RouteExamples
-from chargehand.stores.sqlite import SqliteJournal
 from tests.agents.test_routers import TEAM, Bag, with_examples
 
 DESCRIBED = [WorkerCard(card.name, card.description) for card in TEAM]

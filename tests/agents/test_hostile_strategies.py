@@ -15,12 +15,12 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Given, Splitting, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.test_splitting import notes
 from tests.runtime.test_nesting import kept_within

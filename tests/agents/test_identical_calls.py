@@ -10,9 +10,9 @@ from chargehand.agents.worker import REPEATS, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, ToolCall
 from chargehand.models.testing.scripted import Line
-from chargehand.stores.memory import MemoryJournal
 from chargehand.tools.calculator import calculator
 from chargehand.tools.chart import chart
 from chargehand.tools.documents import documents

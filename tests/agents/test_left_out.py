@@ -15,13 +15,13 @@ from chargehand.cli.runs import runs
 from chargehand.engine.failure import Gap
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, Edge, Plan, Task, TaskId
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models import request_facts as subjects
 from chargehand.models.messages import Request
 from chargehand.models.partial_text import LEFT, left
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, plan, team

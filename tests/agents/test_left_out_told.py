@@ -15,12 +15,12 @@ from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.evals.cases import read_dataset
 from chargehand.evals.run import evaluate
 from chargehand.evals.saving import append_case, case_of_run
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
 from chargehand.models import request_facts as subjects
 from chargehand.models.messages import Request
 from chargehand.models.partial_text import LEFT
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team

@@ -431,7 +431,7 @@ async def test_steps_recorded_before_a_crash_are_not_paid_again() -> None:
     whole = await executor.run("Count", run="whole")
     asked: list[int] = []
     for cut in range(1, len(whole.entries)):
-        from chargehand.stores.memory import MemoryJournal
+        from chargehand.journal.memory import MemoryJournal
 
         journal = MemoryJournal()
         lease = await journal.claim("r", new=True)

@@ -17,12 +17,12 @@ from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import FREE, call, calls

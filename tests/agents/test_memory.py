@@ -15,16 +15,15 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Block, Grant, Rethink
-from chargehand.memory.conversation import Turn
-from chargehand.memory.declared import Memory
-from chargehand.memory.origin import PERSON
+from chargehand.memory.blocks import PERSON, Block, Grant, Rethink
+from chargehand.memory.catalog import Memory
+from chargehand.memory.conversations import Turn
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.envelope import unwrap
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
-from chargehand.stores.catalog import SqliteCatalog
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
 

@@ -14,16 +14,15 @@ from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.memory.blocks import Append, Block
-from chargehand.memory.conversation import Turn
-from chargehand.memory.declared import Memory
-from chargehand.memory.origin import Origin
+from chargehand.journal.memory import MemoryJournal
+from chargehand.memory.blocks import Append, Block, Origin
+from chargehand.memory.catalog import Memory
+from chargehand.memory.conversations import Turn
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, team
 

@@ -14,17 +14,16 @@ from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
-from chargehand.memory.catalog import Profile
-from chargehand.memory.conversation import Turn
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory, Profile
+from chargehand.memory.conversations import Turn
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Making, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, team

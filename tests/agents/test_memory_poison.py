@@ -7,7 +7,7 @@ import pytest
 from chargehand.agents.worker import Worker
 from chargehand.engine.policy import Policy, Retry
 from chargehand.memory.blocks import Access, Block, Grant
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.models.messages import Reply, Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel

@@ -7,16 +7,14 @@ from pathlib import Path
 
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
-from chargehand.memory.blocks import Append, Block, Rethink
-from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversation import Turn
-from chargehand.memory.declared import Memory
-from chargehand.memory.origin import PERSON
+from chargehand.journal.memory import MemoryJournal
+from chargehand.memory.blocks import PERSON, Append, Block, Rethink
+from chargehand.memory.catalog import Catalog, Memory, Profile
+from chargehand.memory.conversations import Turn
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Message, Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import call, calls, model, of_kind, team
 

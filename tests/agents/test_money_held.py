@@ -13,11 +13,11 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.reuse import key_of
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.value import encode_value
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.request_facts import Answering, Judging
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from tests.agents.crowd import FREE, model, of_kind, plan, team
 from tests.runtime.test_nesting import kept_within
 

@@ -10,9 +10,9 @@ from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Refused
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, team

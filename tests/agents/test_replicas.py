@@ -15,12 +15,12 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Ledger, Planning, Routing, Speaking, Splitting
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.wrappers import ReplicaPool
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import plan
 from tests.agents.options import make_team

@@ -22,7 +22,8 @@ from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.state import Work
 from chargehand.errors import Invalid
-from chargehand.memory.embedding import Embedding
+from chargehand.journal.memory import MemoryJournal
+from chargehand.memory.archives import Embedding
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import Model, ModelCard
@@ -30,7 +31,6 @@ from chargehand.models.request_facts import Answering, Routing, WorkerCard, Work
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Proposal, WorkFailed
 from chargehand.runtime.load import WorkerLoad
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, of_kind
 from tests.agents.test_routers import TEAM, Bag

@@ -17,13 +17,13 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.artifacts import Product
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull
 from chargehand.models.messages import Request, Settings
 from chargehand.models.request_facts import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import of_kind
 from tests.agents.options import make_team

@@ -16,10 +16,10 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Edge, LoopState
 from chargehand.engine.policy import Limits, Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
 from chargehand.models.request_facts import Answering, Ledger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind
 from tests.agents.options import make_team

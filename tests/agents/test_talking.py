@@ -15,10 +15,10 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, TaskId, needs
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import PlanInvalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.request_facts import Answering, Speaking, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, of_kind

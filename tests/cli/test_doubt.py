@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.engine.events import InputAnswered
-from chargehand.stores.reader import read_run
+from chargehand.journal.reader import read_run
 from tests.cli.commands import JOURNAL, chargehand
 from tests.cli.terminal import Terminal
 

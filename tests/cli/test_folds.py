@@ -11,8 +11,8 @@ import pytest
 from chargehand import Supervisor, Team, Worker
 from chargehand.cli.main import main
 from chargehand.engine.fold import begin
+from chargehand.journal import rows
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.stores import rows
 from tests.cli.commands import script, task
 from tests.cli.test_run import ASKED, garden
 

@@ -11,9 +11,9 @@ from chargehand.agents.worker import Worker
 from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.cli.commands import JOURNAL, chargehand

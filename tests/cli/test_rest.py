@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.stores.reader import read_rows, read_run
+from chargehand.journal.reader import read_rows, read_run
 from tests.cli.commands import JOURNAL, Underway, chargehand
 from tests.runtime.desk import covered
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.report import report
+from chargehand.journal.reader import read_run
 from chargehand.runtime.trace import trace
-from chargehand.stores.reader import read_run
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.test_terminal import EVIL, steering
 

@@ -15,8 +15,8 @@ from chargehand.config.doctor import journal_file
 from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import models_home
 from chargehand.models.providers import without_secrets
-from chargehand.stores.database import JOURNAL
-from chargehand.stores.examine import examine
+from chargehand.sqlite.connection import JOURNAL
+from chargehand.sqlite.examine import examine
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

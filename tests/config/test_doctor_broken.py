@@ -18,9 +18,9 @@ from chargehand.config import doctor
 from chargehand.config.doctor import home_folder, journal_file, memory_file, port, programs
 from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import home
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.extras import install_command
 from chargehand.models.local.catalog import CATALOG
-from chargehand.stores.sqlite import SqliteJournal
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

@@ -11,9 +11,9 @@ from chargehand.config.load import load_team
 from chargehand.config.source import Finding
 from chargehand.engine.budget import Amount
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.guard import Guarded
 from chargehand.models.resolve import Finder
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.cli.commands import chargehand
 from tests.config.files import write

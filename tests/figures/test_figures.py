@@ -17,10 +17,10 @@ from chargehand.engine.events import Noted
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.calculator import calculator
 from tests.agents.crowd import call, calls

@@ -9,7 +9,7 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.events import Ending, EndReason, Entry
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
-from chargehand.stores.codec import TAGS, decode, encode, version_of
+from chargehand.journal.codec import TAGS, decode, encode, version_of
 
 HERE = Path(__file__).parent
 

@@ -8,10 +8,10 @@ from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply, Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line
-from chargehand.stores.memory import MemoryJournal
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, plan, team

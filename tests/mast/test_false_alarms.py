@@ -17,8 +17,8 @@ from chargehand.cli.play import read_story
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from tests.requests import request
 from tests.sim.loop import VirtualLoop
 

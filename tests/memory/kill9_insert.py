@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct, field
 
 from chargehand.memory.archives import Archive, Filter, Passage
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = "archive-00000000-0000-4000-8000-000000000001"

@@ -19,12 +19,11 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.errors import Conflict
-from chargehand.memory.blocks import Block, Grant
+from chargehand.memory.blocks import Block, Grant, Origin
 from chargehand.memory.catalog import Catalog, Group, Profile
-from chargehand.memory.editing import Append, Insert, Rethink
-from chargehand.memory.origin import Origin
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.database import Durability
+from chargehand.memory.edits import Append, Insert, Rethink
+from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.sqlite.connection import Durability
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 16

@@ -13,12 +13,15 @@ from chargehand.errors import Conflict, Corrupt, Invalid, Refused
 from chargehand.memory.blocks import (
     ANYTHING,
     NO_GRANT,
+    PERSON,
+    TEAM,
     Append,
     Block,
     Change,
     Edit,
     Grant,
     Insert,
+    Origin,
     Patch,
     Redo,
     Replace,
@@ -30,8 +33,7 @@ from chargehand.memory.blocks import (
     edited,
     value_at,
 )
-from chargehand.memory.origin import PERSON, TEAM, Origin
-from chargehand.memory.splices import splice, swapped
+from chargehand.memory.edits import splice, swapped
 
 WORKER = Origin("worker", "ada", "r", "t", 1)
 TAINTED = replace(WORKER, tainted=True)

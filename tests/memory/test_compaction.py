@@ -4,17 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.memory.compaction import (
+from chargehand.memory.conversations import (
     KEPT_TURNS,
     LEAST_KEPT,
     MOST_TURNS,
+    Role,
+    Turn,
     behind,
     due,
     fitting,
     plain_summary,
     summary_turn,
 )
-from chargehand.memory.conversation import Role, Turn
 
 
 def said(count: int, size: int = 8, start: int = 1) -> list[Turn]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.memory.fusion import BARE, MOST_TERMS, fused, telling
+from chargehand.memory.ranking import BARE, MOST_TERMS, fused, telling
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from chargehand.memory.blocks import Block, Edit
-from chargehand.memory.editing import Append, Insert, Rethink
-from chargehand.memory.origin import PERSON, Origin
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.blocks import PERSON, Block, Edit, Origin
+from chargehand.memory.edits import Append, Insert, Rethink
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from tests.memory.list_append import OPERATIONS, WRITERS, Verdict, check, check_processes, judged, play, prepare
 
 

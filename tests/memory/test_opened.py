@@ -11,14 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from chargehand.errors import Invalid, Refused, StoreError, StoreUnavailable
-from chargehand.memory.archives import Archive, Filter, Passage
-from chargehand.memory.blocks import Grant
+from chargehand.memory.archives import Archive, Embedding, Filter, Passage
+from chargehand.memory.blocks import Grant, Origin
 from chargehand.memory.catalog import Profile
 from chargehand.memory.chunking import LONGEST
-from chargehand.memory.embedding import Embedding
-from chargehand.memory.opened import BATCH, OpenMemory
-from chargehand.memory.origin import Origin
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.session import BATCH, OpenMemory
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 
 class HashedWords:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.errors import Refused
-from chargehand.memory.differences import differences
-from chargehand.memory.patch import patched
+from chargehand.memory.edits import differences, patched
 
 TEXT = "red\ngreen\nblue\n\ngreen\nwhite"
 

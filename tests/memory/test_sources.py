@@ -7,7 +7,7 @@ import pytest
 from chargehand.errors import Invalid
 from chargehand.memory import sources
 from chargehand.memory.archives import Passage
-from chargehand.memory.origin import Origin
+from chargehand.memory.blocks import Origin
 from chargehand.memory.sources import read_sources
 
 

@@ -11,7 +11,7 @@ from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
 from chargehand.engine.events import VERSIONS, Entry, Event
-from chargehand.stores.codec import TAGS, encode
+from chargehand.journal.codec import TAGS, encode
 from tests.histories.kept import entries_of, names, read_lines
 from tests.reference.markdown import code, page, sentence, table
 

@@ -17,13 +17,13 @@ from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.errors import RunUnknown
+from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import Block
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.model import Model
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.stores.journal import Journal, Lease
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 

@@ -15,9 +15,9 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.engine.state import RunState
 from chargehand.errors import StoreUnavailable
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Outcome, Runner, outcome
-from chargehand.stores.journal import Journal
 from tests.requests import request
 from tests.sim.play import snapshot
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from chargehand.engine import events as ev
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
 
 
 async def rows(journal: Journal) -> dict[str, list[ev.Entry]]:

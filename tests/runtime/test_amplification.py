@@ -13,6 +13,7 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
@@ -21,7 +22,6 @@ from chargehand.models.model import Model
 from chargehand.models.testing.fault_server import FaultServer
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.sim.loop import VirtualLoop
 

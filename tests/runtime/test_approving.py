@@ -24,8 +24,8 @@ from chargehand import (
 from chargehand.engine import events as ev
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid, Refused
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.approving import OnApproval
-from chargehand.stores.memory import MemoryJournal
 
 PLAN = Plan((Task(TaskId("bill"), "Pay the bills.", "clerk"),), "forward")
 

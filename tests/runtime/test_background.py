@@ -16,16 +16,16 @@ from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import DamagedRun, Ends, RunRow
+from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import Block, Grant
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.messages import Request
 from chargehand.models.model import Model
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import DamagedRun, Ends, RunRow
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.reader import read_rows, read_run
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.cli.commands import python

@@ -11,11 +11,11 @@ from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import DamagedRun, Ends
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.journal import DamagedRun, Ends
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls
 from tests.runtime.desk import covered, desk, everything, librarian

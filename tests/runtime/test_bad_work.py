@@ -12,8 +12,8 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.fold import replay
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
-from chargehand.stores.journal import Journal
 from tests.requests import request
 from tests.virtual import Stage
 

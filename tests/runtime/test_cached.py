@@ -18,8 +18,11 @@ from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.state import Status
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import Block
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.models.messages import Reply, Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -27,9 +30,6 @@ from chargehand.runtime import cache
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import ReusedResult
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls

@@ -7,8 +7,8 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.memory import MemoryJournal
 from tests.requests import request
 
 # Which tasks fail at every attempt, and what T1..T5 must end as (Done, Failed, Skipped): once where T5 requires T3,

@@ -16,9 +16,9 @@ from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Match, Roster
 from chargehand.errors import Invalid, PlanInvalid, Refused
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
 from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
 from tests.requests import request
 from tests.virtual import NOW, Stage
 

@@ -12,9 +12,9 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model

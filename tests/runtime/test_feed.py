@@ -14,11 +14,11 @@ from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.engine.events import Entry, Noted, RunEnded
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Refused, RunUnknown, StoreUnavailable
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.feed import MANY, Feed, Reader
 from chargehand.runtime.runner import Runner
-from chargehand.stores.journal import Journal, Lease
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from tests.requests import request
 from tests.sim.loop import VirtualLoop
 

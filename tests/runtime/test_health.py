@@ -14,11 +14,11 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.runtime.health import WorkerHealth, health
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan

@@ -20,12 +20,12 @@ from chargehand.engine.fold import begin
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
 from chargehand.models.request_facts import Routing, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.load import MAX_ATTEMPTS, WINDOW, LoadView, WorkerLoad
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.agents.test_routing import says
 from tests.requests import request

@@ -23,14 +23,14 @@ from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Planning, Refining, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
-from chargehand.stores.journal import Journal, Lease
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.calculator import calculator
 from chargehand.tools.tool import tool

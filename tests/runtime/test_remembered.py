@@ -14,12 +14,10 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Append, Block, Grant, Rethink
-from chargehand.memory.catalog import Catalog, Group, Profile
-from chargehand.memory.declared import Memory
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import PERSON, TEAM
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.blocks import PERSON, TEAM, Append, Block, Grant, Rethink
+from chargehand.memory.catalog import Catalog, Group, Memory, Profile
+from chargehand.memory.session import OpenMemory
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 ANN = Worker("ann", "counts", tags=["fruit", "north"])
 BOB = Worker("bob", "sums", tags=["fruit"])
@@ -166,7 +164,7 @@ def test_processes_that_open_it_at_once_come_to_the_same(tmp_path: Path) -> None
 import asyncio, sys
 from chargehand.agents.worker import Worker
 from chargehand.memory.blocks import Block
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.agents.memory_session import open_memory
 
 async def main():

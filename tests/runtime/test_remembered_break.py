@@ -9,9 +9,8 @@ from chargehand.agents.messages import ONE
 from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Append, Block
-from chargehand.memory.declared import Memory
-from chargehand.memory.origin import PERSON
+from chargehand.memory.blocks import PERSON, Append, Block
+from chargehand.memory.catalog import Memory
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel

@@ -13,14 +13,14 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
+from chargehand.journal import route_examples as store
+from chargehand.journal.journal_file import open_journal_file
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.route_examples import RouteExample
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.stores import route_examples as store
-from chargehand.stores.journal_file import open_journal_file
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.route_examples import RouteExample
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from tests.agents.crowd import FREE
 

@@ -9,8 +9,8 @@ import pytest
 
 from chargehand import Plan, Reply, Request, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.errors import RunBusy
+from chargehand.journal.reader import read_rows
 from chargehand.models.model import Hear, ModelCard
-from chargehand.stores.reader import read_rows
 
 BOATS = Task("a", "Count the boats in the harbour.", "ann")
 CATS = Task("b", "Count the cats in the harbour.", "ann")

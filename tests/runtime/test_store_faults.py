@@ -18,12 +18,12 @@ from chargehand.engine.events import VERSIONS, Entry, InputAnswered
 from chargehand.engine.fold import replay
 from chargehand.engine.policy import Policy
 from chargehand.errors import Corrupt, StoreUnavailable
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime import run_loop as drive
 from chargehand.runtime.runner import outcome
-from chargehand.stores.database import connect
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.sqlite.connection import connect
 from tests.runtime.story import ASKED, Story
 from tests.sim.loop import VirtualLoop
 from tests.stores.faults import Fault, failing, prepared

@@ -13,11 +13,11 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
+from chargehand.journal.reader import read_rows, read_run
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.request_facts import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.trace import trace
-from chargehand.stores.reader import read_rows, read_run
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 

@@ -8,9 +8,9 @@ from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Runner
-from chargehand.stores.memory import MemoryJournal
 from chargehand.waits import Wait, collect_waits, waiting
 from tests.requests import request
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.server.letta.tool_source import read_source
 from chargehand.server.middleware.keys import KeyFile, create_key, key_file
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.tools.egress import Egress
 from chargehand.tools.sandbox import available
 from chargehand.tools.urls import Forbidden

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tests.server.hostile import KINDS, hostile_text
 
-_ROOMS = ("agents", "engine", "memory", "models", "runtime", "server", "stores", "text", "tools")
+_ROOMS = ("agents", "engine", "journal", "memory", "models", "runtime", "server", "sqlite", "text", "tools")
 _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
@@ -17,13 +17,13 @@ _AT_THE_START = frozenset(
         "chargehand.agents.audit.contradictions._VERDICT",
         "chargehand.agents.audit.claims._NAME_EQUATED",
         "chargehand.memory.chunking._FENCE",
-        "chargehand.memory.editing._HEADER",
+        "chargehand.memory.edits._HEADER",
         "chargehand.models.resolve._PLAIN",
         "chargehand.models.partial_text._ITEM",
         "chargehand.models.partial_text._OTHER",
         "chargehand.server.letta.tool_source._ARGUMENT",
         "chargehand.server.letta.tool_source._HEADING",
-        "chargehand.stores.catalog_words._PARTS",
+        "chargehand.memory.sqlite_words._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",
         "chargehand.tools.urls.NAME",
@@ -35,7 +35,7 @@ _SHORT_TEXTS = frozenset(
         "chargehand.server.settings._HOST",  # what an operator says
         "chargehand.server.middleware.redacted._OPEN_END",  # the last 512 characters of what was said
         "chargehand.agents.routing.words._CLAUSE",  # what a team file says of a worker
-        "chargehand.stores.catalog_turns._WORD",  # the first 4,000 characters of a question
+        "chargehand.memory.sqlite_turns._WORD",  # the first 4,000 characters of a question
     }
 )
 _PIECES = (

@@ -21,6 +21,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.engine.state import Work
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Done, Executor, StepContext
@@ -28,7 +29,6 @@ from chargehand.server.middleware.redacted import RedactedContext, RedactedExecu
 from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.server.running import running, settings_in

@@ -14,7 +14,7 @@ import pytest
 
 from bench.server_parts import serving
 from chargehand.engine.events import Entry, Noted
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.sqlite import SqliteJournal
 from tests.server.api import BOTH, Garden, garden, key_for, team_in
 from tests.server.sse_load import load
 

@@ -10,10 +10,10 @@ from msgspec import structs
 from chargehand.config.load import load_team
 from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunRequested
 from chargehand.engine.fold import replay
+from chargehand.journal.reader import read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.server.recovery import goes_on
 from chargehand.server.settings import Limits
-from chargehand.stores.reader import read_run
-from chargehand.stores.sqlite import SqliteJournal
 from tests.server.running import Running, running, settings_in
 
 GOAL = "Show the revenue per country in May 2026"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from chargehand.stores.codec import encode_entry
+from chargehand.journal.codec import encode_entry
 from tests.sim.run import Case, play
 
 ROOT = Path(__file__).resolve().parents[2]

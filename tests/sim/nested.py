@@ -17,10 +17,10 @@ from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Lease
 from chargehand.models.resolve import Finder
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.journal import Lease
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 from tests.runtime.streams import rows, written
 from tests.sim.loop import VirtualLoop

@@ -321,7 +321,7 @@ BUGS = (
         "more = (ev.RunResumed(lease.epoch), *also)",
         "more = also",
     ),
-    Bug("a zombie may write", "stores/memory.py", "stream.epoch != lease.epoch or ", ""),
+    Bug("a zombie may write", "journal/memory.py", "stream.epoch != lease.epoch or ", ""),
     Bug(
         "work begins before it is written",
         "runtime/run_loop.py",

@@ -11,11 +11,11 @@ from chargehand.engine.plan import TaskId
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import DamagedRun, Ends, Lease, RunRow
+from chargehand.journal.route_examples import RouteExamples
 from chargehand.runtime.run_loop import RunLoop
 from chargehand.runtime.runner import Outcome, Runner, outcome
-from chargehand.stores.journal import DamagedRun, Ends, Lease, RunRow
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.route_examples import RouteExamples
 from tests.sim.loop import VirtualLoop
 from tests.sim.reference import expected
 from tests.sim.scenario import Scenario

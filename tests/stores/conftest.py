@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.journal import Journal
-from chargehand.stores.memory import MemoryJournal
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 
 @pytest.fixture(params=["memory", "sqlite", "sqlite, process durability"])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chargehand.stores.database import Connect
+from chargehand.sqlite.connection import Connect
 
 Result = TypeVar("Result")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Corrupt, StoreUnavailable
-from chargehand.stores import blobs as module
-from chargehand.stores.blobs import Blobs, FileBlobs
+from chargehand.journal import blobs as module
+from chargehand.journal.blobs import Blobs, FileBlobs
 
 
 @pytest.fixture

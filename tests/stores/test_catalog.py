@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from chargehand.engine.roster import Match
 from chargehand.errors import Conflict, Corrupt, Invalid, NotJson, Refused, StoreError, Unknown
 from chargehand.memory.archives import Archive, Passage
-from chargehand.memory.blocks import Access, Block, Change, Grant
+from chargehand.memory.blocks import PERSON, TEAM, Access, Block, Change, Grant, Origin
 from chargehand.memory.catalog import Catalog, Group, KeptTool, Profile, Thing
-from chargehand.memory.conversation import Turn
-from chargehand.memory.editing import Append, Insert, Redo, Replace, Restore, Rethink, Undo
-from chargehand.memory.origin import PERSON, TEAM, Origin
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.conversations import Turn
+from chargehand.memory.edits import Append, Insert, Redo, Replace, Restore, Rethink, Undo
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 KINDS: list[Thing] = [
     Profile(

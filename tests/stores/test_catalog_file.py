@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Corrupt, Refused, StoreError, StoreUnavailable
-from chargehand.memory.blocks import Block, Grant
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.memory.blocks import PERSON, Block, Grant
 from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversation import Turn
-from chargehand.memory.editing import Append
-from chargehand.memory.origin import PERSON
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.database import connect
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.memory.conversations import Turn
+from chargehand.memory.edits import Append
+from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.sqlite.connection import connect
 from tests.stores.faults import Fault, failing
 
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ import pytest
 
 from chargehand.errors import Invalid, Refused, Unknown
 from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversation import Turn
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.conversations import Turn
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 
 async def agent_of(catalog: Catalog, *texts: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from chargehand.engine.events import VERSIONS, Noted
 from chargehand.errors import Corrupt
-from chargehand.stores import codec
+from chargehand.journal import codec
 from tests.stores.samples import SHAPES, sample, tag_of
 
 OLD = b'{"type":"noted","words":"hello","weight":1}'

@@ -15,9 +15,9 @@ from msgspec import structs
 
 from chargehand.engine.events import VERSIONS
 from chargehand.errors import Corrupt, RunUnknown, StoreError
-from chargehand.stores.journal import DamagedRun, RunRow
-from chargehand.stores.reader import read_readable, read_rows, read_run
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.protocol import DamagedRun, RunRow
+from chargehand.journal.reader import read_readable, read_rows, read_run
+from chargehand.journal.sqlite import SqliteJournal
 from tests.stores.faults import prepared
 from tests.stores.samples import entries, noted, numbers
 

@@ -12,9 +12,9 @@ import pytest
 
 from chargehand.engine.events import Entry
 from chargehand.errors import RunUnknown, StoreUnavailable
-from chargehand.stores.database import connect
-from chargehand.stores.journal import Journal, Lease
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.sqlite.connection import connect
 from tests.stores.faults import Fault, failing, prepared
 from tests.stores.samples import entries, noted, numbers
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 from chargehand.engine.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Corrupt, Fenced, Invalid, NotJson, Refused, RunBusy, RunUnknown
-from chargehand.stores.journal import Journal, Lease
+from chargehand.journal.protocol import Journal, Lease
 from tests.stores.samples import AT, SHAPES, entries, noted, numbers, sample
 
 

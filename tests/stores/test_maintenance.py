@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Corrupt, Refused, RunUnknown
-from chargehand.stores import rows
-from chargehand.stores.blobs import FileBlobs
-from chargehand.stores.codec import encode
-from chargehand.stores.journal import Lease
-from chargehand.stores.maintenance import back_up, prune_runs, restore
-from chargehand.stores.reader import read_rows, read_run
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal import rows
+from chargehand.journal.blobs import FileBlobs
+from chargehand.journal.codec import encode
+from chargehand.journal.maintenance import back_up, prune_runs, restore
+from chargehand.journal.protocol import Lease
+from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.sqlite import SqliteJournal
 from tests.stores.samples import entries, noted, numbers
 
 LARGE = "x" * 100_000

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavailable
-from chargehand.stores.database import connect, migrate
-from chargehand.stores.journal import Lease, RunRow
-from chargehand.stores.owner import locks_of
-from chargehand.stores.reader import read_rows
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.journal.ownership import locks_of
+from chargehand.journal.protocol import Lease, RunRow
+from chargehand.journal.reader import read_rows
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.sqlite.connection import connect, migrate
 from tests.stores.samples import entries, noted, numbers
 
 ROOT = Path(__file__).parents[2]

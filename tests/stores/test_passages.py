@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from chargehand.errors import Invalid, NotJson, Refused, Unknown
 from chargehand.memory.archives import Archive, Filter, Passage
+from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Order
-from chargehand.memory.origin import Origin
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.catalog_words import terms
+from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.sqlite_words import terms
 
 ROOT = Path(__file__).parents[2]
 HANDLE = "test:model"
@@ -443,7 +443,7 @@ async def test_with_an_archive_all_its_passages_go(catalog: SqliteCatalog) -> No
 OTHER = """
 import asyncio, struct, sys
 from chargehand.memory.archives import Passage
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 async def main():
     catalog = await SqliteCatalog.open(sys.argv[1])

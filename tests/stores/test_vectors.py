@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
+from chargehand.memory import passage_numpy, passage_plain, vectors
+from chargehand.memory import sqlite_passages as rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Passage
-from chargehand.stores import catalog_passages as rows
-from chargehand.stores import passage_numpy, passage_plain, vectors
-from chargehand.stores.catalog import SqliteCatalog
-from chargehand.stores.passage_rows import Holding, holding
-from chargehand.stores.vectors import Arithmetic, VectorIndex
+from chargehand.memory.passage_rows import Holding, holding
+from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.vectors import Arithmetic, VectorIndex
 
 ROOT = Path(__file__).parents[2]
 BOTH: dict[str, Arithmetic] = {"numpy": passage_numpy, "plain": passage_plain}
@@ -39,7 +39,7 @@ def alike(one: bytes, other: bytes) -> float:
 
 def made(path: Path | str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
-    script = resources.files("chargehand.stores").joinpath("schema", "passages-1.sql").read_text(encoding="utf-8")
+    script = resources.files("chargehand.sqlite").joinpath("schema", "passages-1.sql").read_text(encoding="utf-8")
     for statement in script.split(";"):
         db.execute(statement)
     return db
@@ -199,8 +199,8 @@ def test_what_comes_later_is_found_and_what_goes_is_not(db: sqlite3.Connection, 
 def test_when_much_was_deleted_the_signs_are_read_anew(db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the dead are the nearest here, and more than are forgiven: they would keep the living out."""
     monkeypatch.setattr(vectors, "FORGIVEN", 50)
-    monkeypatch.setattr("chargehand.stores.passage_search.CANDIDATES", 20)
-    monkeypatch.setattr("chargehand.stores.passage_search.BY_WORDS", 5)
+    monkeypatch.setattr("chargehand.memory.passage_search.CANDIDATES", 20)
+    monkeypatch.setattr("chargehand.memory.passage_search.BY_WORDS", 5)
     rng = random.Random(6)
     centre = vector(rng)
     near = put(db, [f"near {at}" for at in range(1_000)], [vector(rng, near=centre, by=0.01) for _ in range(1_000)])
@@ -262,7 +262,7 @@ WITHOUT = """
 import asyncio, struct, sys
 sys.modules["numpy"] = None  # as if it were not installed
 from chargehand.memory.archives import Archive, Filter, Passage
-from chargehand.stores.catalog import SqliteCatalog
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 async def main():
     catalog = await SqliteCatalog.open(sys.argv[1])

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Fenced, Refused, StoreError, StoreUnavailable
-from chargehand.stores.database import open_writer
-from chargehand.stores.owner import Owner
-from chargehand.stores.sqlite import SqliteJournal
-from chargehand.stores.writer import Writer
+from chargehand.journal.ownership import Owner
+from chargehand.journal.sqlite import SqliteJournal
+from chargehand.sqlite.connection import open_writer
+from chargehand.sqlite.writer import Writer
 from tests.stores.faults import Fault, failing
 from tests.stores.samples import entries, noted, numbers
 

@@ -7,15 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from chargehand.memory.archives import Archive, Passage
-from chargehand.memory.blocks import Access, Block, Grant
+from chargehand.memory.archives import Archive, Embedding, Passage
+from chargehand.memory.blocks import Access, Block, Grant, Origin
 from chargehand.memory.catalog import Profile
-from chargehand.memory.conversation import Turn
-from chargehand.memory.embedding import Embedding
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import Origin
+from chargehand.memory.conversations import Turn
+from chargehand.memory.session import OpenMemory
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.artifacts import Passages
-from chargehand.stores.catalog import SqliteCatalog
 from chargehand.tools.remember import NAMES, Recalled, described, memory_tools, usual_tools
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 

@@ -15,7 +15,7 @@ from chargehand.engine.failure import Gap
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Grant
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.tools.rules import needs_approval
 
 INSTRUCTION = (

@@ -22,9 +22,9 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.errors import Refused, RunBusy
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.journal import Journal
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
 from chargehand.engine.tracing import Tracing
 from chargehand.errors import Invalid
-from chargehand.memory.conversation import Turn
+from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Reply, Request, ToolSpec

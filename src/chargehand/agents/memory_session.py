@@ -19,14 +19,11 @@ from chargehand.agents.recall import supervisor_of
 from chargehand.agents.setup import own_archives, own_blocks, tool_name
 from chargehand.agents.worker import Worker
 from chargehand.errors import Conflict, Refused, Unknown
-from chargehand.memory.archives import Archive, Filter
-from chargehand.memory.blocks import Block, Grant, Rethink
-from chargehand.memory.catalog import PREFIXES, Catalog, Group, Kept, Profile, Thing
+from chargehand.memory.archives import Archive, Embedding, Filter
+from chargehand.memory.blocks import TEAM, Block, Grant, Rethink
+from chargehand.memory.catalog import PREFIXES, Catalog, Group, Kept, Memory, Profile, Thing
 from chargehand.memory.chunking import cut
-from chargehand.memory.declared import Memory
-from chargehand.memory.embedding import Embedding
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import TEAM
+from chargehand.memory.session import OpenMemory
 from chargehand.memory.sources import read_sources
 from chargehand.models.own import as_model
 from chargehand.models.resolve import Lookup, models_folder
@@ -74,7 +71,7 @@ async def open_memory(
 
 async def open_catalog(declared: Memory, team: str) -> Catalog:
     """The catalog a memory names, in the team's space."""
-    from chargehand.stores.catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
+    from chargehand.memory.sqlite_catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
 
     store = declared.store
     if store is None or isinstance(store, str | Path):

@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
-from chargehand.memory.conversation import Turn
-from chargehand.memory.splices import splice
+from chargehand.memory.conversations import Turn
+from chargehand.memory.edits import splice
 from chargehand.models.envelope import wrap
 from chargehand.models.messages import Message
 from chargehand.models.request_facts import Said, Shown

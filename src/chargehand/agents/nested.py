@@ -21,11 +21,11 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import gaps, results
 from chargehand.errors import ChargehandError, Invalid
+from chargehand.journal.protocol import Journal
 from chargehand.models.artifacts import Artifact, Product
 from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import Done, Executor, NestedRequest, NestedRun, RunBounds, StepContext, WorkFailed
 from chargehand.runtime.nested import nesting_of, question_inside
-from chargehand.stores.journal import Journal
 
 # characters of a line, and lines
 _LONGEST = 400

@@ -21,7 +21,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Finding, Task, fingerprint, needs
 from chargehand.errors import Invalid, PlanInvalid, Refused
-from chargehand.memory.embedding import Embedding
+from chargehand.memory.archives import Embedding
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request, Settings
 from chargehand.models.model import Hear, Model

@@ -28,9 +28,8 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused, StoreError
-from chargehand.memory.compaction import behind, chat_due, due, fitting, plain_summary, summary_turn
-from chargehand.memory.conversation import Turn
-from chargehand.memory.opened import OpenMemory
+from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
+from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Reply, Request, Settings

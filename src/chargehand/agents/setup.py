@@ -18,8 +18,8 @@ from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
-from chargehand.memory.declared import Memory
-from chargehand.memory.opened import OpenMemory
+from chargehand.memory.catalog import Memory
+from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard

@@ -31,8 +31,8 @@ from chargehand.engine.plan import Combine, digest
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster, TeamMembers
 from chargehand.errors import Invalid
-from chargehand.memory.embedding import Embedding
-from chargehand.memory.opened import OpenMemory
+from chargehand.memory.archives import Embedding
+from chargehand.memory.session import OpenMemory
 from chargehand.models.model import Model
 from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.providers import BUILT_IN

@@ -18,8 +18,8 @@ from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
+from chargehand.journal.protocol import Ends, Journal
 from chargehand.runtime.nested import had_effects
-from chargehand.stores.journal import Ends, Journal
 
 FARTHEST = 1000
 FARTHEST_OF_ALL = 10_000

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.engine.duration import parse_duration
 from chargehand.errors import Invalid, Refused
+from chargehand.journal.reader import read_rows
 from chargehand.models.providers import BUILT_IN
-from chargehand.stores.reader import read_rows
 
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years

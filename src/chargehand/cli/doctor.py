@@ -20,12 +20,12 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Retry, Seconds
 from chargehand.errors import StoreError
+from chargehand.journal.reader import read_rows, read_run
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import model_failed
 from chargehand.models.resolve import Finder
 from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
-from chargehand.stores.reader import read_rows, read_run
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 

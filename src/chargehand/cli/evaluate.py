@@ -37,7 +37,7 @@ from chargehand.evals.report import (
 )
 from chargehand.evals.run import Progress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
-from chargehand.stores.reader import read_rows, read_run
+from chargehand.journal.reader import read_rows, read_run
 from chargehand.team import Team
 
 _MAX_FAILED = 20

@@ -9,7 +9,7 @@ from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.load import load_team
-from chargehand.stores.journal_file import open_journal_file
+from chargehand.journal.journal_file import open_journal_file
 
 _SCORES = {"good": 1.0, "bad": 0.0}
 _FEEDBACK = """examples:

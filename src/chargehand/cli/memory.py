@@ -31,9 +31,8 @@ from chargehand.config.memory import check_name
 from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
-from chargehand.memory.blocks import Block, Change, Grant, Restore, Rethink
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import Origin
+from chargehand.memory.blocks import Block, Change, Grant, Origin, Restore, Rethink
+from chargehand.memory.session import OpenMemory
 from chargehand.memory.sources import KINDS, read_sources
 from chargehand.text.names import listed
 

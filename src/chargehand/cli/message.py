@@ -25,8 +25,8 @@ from chargehand.config.source import near
 from chargehand.engine import events as ev
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Outcome, Runner, checked
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 from chargehand.text.names import listed
 

@@ -31,10 +31,10 @@ from chargehand.engine.roster import Roster
 from chargehand.engine.validation import describe_misfit
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, NotJson, PlanInvalid
+from chargehand.journal.protocol import check_name
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner, checked
-from chargehand.stores.journal import check_name
-from chargehand.stores.sqlite import SqliteJournal
 
 
 def add_play(parser: ArgumentParser) -> None:

@@ -22,10 +22,10 @@ from chargehand.engine.plan import TaskId, in_order, needs
 from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState
 from chargehand.errors import Invalid
+from chargehand.journal.protocol import check_name
+from chargehand.journal.reader import read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Outcome, Runner, checked
-from chargehand.stores.journal import check_name
-from chargehand.stores.reader import read_run
-from chargehand.stores.sqlite import SqliteJournal
 
 _MAX_PAUSE = 2.0  # seconds that anybody waits between two entries
 _PICTURE = 0.125

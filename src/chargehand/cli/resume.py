@@ -16,9 +16,9 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
+from chargehand.journal.reader import read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.reader import read_run
-from chargehand.stores.sqlite import SqliteJournal
 
 _YES = ("approve", "yes", "y", "ok")
 

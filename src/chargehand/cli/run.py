@@ -16,10 +16,10 @@ from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan
+from chargehand.journal.protocol import check_name
+from chargehand.journal.reader import read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Outcome, Runner, checked
-from chargehand.stores.journal import check_name
-from chargehand.stores.reader import read_run
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 
 

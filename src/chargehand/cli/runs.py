@@ -26,12 +26,12 @@ from chargehand.engine.events import CancelRequested, Entry, RunEnded
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
+from chargehand.journal.maintenance import back_up, prune_runs, restore
+from chargehand.journal.protocol import Readable, RunRow
+from chargehand.journal.reader import open_runs, read_readable, read_rows, read_run
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace, trace_readable
-from chargehand.stores.journal import Readable, RunRow
-from chargehand.stores.maintenance import back_up, prune_runs, restore
-from chargehand.stores.reader import open_runs, read_readable, read_rows, read_run
-from chargehand.stores.sqlite import SqliteJournal
 
 RunStatus: TypeAlias = Literal[
     "complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted", "damaged"

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 from chargehand.cli.exit_codes import Interrupted, Terminated
 from chargehand.concurrency import BareTaskGroup
 from chargehand.errors import StoreUnavailable
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.stores.database import Durability
-from chargehand.stores.sqlite import SqliteJournal
+from chargehand.sqlite.connection import Durability
 
 _T = TypeVar("_T")
 _SAME_SIGNAL = {signal.SIGINT: 0.2, signal.SIGTERM: 1.0}

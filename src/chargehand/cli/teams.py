@@ -25,9 +25,9 @@ from chargehand.engine.budget import usd_of
 from chargehand.engine.events import RunRequested
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.prices import flat
 from chargehand.runtime.executor import Executor
-from chargehand.stores.sqlite import SqliteJournal
 from chargehand.team import Team
 
 _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes

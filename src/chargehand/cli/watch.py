@@ -10,8 +10,8 @@ from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.run_session import RunOutput
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.errors import RunUnknown
-from chargehand.stores.journal import RunRow
-from chargehand.stores.reader import read_rows, read_run
+from chargehand.journal.protocol import RunRow
+from chargehand.journal.reader import read_rows, read_run
 
 
 def add_watch(parser: ArgumentParser) -> None:

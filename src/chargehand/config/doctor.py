@@ -36,8 +36,8 @@ from chargehand.config.explain import Description, describe
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
 from chargehand.models.providers import HIDDEN, without_secrets
-from chargehand.stores.database import CATALOG, JOURNAL, FileKind
-from chargehand.stores.examine import examine
+from chargehand.sqlite.connection import CATALOG, JOURNAL, FileKind
+from chargehand.sqlite.examine import examine
 
 _PYTHON = (3, 11)
 _SQLITE = (3, 24, 0)  # upserts

@@ -26,7 +26,7 @@ from chargehand.engine.keywords import check_declared
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import check_handle
 from chargehand.team import Team

@@ -18,7 +18,7 @@ from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.memory.sources import source_files
 from chargehand.text.names import listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS

@@ -16,7 +16,7 @@ from chargehand.config.source import Finding, Source, read_bytes
 from chargehand.config.yaml import Path
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
-from chargehand.memory.declared import Memory
+from chargehand.memory.catalog import Memory
 from chargehand.tools.tool import Tool
 
 _FILE = "file:"

@@ -15,8 +15,8 @@ from chargehand.evals.bench import RUN_SEED, Bench, check_workers, failed_to_try
 from chargehand.evals.cases import Case, Expect, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
+from chargehand.journal.memory import MemoryJournal
 from chargehand.runtime.runner import Runner, checked
-from chargehand.stores.memory import MemoryJournal
 from chargehand.team import Team
 
 _TASK = TaskId("t1")

@@ -1,1 +1,1 @@
-"""What a team shares: blocks, archives, conversations. Words and rules; where they are kept is `stores`' business."""
+"""What a team shares: blocks, archives, conversations; the catalog that keeps them; searching."""

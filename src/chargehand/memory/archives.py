@@ -1,13 +1,13 @@
 """Archives and passages: large searchable stores, shared by many agents. How they are kept and searched is not here."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
 from chargehand.engine.keywords import Declared
 from chargehand.engine.policy import Instant
-from chargehand.memory.blocks import Access
-from chargehand.memory.origin import PERSON, Origin
+from chargehand.memory.blocks import PERSON, Access, Origin
 
 TagMatch: TypeAlias = Literal["any", "all"]
 
@@ -83,3 +83,19 @@ class Inserted(Struct, frozen=True):
 
     id: str
     new: bool
+
+
+class Embedding(Protocol):
+    """`handle` names the model. Vectors have length one, as little-endian 32-bit floats: `width` times four bytes."""
+
+    @property
+    def handle(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """One vector for each text. Raises StoreUnavailable when the model cannot be reached: nothing is lost by it."""
+        ...
+
+    async def close(self) -> None: ...

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from chargehand.engine.keywords import Declared
 from chargehand.engine.policy import Instant
 from chargehand.errors import Conflict, Corrupt, Invalid, Refused
-from chargehand.memory.editing import (
+from chargehand.memory.edits import (
     Append,
     Insert,
     Patch,
@@ -28,10 +28,36 @@ from chargehand.memory.editing import (
     check_size,
     check_text,
     check_written,
+    splice,
+    swapped,
     texts,
 )
-from chargehand.memory.origin import Kind, Origin
-from chargehand.memory.splices import splice, swapped
+
+Kind: TypeAlias = Literal["person", "team", "supervisor", "worker"]
+
+
+class Origin(Struct, frozen=True, omit_defaults=True):
+    """`team` is what a team's declaration says. `key` is the same however often a call is repeated after a crash.
+
+    `source` is where the text itself was found (a file, an address). `tainted` says that whoever wrote it had seen
+    text from outside: what a tool returned, what another worker wrote, a tainted block or passage. `mark` tells
+    runs of the same name apart, which are in journals of their own.
+    """
+
+    by: Kind = "person"
+    name: str = ""
+    run: str = ""
+    task: str = ""
+    attempt: int = 0
+    key: str = ""
+    source: str = ""
+    tainted: bool = False
+    mark: str = ""
+
+
+PERSON = Origin()
+TEAM = Origin("team")
+
 
 Access: TypeAlias = Literal["none", "read", "append", "write"]
 LIMIT = 20_000

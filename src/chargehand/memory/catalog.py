@@ -3,17 +3,18 @@
 A catalog is seen through one space (a team's, a tenant's): what another space holds does not exist for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
+from chargehand.engine.keywords import Declared
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Match
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
-from chargehand.memory.blocks import Block, Change, Edit, Grant
-from chargehand.memory.conversation import Role, Turn
-from chargehand.memory.origin import PERSON, Origin
+from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
+from chargehand.memory.conversations import Role, Turn
 
 Order: TypeAlias = Literal["asc", "desc"]
 ANYONE = Match()
@@ -285,3 +286,19 @@ class Catalog(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Memory(Declared, frozen=True):
+    """`store` is a file, an open catalog, or (left out) this process alone.
+
+    Blocks and archives are made when they are not there yet. What a team wrote stays; a block that nobody has changed
+    follows its declaration. `space` keeps several teams in one file apart; left out, it is the team's name. `sources`
+    are folders or files, by the name of an archive, whose texts are put into it when it is opened
+    (`memory.sources.read_sources`): what it has already is not put in again.
+    """
+
+    store: Path | str | Catalog | None = None
+    blocks: Sequence[Block] = ()
+    archives: Sequence[Archive] = ()
+    space: str = ""
+    sources: Mapping[str, Path] = field(default_factory=dict[str, Path])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Passage
-from chargehand.memory.origin import Origin
+from chargehand.memory.blocks import Origin
 
 KINDS = (".md", ".markdown", ".txt")
 MOST_FILES = 2_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Unpack
 
 from chargehand.errors import Invalid
-from chargehand.memory.embedding import Embedding
+from chargehand.memory.archives import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_http import MOST_BYTES, PATIENCE, EmbeddingEndpoint, HttpEmbedding
 from chargehand.models.embeddings import HANDLE, LocalEmbedding, is_here

@@ -140,7 +140,7 @@ class HttpEmbedding:
         return self._model.tally.micros
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """As `memory.embedding.Embedding` says."""
+        """As `memory.archives.Embedding` says."""
         vectors: list[bytes] = []
         for batch in _batches(texts):
             try:

@@ -125,7 +125,7 @@ class ThreadedEmbedding(ABC):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-embedding")
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """As `memory.embedding.Embedding` says."""
+        """As `memory.archives.Embedding` says."""
         vectors = [b""] * len(texts)
         loop = asyncio.get_running_loop()
         for batch in _grouped([len(text) for text in texts], _CHARACTERS):

@@ -14,7 +14,7 @@ from chargehand.engine.reuse import is_traced, offer_of
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import Progress, RunState, Status, candidates
 from chargehand.errors import StoreError
-from chargehand.stores.journal import Journal
+from chargehand.journal.protocol import Journal
 
 MOST_RUNS = 50
 MOST_OFFERS = 1000

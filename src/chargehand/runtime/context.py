@@ -18,6 +18,8 @@ from chargehand.engine.plan import Finding, Task, digest
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
+from chargehand.journal.codec import check
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import (
     Claim,
     Done,
@@ -30,13 +32,11 @@ from chargehand.runtime.executor import (
     WorkFailed,
 )
 from chargehand.runtime.nested import NestedRuns, StartingStep
-from chargehand.stores.codec import check
-from chargehand.stores.journal import Journal
 from chargehand.waits import waiting
 
 if TYPE_CHECKING:
+    from chargehand.journal.route_examples import RouteExamples
     from chargehand.runtime.load import WorkerLoad
-    from chargehand.stores.route_examples import RouteExamples
 
 
 class RunnerPort(Protocol):

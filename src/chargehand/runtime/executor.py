@@ -20,9 +20,9 @@ from chargehand.engine.state import RunState
 from chargehand.engine.tracing import AnswerAudit, Tracing
 
 if TYPE_CHECKING:
+    from chargehand.journal.protocol import Journal
+    from chargehand.journal.route_examples import RouteExamples
     from chargehand.runtime.load import LoadView, WorkerLoad
-    from chargehand.stores.journal import Journal
-    from chargehand.stores.route_examples import RouteExamples
 
 
 Listener: TypeAlias = Callable[[str, Sequence[ev.Entry]], None]

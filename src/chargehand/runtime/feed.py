@@ -14,7 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Refused, RunUnknown
-from chargehand.stores.journal import Journal
+from chargehand.journal.protocol import Journal
 
 MOST = 1000
 """How many entries wait for a reader before it has to fetch them from the journal."""

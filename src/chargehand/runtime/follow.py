@@ -8,10 +8,10 @@ from types import AsyncGeneratorType
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.approving import OnApproval
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner
-from chargehand.stores.journal import Journal
 
 
 async def follow(

@@ -20,9 +20,9 @@ from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.state import Progress, RunState, Status, Step, Work
 from chargehand.engine.value import encode_value
 from chargehand.errors import ChargehandError, Refused, RunUnknown
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.executor import Executor, NestedRequest, NestedRun, RunBounds, WorkFailed
 from chargehand.runtime.trace import TaskTrace, trace
-from chargehand.stores.journal import Journal
 
 _KEPT = 10.0  # seconds of its own time that an attempt keeps for what it makes of the outcome, but at most a fifth
 _PATIENCE = 5.0  # seconds that a run has to write down that it was cancelled

@@ -20,13 +20,13 @@ from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
+from chargehand.journal.codec import check
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
 from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
-from chargehand.stores.codec import check
-from chargehand.stores.journal import Journal, Lease
-from chargehand.stores.memory import MemoryJournal
 
 logger = logging.getLogger(__name__)
 

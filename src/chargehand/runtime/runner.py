@@ -21,12 +21,12 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
+from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.approving import OnApproval, drive_with_approvals
 from chargehand.runtime.clock import Clock, steady
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
 from chargehand.runtime.run_loop import RunLoop, TextListener, combine_listeners
-from chargehand.stores.journal import Journal, Lease
 
 if TYPE_CHECKING:
     from chargehand.runtime.load import WorkerLoad

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from chargehand.stores.journal import Journal
+from chargehand.journal.protocol import Journal
 
 Thing = TypeVar("Thing")
 
@@ -83,7 +83,7 @@ class SharedFile(Shared[Journal]):
 
     @asynccontextmanager
     async def _whole(self) -> AsyncGenerator[Journal]:
-        from chargehand.stores.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
+        from chargehand.journal.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
 
         journal = await SqliteJournal.open(self.path)
         try:

@@ -21,7 +21,7 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import Corrupt
-from chargehand.stores.journal import Journal, Readable
+from chargehand.journal.protocol import Journal, Readable
 
 WorkEnding: TypeAlias = Literal["under way", "succeeded", "failed", "stopped", "asked"]
 """How an attempt or a duty ended. `asked`: a person was asked, and the attempt goes on under the same number."""

@@ -10,13 +10,13 @@ from collections.abc import Awaitable
 
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, RunBusy
+from chargehand.journal.reader import open_runs
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import read_run, resume_run
 from chargehand.server.settings import check_tenant
 from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant, Tenants
-from chargehand.stores.reader import open_runs
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from chargehand.agents.memory_session import Embeddings
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
-from chargehand.memory.opened import OpenMemory
+from chargehand.memory.session import OpenMemory
+from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
@@ -24,7 +25,6 @@ from chargehand.server.admission import Admission
 from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, open_redacted, redactor_of
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
-from chargehand.stores.catalog import SqliteCatalog
 
 Part = TypeVar("Part")
 WordListener: TypeAlias = Callable[[Work, str], None]

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
-from chargehand.memory.fusion import MOST_HOLDERS, RARE, fused, telling
+from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.artifacts import Passage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.text.bm25 import BM25
@@ -151,7 +151,7 @@ class Meanings:
             self._vectors += enumerate(embedder.packed(self._texts[made : made + _BATCH]), made)
             if len(self._vectors) < len(self._texts) and monotonic() >= until:
                 return None
-        from chargehand.stores.passage_numpy import likeness  # noqa: PLC0415 - numpy is there if the model is
+        from chargehand.memory.passage_numpy import likeness  # noqa: PLC0415 - numpy is there if the model is
 
         return likeness(embedder.packed([query])[0], self._vectors)
 

@@ -20,15 +20,15 @@ from chargehand.memory.blocks import (
     Block,
     Edit,
     Insert,
+    Origin,
     Patch,
     Replace,
     ReplaceAll,
     Rethink,
 )
 from chargehand.memory.catalog import Attached
-from chargehand.memory.conversation import Role
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import Origin
+from chargehand.memory.conversations import Role
+from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Passage as Found
 from chargehand.models.artifacts import Passages
 from chargehand.text.dates import parse_instant

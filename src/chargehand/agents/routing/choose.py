@@ -15,7 +15,7 @@ from chargehand.agents.strategies import Route, Router
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.errors import Invalid
-from chargehand.memory.embedding import Embedding
+from chargehand.memory.archives import Embedding
 from chargehand.models import embedding_multilingual as multilingual
 from chargehand.models.embedding_find import find_embedding
 from chargehand.models.request_facts import Routing, WorkerCard

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from chargehand.errors import StoreError
+from chargehand.journal.route_examples import RouteExamples
 from chargehand.models.request_facts import WorkerCard
 from chargehand.runtime.load import WorkerLoad
-from chargehand.stores.route_examples import RouteExamples
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState, Status
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
+from chargehand.journal.protocol import Journal
+from chargehand.journal.route_examples import SOURCES, RouteExample, RouteExamples, Source
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.executor import StepContext
-from chargehand.stores.journal import Journal
-from chargehand.stores.route_examples import SOURCES, RouteExample, RouteExamples, Source
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ async def open_examples(team: _JournalOwner, file: Path | None = None) -> AsyncG
     """The journal of a team, or another file, to read and record examples. A file is not taken over for it."""
     path = file or team.journal_file
     if path is not None:
-        from chargehand.stores.journal_file import open_journal_file  # noqa: PLC0415 - only a file needs it
+        from chargehand.journal.journal_file import open_journal_file  # noqa: PLC0415 - only a file needs it
 
         async with open_journal_file(path) as journal:
             yield journal

@@ -15,7 +15,7 @@ from chargehand.agents.routing.decision import MOST_SCORES, ConfirmedExamples, D
 from chargehand.agents.routing.words import Lexicon, Said, by_words, said
 from chargehand.engine.plan import digest
 from chargehand.errors import StoreUnavailable
-from chargehand.memory.embedding import Embedding
+from chargehand.memory.archives import Embedding
 from chargehand.models.extras import install_command
 from chargehand.models.request_facts import WorkerCard
 from chargehand.tools.threads import THREADS

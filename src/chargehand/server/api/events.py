@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Refused
+from chargehand.journal.protocol import Readable
 from chargehand.runtime.feed import Reader
 from chargehand.runtime.trace import Trace, nested_trace, trace_readable
 from chargehand.server.api.operations import operation
@@ -25,7 +26,6 @@ from chargehand.server.problem import Problem
 from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import nothing, reply
-from chargehand.stores.journal import Readable
 
 _RETRY = b"retry: 1000\n\n"
 _MAX_KEPT = 4096

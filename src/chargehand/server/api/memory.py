@@ -4,10 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from chargehand.memory.archives import Archive, Filter
-from chargehand.memory.blocks import Block
-from chargehand.memory.editing import Rethink
-from chargehand.memory.opened import OpenMemory
-from chargehand.memory.origin import PERSON
+from chargehand.memory.blocks import PERSON, Block
+from chargehand.memory.edits import Rethink
+from chargehand.memory.session import OpenMemory
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
     ArchiveList,

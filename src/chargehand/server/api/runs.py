@@ -14,6 +14,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
+from chargehand.journal.protocol import DamagedRun, Ends
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
@@ -35,7 +36,6 @@ from chargehand.server.run_control import RecordedRun, read_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
-from chargehand.stores.journal import DamagedRun, Ends
 
 _MAX_KEPT = 10_000
 _PAGE = 100

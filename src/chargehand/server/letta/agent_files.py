@@ -11,11 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from chargehand.memory.blocks import Block
+from chargehand.memory.blocks import Block, Origin
 from chargehand.memory.catalog import KeptTool, Profile, Thing
-from chargehand.memory.conversation import Turn
-from chargehand.memory.editing import Rethink
-from chargehand.memory.origin import Origin
+from chargehand.memory.conversations import Turn
+from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent, named_model
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.blocks import new_block

@@ -12,10 +12,9 @@ from chargehand.engine.roster import Match
 from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Block
+from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.catalog import Attached, KeptConversation, Profile
-from chargehand.memory.conversation import Turn
-from chargehand.memory.origin import PERSON
+from chargehand.memory.conversations import Turn
 from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN, OTHERS, OWN
 from chargehand.server.letta.agent_messages import MATCHING

@@ -7,10 +7,9 @@ from msgspec import structs
 from starlette.responses import Response
 
 from chargehand.errors import Conflict
-from chargehand.memory.blocks import LIMIT, Block
+from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Group, Profile
-from chargehand.memory.editing import Rethink
-from chargehand.memory.origin import PERSON
+from chargehand.memory.edits import Rethink
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.index import Page
 from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.memory.conversation import Turn
+from chargehand.memory.conversations import Turn
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.executor import check_model
 from chargehand.server.letta.executor import in_conversation as agent_in_conversation

@@ -13,13 +13,13 @@ from msgspec import Struct, field
 
 from chargehand.engine.policy import Instant
 from chargehand.memory.catalog import Order
+from chargehand.memory.sqlite_words import terms
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import Message, RunResponse, StepResponse
 from chargehand.server.tenants import Tenant
-from chargehand.stores.catalog_doors import FileDoor
-from chargehand.stores.catalog_words import terms
-from chargehand.stores.database import FileKind
-from chargehand.stores.opening import in_thread
+from chargehand.sqlite.connection import FileKind
+from chargehand.sqlite.database import FileDoor
+from chargehand.sqlite.opening import in_thread
 
 if TYPE_CHECKING:
     import sqlite3  # a tenant has it loaded already

@@ -8,7 +8,7 @@ from msgspec import structs
 from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.memory.compaction import LEAST_KEPT, plain_summary, summary_turn
+from chargehand.memory.conversations import LEAST_KEPT, plain_summary, summary_turn
 from chargehand.server.idempotency import is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.approvals import answer_approval, approvals_in

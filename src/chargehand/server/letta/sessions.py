@@ -21,6 +21,7 @@ from chargehand.engine.policy import Instant, Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
+from chargehand.journal.protocol import DamagedRun
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
@@ -34,7 +35,6 @@ from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import root_of
 from chargehand.server.tenant_runs import TenantRuns, retry_when_full
 from chargehand.server.tenants import Tenant
-from chargehand.stores.journal import DamagedRun
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.

@@ -25,7 +25,7 @@ from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Invalid, StoreError, Unknown
 from chargehand.server.routing import Caller
 from chargehand.server.settings import FIRST, Settings, check_tenant
-from chargehand.stores.database import FileKind, explain
+from chargehand.sqlite.connection import FileKind, explain
 from chargehand.text.names import did_you_mean
 
 Allowed: TypeAlias = Literal["read", "run", "admin"]

@@ -18,6 +18,8 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.value import decode_value, encode_value
+from chargehand.journal.protocol import Lease
+from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Message
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Lookup
@@ -39,8 +41,6 @@ from chargehand.runtime.executor import (
 from chargehand.runtime.load import LoadView
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.settings import Settings
-from chargehand.stores.journal import Lease
-from chargehand.stores.sqlite import SqliteJournal
 
 _Shape = TypeVar("_Shape")
 _LONGEST_WORD = 512

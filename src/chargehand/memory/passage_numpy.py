@@ -1,0 +1,133 @@
+"""Vectors with numpy, which is imported only here. Where vectors are kept is not known here."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy
+from numpy.typing import NDArray
+
+from chargehand.errors import Invalid
+from chargehand.memory.passage_plain import nowhere
+
+Words: TypeAlias = NDArray[numpy.uint64]
+Numbers: TypeAlias = NDArray[numpy.int64]
+
+ROUGHLY = 10  # times as many are looked at more closely as are wanted in the end
+
+
+def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """As in `passage_plain`."""
+    if not vectors:
+        return []
+    given = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(numpy.float64)
+    lengths = numpy.sqrt((given * given).sum(axis=1))
+    wrong = numpy.flatnonzero(~(numpy.isfinite(lengths) & (lengths > 0)))
+    if len(wrong):
+        raise Invalid(nowhere(int(wrong[0])))
+    made = (given / lengths[:, None]).astype("<f4")
+    packed = numpy.packbits(made > 0, axis=1)
+    bits = numpy.zeros((len(made), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
+    bits[:, : packed.shape[1]] = packed
+    return [(vector.tobytes(), signs.tobytes()) for vector, signs in zip(made, bits, strict=True)]
+
+
+def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
+    """As in `passage_plain`."""
+    if not rows:
+        return {}
+    wanted = numpy.frombuffer(asked, "<f4")
+    matrix = numpy.frombuffer(b"".join([vector for _, vector in rows]), "<f4").reshape(len(rows), -1)
+    # not with @: that starts threads, which wait for each other on a busy machine
+    found = numpy.clip(numpy.einsum("rd,d->r", matrix, wanted), -1.0, 1.0).tolist()
+    return {number: score for (number, _), score in zip(rows, found, strict=True)}
+
+
+class Signs:
+    """As in `passage_plain`: 48 bytes a vector of 384 dimensions, and 8 for its number.
+
+    They lie dimension by dimension, 64 at a time, with room behind: what is added behind the end is not seen by those
+    who read, so room and contents can be shared with the one before.
+    """
+
+    def __init__(self, numbers: Numbers | None = None, words: Words | None = None, count: int = 0) -> None:
+        self._numbers: Numbers = numpy.zeros(0, numpy.int64) if numbers is None else numbers
+        self._words: Words = numpy.zeros((0, 0), numpy.uint64) if words is None else words
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def added(self, rows: Sequence[tuple[int, bytes]]) -> "Signs":
+        """May be asked only of the latest: an older one shares its room."""
+        if not rows:
+            return self
+        numbers = numpy.fromiter((number for number, _ in rows), numpy.int64, len(rows))
+        words = _words([bits for _, bits in rows])
+        end = self._count + len(rows)
+        kept, known = self._room(end, len(words))
+        kept[self._count : end] = numbers
+        known[:, self._count : end] = words
+        if (self._count and numbers.min() < kept[self._count - 1]) or (numpy.diff(numbers) < 0).any():
+            order = numpy.argsort(kept[:end])
+            kept = kept[:end][order]
+            known = numpy.ascontiguousarray(known[:, :end][:, order])
+        return Signs(kept, known, end)
+
+    def _room(self, end: int, height: int) -> tuple[Numbers, Words]:
+        if end <= len(self._numbers):
+            return self._numbers, self._words
+        size = end if not self._count else end + end // 8
+        numbers = numpy.zeros(size, numpy.int64)
+        words = numpy.zeros((height, size), numpy.uint64)
+        numbers[: self._count] = self._numbers[: self._count]
+        if self._count:
+            words[:, : self._count] = self._words[:, : self._count]
+        return numbers, words
+
+    def nearest(self, asked: bytes, bits: bytes, count: int, among: Sequence[int] | None = None) -> list[int]:
+        numbers = self._numbers[: self._count]
+        words = self._words[:, : self._count]
+        if among is not None:
+            wanted = numpy.asarray(among, numpy.int64)
+            places = numpy.minimum(numpy.searchsorted(numbers, wanted), max(0, len(numbers) - 1))
+            places = places[numbers[places] == wanted] if len(numbers) else places[:0]
+            numbers = numbers[places]
+            words = words[:, places]
+        if len(numbers) <= count:
+            return numbers.tolist()
+        if len(numbers) > ROUGHLY * count:
+            distances = _distances(words, _words([bits])[:, 0])
+            # the least distance that takes in enough of them: counting is quicker than sorting
+            reach = numpy.searchsorted(numpy.cumsum(numpy.bincount(distances)), ROUGHLY * count)
+            places = numpy.flatnonzero(distances <= reach)
+            numbers = numbers[places]
+            words = words[:, places]
+        return numbers[numpy.argpartition(-_leanings(words, asked), count)[:count]].tolist()
+
+
+def _words(bits: Sequence[bytes]) -> Words:
+    """One column a vector."""
+    return numpy.frombuffer(b"".join(bits), numpy.uint64).reshape(len(bits), -1).T
+
+
+def _distances(words: Words, asked: Words) -> NDArray[numpy.uint16]:
+    found = numpy.zeros(words.shape[1], numpy.uint16)
+    for row, word in zip(words, asked, strict=True):
+        found += numpy.bitwise_count(row ^ word)
+    return found
+
+
+def _leanings(words: Words, asked: bytes) -> NDArray[numpy.float32]:
+    """How alike each is, as far as its signs tell: of what is asked for, more than the signs is known.
+
+    For each of its bytes a table says what that adds. Quicker than unpacking bits, and no thread but this one is busy.
+    """
+    wanted = numpy.zeros(64 * len(words), numpy.float32)
+    given = numpy.frombuffer(asked, "<f4")
+    wanted[: len(given)] = given
+    patterns = numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], axis=1).astype(numpy.float32)
+    tables = numpy.einsum("pb,wb->wp", patterns, wanted.reshape(-1, 8))
+    found = numpy.zeros(words.shape[1], numpy.float32)
+    for table, column in zip(tables, numpy.ascontiguousarray(words.T).view(numpy.uint8).T, strict=True):
+        found += table.take(column)
+    return found
