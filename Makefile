@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -87,6 +87,9 @@ local-quality: $(VENV)/dev.stamp ## How good small local models are at planning,
 letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.stamp ## A real server with letta-client 1.0.0 and 1.7.0
 	$(BIN)/python -m tests.server.letta_matrix $(VENV)/letta-1.0.0 $(VENV)/letta-1.7.0
 
+peers: $(VENV)/dev.stamp $(VENV)/peers.stamp ## Run the programs of docs/coming-from.md in LangGraph, CrewAI and OpenAI Agents, and here
+	$(BIN)/python -m tests.peers $(VENV)/peers
+
 openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of our own API
 	$(BIN)/python -c 'import sys; from chargehand.server.api.routes import written; sys.stdout.buffer.write(written())' > docs/openapi.json
 
@@ -120,6 +123,7 @@ lock: $(VENV)/made.stamp ## Write requirements/*.lock anew; ARGS=--upgrade for n
 	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.lock
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.lock
 	$(COMPILE) pyproject.toml requirements/routing.in -o requirements/routing.lock
+	$(COMPILE) requirements/peers.in -o requirements/peers.lock
 	$(COMPILE) requirements/letta-1.0.0.in -o requirements/letta-1.0.0.lock
 	$(COMPILE) requirements/letta-1.7.0.in -o requirements/letta-1.7.0.lock
 
@@ -166,6 +170,13 @@ $(VENV)/routing.stamp: requirements/routing.lock pyproject.toml | $(VENV)/made.s
 	@$(BIN)/python -m venv --clear $(VENV)/routing
 	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --require-hashes -r requirements/routing.lock
 	@$(PIP:$(BIN)/%=$(VENV)/routing/bin/%) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The frameworks that docs/coming-from.md compares with: only their own programs run in there.
+$(VENV)/peers.stamp: requirements/peers.lock | $(VENV)/made.stamp
+	@echo "installing $< into $(VENV)/peers (about 700 MB)"
+	@$(BIN)/python -m venv --clear $(VENV)/peers
+	@$(PIP:$(BIN)/%=$(VENV)/peers/bin/%) install --require-hashes -r $<
 	@touch $@
 
 # Older clients, each by itself: only they are in there, the server runs from the environment above.
