@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.cli.commands import COMMAND, ROOT, environment
 from tests.cli.forked import write_command
 from tests.server.running import running, settings_in
 
-GUIDES = ("first-model", "approvals", "when-things-fail", "memory", "archives")
+GUIDES = ("tutorial", "first-model", "approvals", "when-things-fail", "memory", "archives")
 _BLOCK = re.compile(r"^<!-- (file|shows): (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SERVES = "$ chargehand serve --no-token &"
 _FAULTS = "$ chargehand fault-server &"
@@ -66,9 +67,10 @@ class Reader:
         (home / "forked").mkdir()
         write_command(home / "forked" / "chargehand")
         (home / "fresh").mkdir()
-        fresh = home / "fresh" / "chargehand"
-        fresh.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
-        fresh.chmod(0o755)
+        commands = {"fresh/chargehand": COMMAND, "fresh/python": (sys.executable,), "forked/python": (sys.executable,)}
+        for name, words in commands.items():
+            (home / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            (home / name).chmod(0o755)
         shutil.copytree(ROOT / "examples", self.home / "examples")
         self.exports: list[str] = []
         self.places = {"http://127.0.0.1:8787": faults}
