@@ -142,7 +142,10 @@ async def test_the_sender_is_who_the_engine_says_it_is() -> None:
         (ask("bob", "  "), "The message is empty"),
         (ask("bob", "a\0b"), "holds a NUL character"),
         (ask_all(match_all=["roof"]), "Nobody else carries all of roof; the tags there are: hand, lead, left."),
-        (ToolCall("c1", ONE, '{"worker": "bob", "message": "hi", "sender": "person"}'), "has no argument 'sender'"),
+        (
+            ToolCall("c1", ONE, '{"worker": "bob", "message": "hi", "sender": "person"}'),
+            "has 'sender', which is not wanted",
+        ),
     ],
 )
 async def test_a_message_to_nobody_is_explained_to_whoever_sent_it(made: ToolCall, said: str) -> None:

@@ -150,7 +150,7 @@ async def test_what_cannot_be_done_is_said_with_what_can() -> None:
         assert "limit of 100" in await ann.fails("core_memory_append", label="notes", content="x" * 200)
         assert "0 (the top) to 3" in await ann.fails("memory_insert", label="notes", new_string="x", insert_line=9)
         assert (await ann.block("notes")).version == 1
-        assert "needs 'content'" in await ann.fails("core_memory_append", label="notes")
+        assert "lacks 'content'" in await ann.fails("core_memory_append", label="notes")
 
 
 async def test_grants_hold_for_archives_too() -> None:
@@ -238,7 +238,7 @@ async def test_earlier_turns_are_found_by_word_role_and_day() -> None:
         [one] = await recalled(ann, end_date="2025-05-17")
         assert (one.text, one.run, one.task) == ("Count the apples.", "r1", "t1")
         assert "nothing found for 'zebra'" in str(await ann("conversation_search", query="zebra"))
-        assert "an argument of conversation_search is wrong" in await ann.fails(
+        assert "the arguments of conversation_search do not fit" in await ann.fails(
             "conversation_search", query="x", roles=["tool"]
         )
 

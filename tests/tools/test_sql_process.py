@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.models.artifacts import Table
-from chargehand.tools.query_pool import IDLE_PROCESSES, POOL
-from chargehand.tools.sql import sql
+from chargehand.tools.sql import MAX_RUNNING, sql
 from chargehand.tools.tool import Tool, ToolFailed
 
 # one call of a function: SQLite looks at no clock and at no interrupt until it is over
@@ -102,10 +101,8 @@ def test_a_query_takes_little_memory_here_and_there(numbers: Path) -> None:
     code = """
 import asyncio, json, re, resource, sys
 from pathlib import Path
-from chargehand.tools.query_pool import POOL
 from chargehand.tools.sql import sql
 asyncio.run(sql(sys.argv[1], seconds=30).call(json.dumps({"sql": sys.argv[2]}), "k"))
-POOL.close()
 own = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())  # ru_maxrss counts who forked us, too
 print(int(own[1]) >> 10, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
 """
@@ -139,17 +136,14 @@ async def test_a_wide_result_is_bounded_as_a_whole(numbers: Path) -> None:
 
 async def test_a_query_that_cannot_be_interrupted_is_ended_with_its_process(source: Path) -> None:
     asked = sql(source, seconds=0.5)
-    await ask(asked, "SELECT 1")
-    before = query_processes(os.getpid())
     began = time.monotonic()
     assert "did not finish within 0.5 s" in await refusal(asked, UNINTERRUPTIBLE)
     assert time.monotonic() - began < 15
-    assert len(query_processes(os.getpid()) & before) < len(before)
+    assert not query_processes(os.getpid())
     assert (await ask(asked, "SELECT count(*) FROM numbers")).rows == ((200,),)
 
 
 async def test_a_cancelled_query_is_ended_at_once(numbers: Path) -> None:
-    POOL.close()
     asked = sql(numbers, seconds=60)
     async with asyncio.TaskGroup() as group:
         job = group.create_task(ask(asked, UNINTERRUPTIBLE))
@@ -187,13 +181,16 @@ asyncio.run(main())
     assert gone(running)
 
 
-async def test_a_process_that_died_while_it_was_idle_is_replaced(source: Path) -> None:
-    asked = sql(source)
-    await ask(asked, "SELECT 1")
-    idle = query_processes(os.getpid())
-    assert idle
-    for pid in idle:
-        os.kill(pid, signal.SIGKILL)
+async def test_a_query_whose_process_dies_is_refused_and_the_next_one_answered(source: Path) -> None:
+    asked = sql(source, seconds=60)
+    async with asyncio.TaskGroup() as group:
+        job = group.create_task(refusal(asked, UNINTERRUPTIBLE))
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if running := query_processes(os.getpid()):
+                os.kill(running.pop(), signal.SIGTERM)
+                break
+    assert "ended before it had an answer" in job.result()
     assert (await ask(asked, "SELECT count(*) FROM numbers")).rows == ((200,),)
 
 
@@ -201,8 +198,11 @@ async def test_many_queries_at_once_are_answered_each_with_its_own_rows(source: 
     asked = sql(source, seconds=20)
     async with asyncio.TaskGroup() as group:
         jobs = [group.create_task(ask(asked, f"SELECT {n}, count(*) FROM numbers")) for n in range(40)]
+        while not all(job.done() for job in jobs):
+            assert len(query_processes(os.getpid())) <= MAX_RUNNING
+            await asyncio.sleep(0.05)
     assert [job.result().rows for job in jobs] == [((n, 200),) for n in range(40)]
-    assert len(query_processes(os.getpid())) <= IDLE_PROCESSES
+    assert not query_processes(os.getpid())
 
 
 ASK = """

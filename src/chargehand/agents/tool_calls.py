@@ -301,7 +301,7 @@ class Calls(Struct, eq=False, kw_only=True):
 
     async def _step(self, call: ToolCall, tool: Tool) -> Returned:
         def make(key: str) -> Coroutine[Any, Any, Done]:
-            caller = self._caller(key) if tool.shape is not None and tool.shape.caller else None
+            caller = self._caller(key) if tool.arguments is not None and tool.arguments.caller else None
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments

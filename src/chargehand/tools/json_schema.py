@@ -6,7 +6,7 @@ Covers what schemas made from types use; keywords it does not know are not check
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-_FARTHEST = 100  # references to references
+_MAX_REFERENCES = 100  # references to references
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -16,6 +16,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
+_WORDS = {"dict": "an object", "list": "a list", "str": "a text", "NoneType": "null", "bool": "true or false"}
 
 
 def problems(
@@ -23,29 +24,40 @@ def problems(
 ) -> Iterator[str]:
     """What of a value does not fit a schema, in words."""
     root = schema if root is None else root
-    for _ in range(_FARTHEST):
-        if "$ref" not in schema:
-            break
-        schema = _followed(schema["$ref"], root)
-    else:
-        raise ValueError(f"the schema refers to itself and says nothing at {place}")
+    if "$ref" in schema:
+        target = _resolve(schema["$ref"], root)
+        if target is None:
+            raise ValueError(f"the schema refers to itself and says nothing at {place}")
+        schema = target
     options: list[dict[str, Any]] | None = schema.get("anyOf") or schema.get("oneOf")
-    if options and not any(not list(problems(value, one, place, root)) for one in options):
+    if options and all(any(problems(value, option, place, root)) for option in options):
         yield f"{place} fits none of the allowed forms"
     if "enum" in schema and value not in schema["enum"]:
         yield f"{place} is {value!r}; allowed are {', '.join(map(repr, schema['enum']))}"
     if "const" in schema and value != schema["const"]:
         yield f"{place} must be {schema['const']!r}"
     kinds = schema.get("type")
-    wanted: list[str] = [kinds] if isinstance(kinds, str) else kinds or []
-    if wanted and not any(_is(value, kind) for kind in wanted):
-        yield f"{place} must be {' or '.join(wanted)}, not {type(value).__name__}"
-    elif isinstance(value, dict):
+    allowed: list[str] = [kinds] if isinstance(kinds, str) else kinds or []
+    if allowed and not any(_is(value, kind) for kind in allowed):
+        yield f"{place} must be {' or '.join(allowed)}, not {_WORDS.get(type(value).__name__, 'a number')}"
+    else:
+        yield from _inner_problems(value, schema, place, root)
+
+
+def _inner_problems(value: object, schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
+    """What is wrong inside a value of the right type."""
+    if isinstance(value, dict):
         yield from _in_object(cast("dict[str, object]", value), schema, place, root)
     elif isinstance(value, list):
-        yield from _in_list(cast("list[object]", value), schema, place, root)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield from _bounds(value, schema, place)
+        items = cast("list[object]", value)
+        yield from _in_bounds(f"{place} has {len(items)} items", len(items), schema, "Items")
+        if isinstance(schema.get("items"), dict):
+            for number, item in enumerate(items):
+                yield from problems(item, schema["items"], f"{place}[{number}]", root)
+    elif isinstance(value, str):
+        yield from _in_bounds(f"{place} has {len(value)} characters", len(value), schema, "Length")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _in_bounds(f"{place} is {value}", value, schema, "imum")
 
 
 def _is(value: object, kind: str) -> bool:
@@ -54,7 +66,30 @@ def _is(value: object, kind: str) -> bool:
     return isinstance(value, _KINDS.get(kind, (object,)))
 
 
-# --- schemas that people wrote: checked before values are held to them
+def _in_object(value: dict[str, object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
+    known: dict[str, dict[str, Any]] = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place} lacks {name!r}"
+    rest: object = schema.get("additionalProperties", True)
+    for name, item in value.items():
+        if name in known:
+            yield from problems(item, known[name], f"{place}.{name}", root)
+        elif rest is False:
+            yield f"{place} has {name!r}, which is not wanted"
+        elif isinstance(rest, dict):
+            yield from problems(item, cast("dict[str, Any]", rest), f"{place}.{name}", root)
+
+
+def _in_bounds(words: str, number: float, schema: dict[str, Any], of: str) -> Iterator[str]:
+    """`minItems` and `maxItems`, `minLength` and `maxLength`, `minimum` and `maximum`."""
+    if number < schema.get(f"min{of}", number):
+        yield f"{words}; it must be at least {schema[f'min{of}']}"
+    if number > schema.get(f"max{of}", number):
+        yield f"{words}; it must be at most {schema[f'max{of}']}"
+
+
+# --- schemas that people wrote, checked before values are held to them
 
 _SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "patternProperties")
 _SCHEMA_LISTS = ("anyOf", "oneOf", "allOf")
@@ -87,7 +122,7 @@ def _schema_problems(schema: object, place: str, root: object) -> Iterator[str]:
     types: list[object] = table["type"] if isinstance(table.get("type"), list) else [table.get("type", "object")]
     for unknown in [kind for kind in types if kind not in _KINDS]:
         yield f"{place}.type: {unknown!r} is no type of JSON; there are {', '.join(_KINDS)}"
-    if "$ref" in table and not _resolves(table["$ref"], root):
+    if "$ref" in table and _resolve(table["$ref"], root) is None:
         yield f"{place}.$ref refers to {table['$ref']!r}, which is not in it; name a part of it, as #/$defs/NAME"
     for name, part in inner_schemas(table):
         yield from _schema_problems(part, f"{place}.{name}", root)
@@ -106,58 +141,18 @@ def inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, schema[name]
 
 
-def _resolves(reference: object, root: object) -> bool:
-    for _ in range(_FARTHEST):
+def _resolve(reference: object, root: object) -> dict[str, Any] | None:
+    """The part of a schema that a reference leads to, through other references; None where it leads nowhere."""
+    for _ in range(_MAX_REFERENCES):
         if not isinstance(reference, str) or not reference.startswith("#/"):
-            return False
+            return None
         target: Any = root
         for key in reference.removeprefix("#/").split("/"):
             target = cast("dict[str, Any]", target).get(key) if isinstance(target, dict) else None
         if not isinstance(target, dict):
-            return False
-        if "$ref" not in target:
-            return True
-        reference = cast("object", target["$ref"])
-    return False
-
-
-def _followed(reference: str, root: dict[str, Any]) -> dict[str, Any]:
-    found: Any = root
-    for part in reference.removeprefix("#/").split("/"):
-        found = found.get(part, {})
-    return found
-
-
-def _in_object(value: dict[str, object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
-    known: dict[str, dict[str, Any]] = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{place} lacks {name!r}"
-    rest: object = schema.get("additionalProperties", True)
-    for name, item in value.items():
-        if name in known:
-            yield from problems(item, known[name], f"{place}.{name}", root)
-        elif rest is False:
-            yield f"{place} has {name!r}, which is not wanted"
-        elif isinstance(rest, dict):
-            yield from problems(item, cast("dict[str, Any]", rest), f"{place}.{name}", root)
-
-
-def _in_list(value: list[object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
-    if len(value) < schema.get("minItems", 0):
-        yield f"{place} has {len(value)} items; at least {schema['minItems']} are wanted"
-    if len(value) > schema.get("maxItems", len(value)):
-        yield f"{place} has {len(value)} items; at most {schema['maxItems']} are wanted"
-    items: object = schema.get("items")
-    for number, item in enumerate(value) if isinstance(items, dict) else ():
-        yield from problems(item, cast("dict[str, Any]", items), f"{place}[{number}]", root)
-
-
-def _bounds(value: str | float, schema: dict[str, Any], place: str) -> Iterator[str]:
-    if isinstance(value, str):
-        if len(value) < schema.get("minLength", 0):
-            yield f"{place} is too short; at least {schema['minLength']} characters are wanted"
-        if len(value) > schema.get("maxLength", len(value)):
-            yield f"{place} is too long; at most {schema['maxLength']} characters are wanted"
-    elif value < schema.get("minimum", value) or value > schema.get("maximum", value):
-        yield f"{place} is {value}, which is out of bounds"
+            return None
+        table = cast("dict[str, Any]", target)
+        if "$ref" not in table:
+            return table
+        reference = table["$ref"]
+    return None

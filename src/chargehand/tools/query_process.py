@@ -1,7 +1,7 @@
-"""The process that runs SQL queries: JSON requests on standard input, JSON replies on standard output, one a line.
+"""The process that runs one SQL query: a JSON request on standard input, a JSON reply on standard output.
 
-It runs as a program of its own, without this package, and stays short. Its memory is limited by the kernel, and its
-parent can kill it: SQLite cannot be interrupted inside one function call, and a thread cannot be stopped at all.
+It runs as a program of its own, without this package, and stays short. Its memory is limited by the kernel, and it can
+be killed: SQLite cannot be interrupted inside one function call, and a thread cannot be stopped at all.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ ROWS = 200
 CELL_CHARACTERS = 2_000
 RESULT_CHARACTERS = 1_000_000
 COUNTED_ROWS = 100_000
-IDLE_SECONDS = 60.0
 TEMPORARY_FILE_BYTES = 256 << 20
-READY = b"ready\n"
+GRACE_SECONDS = 1.0
+"""How long after the time of a query its process is killed, where SQLite has not stopped by itself."""
 _PROGRESS_STEPS = 10_000
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_FUNCTION}
 _LIMITS = {
@@ -79,7 +79,6 @@ def _plain_cell(value: object) -> object:
 
 def _confine(connection: sqlite3.Connection, tables: set[str], until: float) -> None:
     """Allow reading only, until then; the names of the tables that are read go into `tables`."""
-    connection.set_authorizer(None)  # of the request before
     connection.text_factory = cut_text
     for limit, most in _LIMITS.items():
         connection.setlimit(limit, most)
@@ -137,15 +136,12 @@ def run_query(connection: sqlite3.Connection, sql: str, seconds: float) -> dict[
     return {"type": "rows", "columns": columns, "rows": rows, "tables": sorted(tables), "more": more}
 
 
-def _reply(request: dict[str, object], image: sqlite3.Connection | None) -> dict[str, object]:
-    """The reply to a request, whatever becomes of it."""
-    sql = str(request["sql"])
-    seconds = float(str(request["seconds"]))
+def _reply(request: dict[str, object], image: bytes) -> dict[str, object]:
+    """The reply to the request, also where the query fails."""
     try:
-        if image is not None:
-            return run_query(image, sql, seconds)
-        with contextlib.closing(open_file(str(request["file"]))) as connection:
-            return run_query(connection, sql, seconds)
+        opened = open_image(image) if image else open_file(str(request["file"]))
+        with contextlib.closing(opened) as connection:
+            return run_query(connection, str(request["sql"]), float(str(request["seconds"])))
     except MemoryError:
         return {"type": "failure", "kind": "memory"}
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
@@ -168,34 +164,26 @@ def _limit_memory(most: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as nobody holds the other end of standard input, also in the middle of a query."""
+    """End this process as soon as no process reads its reply, also in the middle of the query."""
     poll = select.poll()
-    poll.register(0, 0)  # only the end of it is reported
+    poll.register(1, 0)  # only the end of it is reported
     poll.poll()
     os._exit(0)
 
 
 def main() -> None:
-    """Serve requests until the parent goes away or has none for a while."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    start = json.loads(sys.stdin.buffer.readline())
-    memory = int(start["memory"])
-    size = int(start["image_bytes"])
-    patience = float(start["patience"])
+    request = json.loads(sys.stdin.buffer.readline())
+    size = int(request["image_bytes"])
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, TEMPORARY_FILE_BYTES)
-    _limit_memory(memory + 2 * size)  # an image is there twice while it is loaded
-    image = open_image(sys.stdin.buffer.read(size)) if size else None
+    _limit_memory(int(request["memory"]) + 2 * size)  # an image is there twice while it is loaded
+    image = sys.stdin.buffer.read(size)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.write(1, READY)
-    while select.select([0], [], [], IDLE_SECONDS)[0]:
-        request = json.loads(sys.stdin.buffer.readline())
-        # in case the parent cannot end it
-        signal.setitimer(signal.ITIMER_REAL, float(request["seconds"]) + patience)
-        reply = _reply(request, image)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
-        sys.stdout.buffer.flush()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, float(request["seconds"]) + GRACE_SECONDS)
+    reply = _reply(request, image)
+    sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

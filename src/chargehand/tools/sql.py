@@ -1,26 +1,37 @@
 """A tool that asks a database: an SQLite file, or CSV files as tables. It can read, for a while, and nothing else."""
 
+import asyncio
+import contextlib
 import csv
 import io
+import os
 import re
+import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Table
 from chargehand.text.names import nearest_names
-from chargehand.tools.query_pool import GRACE_SECONDS, MEMORY, START_SECONDS, Failure, Query, Source
-from chargehand.tools.query_process import ROWS, TEMPORARY_FILE_BYTES, cut_text, open_file, open_image
-from chargehand.tools.threads import THREADS, GivenUp
+from chargehand.tools.query_process import (
+    GRACE_SECONDS,
+    ROWS,
+    TEMPORARY_FILE_BYTES,
+    cut_text,
+    open_file,
+    open_image,
+)
+from chargehand.tools.sandbox import interpreter
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
+_CSV = (".csv", ".tsv")
 MOST_BYTES = 32 * 1024 * 1024
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})")  # no leading zeros: those are codes, and 18 digits fit 64 bits
 _REAL = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
@@ -236,7 +247,212 @@ def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str,
     return Column(name, kind, tuple(dict.fromkeys(picked)))
 
 
+# --- the tool
+
+
 _DESCRIBE_SECONDS: Seconds = 5.0
+_NO_MATCH = "no row matches; check the conditions and the spelling of the values"
+
+
+class _Database(Struct, frozen=True):
+    """Where to read: an SQLite file by its URI, or the image of a database made from CSV files."""
+
+    name: str
+    file: str = ""
+    image: bytes = b""
+    csv_files: dict[str, str] = {}
+    """By the name of a table, the CSV file it was made from."""
+
+    def open(self) -> sqlite3.Connection:
+        """A connection to describe it with; queries have their own, in another process."""
+        connection = open_image(self.image) if self.image else open_file(self.file)
+        connection.text_factory = cut_text
+        return connection
+
+    def sources_of(self, tables: set[str]) -> str:
+        """Which files or tables an answer comes from."""
+        names = [self.csv_files.get(table) or f"{self.name}#{table}" for table in sorted(tables)]
+        return ", ".join(dict.fromkeys(names)) or self.name
+
+
+def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds: Seconds = 5.0) -> Tool:
+    """A tool over an SQLite file, a folder of CSV files, or CSV files; Invalid when they cannot be used.
+
+    Its description shows what the tables hold now: make the tool anew when that changes.
+    """
+    database = _open_database(path)
+    try:
+        with contextlib.closing(database.open()) as connection:
+            until = monotonic() + _DESCRIBE_SECONDS
+            connection.set_progress_handler(lambda: monotonic() > until, 10_000)
+            tables = stored_tables(connection)
+    except sqlite3.Error as error:
+        raise Invalid(f"{database.name} cannot be read as an SQLite database: {error}") from error
+    if not tables:
+        raise Invalid(f"{database.name} has no tables; there is nothing to ask")
+
+    example = f"SELECT count(*) FROM {quoted(tables[-1].name)}"  # noqa: S608 - shown to a model, not executed
+    statement = Meta(description="One SELECT statement", examples=[example])
+
+    async def query(sql: Annotated[str, statement]) -> Table:
+        reply = await _run_query(database, sql, seconds)
+        if isinstance(reply, _Failure):
+            raise ToolFailed(_explain(reply, tables, seconds))
+        known = {table.name for table in tables} & set(reply.tables)
+        return Table(
+            columns=reply.columns,
+            rows=reply.rows,
+            source=database.sources_of(known),
+            query=" ".join(sql.split()),
+            more=reply.more,
+            note="" if any(value is not None for row in reply.rows for value in row) else _NO_MATCH,
+        )
+
+    make = tool(
+        name=name,
+        description=f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows).\n{described(tables)}",
+        summary=f"a database with the tables {outlined(tables)}",
+        timeout=seconds + _most_seconds(seconds) + 1,
+        stable=bool(database.image),  # others may write to a file, but not to a copy of it
+    )
+    return make(query)
+
+
+def _open_database(path: Path | str | Sequence[Path | str]) -> _Database:
+    if not isinstance(path, str | Path):
+        return _from_csv([Path(part) for part in path], "no CSV files were named; name at least one")
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.suffix.lower() in _CSV and file.is_file())
+        problem = f"there are no .csv files in {place}; name a folder that has some, or an SQLite file"
+        return _from_csv(files, problem, place.resolve().name)
+    if not place.is_file():
+        raise Invalid(f"there is no file or folder {place}; name an SQLite file, a CSV file or a folder of them")
+    if place.suffix.lower() in _CSV:
+        return _from_csv([place])
+    return _Database(place.name, file=place.resolve().as_uri())
+
+
+def _from_csv(files: list[Path], if_none: str = "", name: str = "") -> _Database:
+    if not files:
+        raise Invalid(if_none)
+    image, csv_files = csv_database(files)
+    return _Database(name or ", ".join(file.name for file in files), image=image, csv_files=csv_files)
+
+
+# --- queries, each in a process of its own
+
+
+MEMORY = 256 << 20
+MAX_RUNNING = 8
+_REPLY_BYTES = 64 << 20
+_START_SECONDS: Seconds = 10.0
+_PROGRAM = Path(__file__).with_name("query_process.py")
+_INHERITED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR", "SQLITE_TMPDIR")
+
+
+class _Request(Struct, frozen=True, eq=False):
+    """What the process reads; the image of a database follows it."""
+
+    sql: str
+    seconds: Seconds
+    file: str
+    image_bytes: int
+    memory: int = MEMORY
+
+
+class _Rows(Struct, frozen=True, tag="rows"):
+    """What a query returned."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    tables: tuple[str, ...]
+    """The tables it read."""
+    more: int
+    """How many rows were left out."""
+
+
+class _Failure(Struct, frozen=True, tag="failure"):
+    """Why a query returned nothing; `message` is SQLite's."""
+
+    kind: Literal["time", "memory", "no_query", "sqlite", "crash"]
+    message: str = ""
+
+
+_RUNNING: set[_Request] = set()
+"""The queries of this process that run now, in all its event loops."""
+os.register_at_fork(after_in_child=_RUNNING.clear)
+
+
+def _most_seconds(seconds: Seconds) -> Seconds:
+    """The longest a process may take: it starts, runs the query, and is ended."""
+    return _START_SECONDS + seconds + 2 * GRACE_SECONDS
+
+
+async def _run_query(database: _Database, text: str, seconds: Seconds) -> _Rows | _Failure:
+    """Run one query in a process of its own; the process never outlives the call."""
+    request = _Request(sql=text, seconds=seconds, file=database.file, image_bytes=len(database.image))
+    await _wait_for_turn(seconds)
+    _RUNNING.add(request)
+    try:
+        process = await _start_process()
+        is_read = False
+        try:
+            line = await _exchange(process, msgspec.json.encode(request) + b"\n" + database.image, seconds)
+            is_read = True
+        finally:
+            if not is_read:
+                process.kill()
+            await process.communicate()  # until it has ended
+        if line.endswith(b"\n"):
+            return msgspec.json.decode(line, type=_Rows | _Failure)
+        return _Failure("time" if process.returncode == -signal.SIGALRM else "crash")
+    except TimeoutError:
+        return _Failure("time")
+    finally:
+        _RUNNING.discard(request)
+
+
+async def _wait_for_turn(seconds: Seconds) -> None:
+    """Wait until another query may run. It polls, because queries come from several event loops."""
+    until = monotonic() + seconds
+    while len(_RUNNING) >= MAX_RUNNING:
+        if monotonic() > until:
+            raise ToolFailed(f"{MAX_RUNNING} queries are running already; ask again later")
+        await asyncio.sleep(0.01)
+
+
+async def _start_process() -> asyncio.subprocess.Process:
+    variables = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(str(interpreter()), "-I", "-S", "-B", str(_PROGRAM)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            # one arena: the C library sets address space aside for each, which the limit on memory would count
+            env={**variables, "MALLOC_ARENA_MAX": "1"},
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for the parent
+            limit=_REPLY_BYTES,
+        )
+    except OSError as error:
+        raise ToolFailed(f"no process for the query could be started: {error}. Do without it.", broken=True) from error
+
+
+async def _exchange(process: asyncio.subprocess.Process, request: bytes, seconds: Seconds) -> bytes:
+    """The line that the process replies with; nothing, or a part of it, where it ends too early."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(request)
+    process.stdin.close()
+    async with asyncio.timeout(_most_seconds(seconds)):
+        return await process.stdout.readline()
+
+
+# --- failures in words for the model
+
+
 _UNKNOWN = re.compile(r"no such (column|table|function): (\S+)")
 _DATE_PARTS = {
     "year": "strftime('%Y', column) = '2026'",
@@ -250,118 +466,18 @@ _DATE_PARTS = {
     "curdate": "date('now')",
 }
 """What SQLite has for functions of other databases."""
-_NO_MATCH = "no row matches; check the conditions and the spelling of the values"
+_FAILURES = {
+    "no_query": "that is no question; write one SELECT statement",
+    "time": "the query did not finish within {seconds:g} s; ask for less, or join on fewer rows",
+    "memory": f"the query needs more than {MEMORY >> 20} MiB of memory; ask for fewer or shorter values",
+    "crash": "the process of the query ended before it had an answer; ask for less",
+}
 
 
-class _Database(Struct, frozen=True):
-    """Where to read, and which file each table comes from."""
-
-    name: str
-    source: Source
-    files: dict[str, str] = {}
-
-    def open(self) -> sqlite3.Connection:
-        """A connection to describe it with; queries have their own, in another process."""
-        connection = open_image(self.source.image) if self.source.image else open_file(self.source.file)
-        connection.text_factory = cut_text
-        return connection
-
-    def files_of(self, tables: set[str]) -> str:
-        """Which files or tables an answer comes from."""
-        names = [self.files.get(table) or f"{self.name}#{table}" for table in sorted(tables)]
-        return ", ".join(dict.fromkeys(names)) or self.name
-
-
-def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds: Seconds = 5.0) -> Tool:
-    """A tool over an SQLite file, a folder of CSV files, or CSV files; Invalid when they cannot be used.
-
-    Its description shows what the tables hold now: make the tool anew when that changes.
-    """
-    database = _database(path)
-    try:
-        with closing(database.open()) as connection:
-            until = monotonic() + _DESCRIBE_SECONDS
-            connection.set_progress_handler(lambda: monotonic() > until, 10_000)
-            tables = stored_tables(connection)
-    except sqlite3.Error as error:
-        raise Invalid(f"{database.name} cannot be read as an SQLite database: {error}") from error
-    if not tables:
-        raise Invalid(f"{database.name} has no tables; there is nothing to ask")
-
-    example = f"SELECT count(*) FROM {quoted(tables[-1].name)}"  # noqa: S608 - shown to a model, not executed
-    statement = Meta(description="One SELECT statement", examples=[example])
-
-    async def query(sql: Annotated[str, statement]) -> Table:
-        return await _answer(database, tables, sql, seconds)
-
-    description = f"Ask {database.name} with SQL (SQLite, read-only, at most {ROWS} rows).\n{described(tables)}"
-    summary = f"a database with the tables {outlined(tables)}"
-    copied = bool(database.source.image)  # others may write to a file; nobody writes to a copy of it
-    return tool(name=name, description=description, timeout=_most_seconds(seconds) + 1, stable=copied, summary=summary)(
-        query
-    )
-
-
-def _most_seconds(seconds: Seconds) -> Seconds:
-    """The longest a call may take: it waits for others, starts a process, runs, and is ended."""
-    return seconds + START_SECONDS + seconds + GRACE_SECONDS
-
-
-def _database(path: Path | str | Sequence[Path | str]) -> _Database:
-    if not isinstance(path, str | Path):
-        files = [Path(part) for part in path]
-        if not files:
-            raise Invalid("no CSV files were named; name at least one")
-        image, sources = csv_database(files)
-        return _Database(", ".join(file.name for file in files), Source(image=image), sources)
-    place = Path(path)
-    if place.is_dir():
-        files = sorted(file for file in place.iterdir() if file.suffix.lower() in (".csv", ".tsv") and file.is_file())
-        if not files:
-            raise Invalid(f"there are no .csv files in {place}; name a folder that has some, or an SQLite file")
-        image, sources = csv_database(files)
-        return _Database(place.resolve().name, Source(image=image), sources)
-    if not place.is_file():
-        raise Invalid(f"there is no file or folder {place}; name an SQLite file, a CSV file or a folder of them")
-    if place.suffix.lower() in (".csv", ".tsv"):
-        return _database([place])
-    return _Database(place.name, Source(file=place.resolve().as_uri()))
-
-
-async def _answer(database: _Database, tables: tuple[Stored, ...], text: str, seconds: Seconds) -> Table:
-    query = Query(database.source, text, seconds)
-    try:
-        reply = await THREADS.call(query.run, {}, _most_seconds(seconds))
-    except GivenUp:
-        reply = Failure("time")
-    finally:
-        query.cancel()
-    if isinstance(reply, Failure):
-        raise ToolFailed(_explain(reply, tables, seconds))
-    known = {table.name for table in tables} & set(reply.tables)
-    return Table(
-        columns=reply.columns,
-        rows=reply.rows,
-        source=database.files_of(known),
-        query=" ".join(text.split()),
-        more=reply.more,
-        note="" if any(value is not None for row in reply.rows for value in row) else _NO_MATCH,
-    )
-
-
-def _explain(failure: Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:
-    if failure.kind == "no_query":
-        return "that is no question; write one SELECT statement"
-    if failure.kind == "time":
-        return f"the query did not finish within {seconds:g} s; ask for less, or join on fewer rows"
-    if failure.kind == "memory":
-        return f"the query needs more than {MEMORY >> 20} MiB of memory; ask for fewer or shorter values"
-    if failure.kind == "crash":
-        return "the process of the query ended before it had an answer; ask for less"
-    return _explain_error(failure.message, tables)
-
-
-def _explain_error(words: str, tables: tuple[Stored, ...]) -> str:
+def _explain(failure: _Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:
+    words = failure.message
+    if failure.kind != "sqlite":
+        return _FAILURES[failure.kind].format(seconds=seconds)
     if re.search("not authorized|prohibited|authorization denied|readonly", words):
         return "this database can only be read: write one SELECT statement"
     if "one statement at a time" in words:

@@ -18,7 +18,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
 from chargehand.tools.calling import ToolFailed, failed_by
-from chargehand.tools.schema import Caller, CallKey, Shape, declared_shape, name_of, read_signature, shape_of
+from chargehand.tools.schema import Arguments, Caller, CallKey, declared_arguments, function_arguments, name_of
 from chargehand.tools.threads import THREADS, GivenUp
 
 __all__ = [
@@ -74,7 +74,7 @@ class Tool(Declared, frozen=True):
     approve: bool = False
     poll: bool = False
     quick: bool = False
-    shape: Shape | None = None
+    arguments: Arguments | None = None
     trusted: bool = False
     reserve: Amount | Reckon = NOTHING
     share: bool = False
@@ -86,8 +86,8 @@ class Tool(Declared, frozen=True):
             raise Invalid(f"tool {self.name!r}: timeout and cap must be more than nothing")
         if self.stable and (self.poll or self.effect != "read"):
             raise Invalid(f"tool {self.name!r} is stable, so it only reads and is not polled; leave out one of them")
-        if self.shape is None:
-            structs.force_setattr(self, "shape", shape_of(read_signature(self.function, self.name), self.name))
+        if self.arguments is None:
+            structs.force_setattr(self, "arguments", function_arguments(self.function, self.name))
         if not self.quick:
             structs.force_setattr(self, "quick", is_async(self.function))
 
@@ -99,25 +99,25 @@ class Tool(Declared, frozen=True):
         """What to reserve for a call; nothing where the arguments are none, since it will not be made."""
         if isinstance(self.reserve, Amount):
             return self.reserve
-        assert self.shape is not None
+        assert self.arguments is not None
         try:
-            return self.reserve(self.shape.read(arguments))
+            return self.reserve(self.arguments.read(arguments))
         except ToolFailed:
             return NOTHING
 
     def check(self, arguments: str) -> None:
         """ToolFailed, in words for the model, for arguments that the tool cannot be called with."""
-        assert self.shape is not None
-        self.shape.read(arguments)
+        assert self.arguments is not None
+        self.arguments.read(arguments)
 
     async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
         """Check the arguments and call; ToolFailed, in words for the model, when it does not work out."""
-        assert self.shape is not None
-        given = self.shape.read(arguments)
-        if self.shape.key:
-            given[self.shape.key] = key
-        if self.shape.caller:
-            given[self.shape.caller] = caller or Caller(key)
+        assert self.arguments is not None
+        given = self.arguments.read(arguments)
+        if self.arguments.key:
+            given[self.arguments.key] = key
+        if self.arguments.caller:
+            given[self.arguments.caller] = caller or Caller(key)
         if self.quick:
             return await self._settled(self.function, given)
         try:
@@ -212,9 +212,8 @@ def tool(
 
     def made(function: Callable[..., Any]) -> Tool:
         called = name_of(function, name)
-        signature = read_signature(function, called)
-        shape = shape_of(signature, called)
-        spec = ToolSpec(called, description or signature.description, shape.schema)
+        arguments = function_arguments(function, called)
+        spec = ToolSpec(called, description or arguments.description, Raw(msgspec.json.encode(arguments.schema)))
         return Tool(
             spec,
             function,
@@ -224,7 +223,7 @@ def tool(
             approve=approve in (True, "always"),
             poll=poll,
             quick=quick,
-            shape=shape,
+            arguments=arguments,
             trusted=trusted,
             reserve=reserve,
             stable=stable,
@@ -256,9 +255,9 @@ def tool_from_schema(
     Arguments that fit the schema are handed over by keyword, as plain data. The settings are those of `tool`.
     """
     called = name_of(function, name)
-    shape = declared_shape(schema, called, function)
+    arguments = declared_arguments(schema, called, function)
     return Tool(
-        ToolSpec(called, description, shape.schema),
+        ToolSpec(called, description, Raw(msgspec.json.encode(arguments.schema))),
         function,
         effect=effect,
         timeout=seconds_of(f"tool {called!r}: timeout", timeout),
@@ -266,7 +265,7 @@ def tool_from_schema(
         approve=approve in (True, "always"),
         poll=poll,
         quick=quick,
-        shape=shape,
+        arguments=arguments,
         trusted=trusted,
         stable=stable,
         summary=summary,
