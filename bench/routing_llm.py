@@ -13,13 +13,13 @@ from statistics import mean, median, pstdev
 
 from bench.routing_board import Bench
 from bench.table import Row
-from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.choose import by_model, clear
 from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.meaning import decided
 from chargehand.agents.routing.space import Space
+from chargehand.agents.spending import Spending
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -72,7 +72,7 @@ async def llm_rows(bench: Bench, handle: str, models: Path, seconds: float, shot
             instructions="",
             settings=Settings(temperature=0.0),
             max_tasks=50,
-            purse=Purse(Budget()),
+            spending=Spending(Budget()),
         )
         asked, hits, times = await _asked(lead, drawn, cards, seconds)
     finally:

@@ -18,13 +18,13 @@ from msgspec import Struct
 from bench.routing_board import Bench, Pair, plain
 from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
-from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.choose import by_both, by_model
 from chargehand.agents.routing.decision import Decision, nobody
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.words import Lexicon, by_rules
+from chargehand.agents.spending import Spending
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -124,7 +124,7 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
             instructions="",
             settings=Settings(temperature=0.0),
             max_tasks=50,
-            purse=Purse(Budget()),
+            spending=Spending(Budget()),
             embedding=bench.embedding,
         )
 

@@ -17,15 +17,15 @@ from chargehand.agents import background
 from chargehand.agents.background_runs import TurnSignal, rest_team, work_in_background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
-from chargehand.agents.hedging import hedging
+from chargehand.agents.hedging import Hedging
 from chargehand.agents.memory_session import SharedMemory
 from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
-from chargehand.agents.money import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
 from chargehand.agents.setup import check_memory, furnish, only_reads, with_memory_tools, with_toolbox
+from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.worker import Worker
@@ -126,7 +126,7 @@ class Team:
             prompts=Prompts(supervisor.prompts),
             background=behind,
             checks=declare_checks(checks or {}, front),
-            hedging=hedging(supervisor.hedge),
+            hedging=None if supervisor.hedge is None else Hedging(supervisor.hedge),
         )
         self._enrol(supervisor.plan)
         self._keep_in(journal, memory, lookup)

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from chargehand.agents.money import Purse
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Writer
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
@@ -20,7 +20,7 @@ _Shape = TypeVar("_Shape")
 
 
 def writer(model: Model, **settings: object) -> Writer:
-    return Writer(model, Prompts(), "", Settings(**settings), Purse(Budget()))  # pyright: ignore[reportArgumentType] - of one test
+    return Writer(model, Prompts(), "", Settings(**settings), Spending(Budget()))  # pyright: ignore[reportArgumentType] - of one test
 
 
 class Desk:
@@ -30,8 +30,8 @@ class Desk:
     where = Where("run", "", "", planned=True)
     route_examples = None
 
-    def __init__(self, purse: int | None = None) -> None:
-        self.purse = purse  # calls that can be paid for; None: any number
+    def __init__(self, spending: int | None = None) -> None:
+        self.spending = spending  # calls that can be paid for; None: any number
         self.held: list[int] = []
         self.notes: list[str] = []
         self.prompts: list[Sequence[PromptMessage]] = []
@@ -69,15 +69,15 @@ class Desk:
         raise AssertionError(f"an answer takes no steps: {name}")
 
     async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        return claim.amount if self.purse != 0 else None
+        return claim.amount if self.spending != 0 else None
 
     def release(self, amount: Amount) -> None: ...
 
     async def afford(self, one: Amount, most: int) -> int:
-        covered = most if self.purse is None or one == NOTHING else min(most, self.purse)
+        covered = most if self.spending is None or one == NOTHING else min(most, self.spending)
         self.held.append(covered)
-        if self.purse is not None:
-            self.purse -= covered
+        if self.spending is not None:
+            self.spending -= covered
         return covered
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:

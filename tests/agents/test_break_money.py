@@ -77,7 +77,7 @@ async def test_dollars_are_never_more_than_the_cap_where_prices_are_exact(cap: i
 
 
 async def test_nothing_is_asked_of_a_supervisor_once_the_money_is_gone() -> None:
-    """The price of a handle is known only once it is connected: still no call is made with an empty purse."""
+    """The price of a handle is known only once it is connected: still no call is made with an empty spending."""
     dear = ScriptedModel(
         lambda request: plan(*MANY[:2]) if isinstance(request.subject, Planning) else "done",
         usage=Usage(10, 10),

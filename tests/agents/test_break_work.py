@@ -15,11 +15,11 @@ from msgspec import Meta, Struct
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.history import History, read_on
 from chargehand.agents.loop import Kit
-from chargehand.agents.money import Purse
 from chargehand.agents.plan_form import PlanStream, read
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import equip
 from chargehand.agents.shape import Shape, find_json
+from chargehand.agents.spending import Spending
 from chargehand.agents.tool_calls import LARGEST
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import Budget
@@ -555,7 +555,7 @@ def test_a_shape_reads_what_msgspec_can_write() -> None:
 
 
 def test_workers_made_on_the_fly_are_forgotten() -> None:
-    kit = Kit(Prompts(), Purse(Budget()))
+    kit = Kit(Prompts(), Spending(Budget()))
     for number in range(100):
         made = equip(Worker("factory", f"Person {number}"), [])
         assert f"Person {number}" in kit.system(made).text

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from chargehand.agents.money import PriceUnknown, calls_for
 from chargehand.agents.result import Result
+from chargehand.agents.spending import PriceUnknown, calls_for
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev

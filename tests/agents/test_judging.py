@@ -9,7 +9,6 @@ import pytest
 
 from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
-from chargehand.agents.money import Held
 from chargehand.agents.reduce import Piece, join_pieces, reduce_results
 from chargehand.agents.result import Result
 from chargehand.agents.worker import Worker
@@ -312,8 +311,10 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
 async def test_a_call_that_reports_no_usage_counts_as_a_call() -> None:
     clueless = ScriptedModel([Reply("a", usage=Usage(1, 1), micros=1), Reply("b")])
     made = WriterCalls(writer(clueless), Desk())
-    await made.ask(Held(Request(())))
-    await made.ask(Held(Request(())))
+    for _ in range(2):
+        held = await made.hold(Request(()))
+        assert held is not None
+        await made.ask(held)
     assert made.total() == Amount(tokens=2, micros=1, calls=2)
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from chargehand.agents.history import tokens
-from chargehand.agents.money import Purse
 from chargehand.agents.reduce import Piece, cut_evenly, group_pieces, join_pieces, reduce_results
+from chargehand.agents.spending import Spending
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine import events as ev
@@ -143,8 +143,8 @@ async def test_pieces_beyond_what_a_round_holds_are_named_in_the_answer() -> Non
 
 async def test_a_round_that_cannot_be_paid_for_is_not_begun_and_all_results_are_cut_alike() -> None:
     script = ScriptedModel(lambda _: "short", card=SMALL)
-    held = structs.replace(writer(script), reserve=Amount(4000, 0, 1), purse=Purse(Budget(calls=1)))
-    desk = Desk(purse=0)
+    held = structs.replace(writer(script), reserve=Amount(4000, 0, 1), spending=Spending(Budget(calls=1)))
+    desk = Desk(spending=0)
     text = await reduced(WriterCalls(held, desk), "apple " * 50, *["pear " * 900] * 4)
     assert script.requests == []
     assert tokens(text) <= 1000

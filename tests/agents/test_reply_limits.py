@@ -6,7 +6,7 @@ import socket
 import pytest
 from msgspec import structs
 
-from chargehand.agents.money import Purse, SupervisorCalls
+from chargehand.agents.spending import Spending, SupervisorCalls
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
@@ -360,22 +360,22 @@ def test_what_models_write_at_most_is_known_by_their_names(name: str, limit: int
 class LateNews(Desk):
     """A desk at which it is learned, while money is being held, that the model writes more than it is asked for."""
 
-    def __init__(self, purse: Purse, wordy: Wordy) -> None:
+    def __init__(self, spending: Spending, wordy: Wordy) -> None:
         super().__init__()
-        self._purse = purse
+        self._spending = spending
         self._wordy = wordy
 
     async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
         amount = claim.amount
-        self._purse.observe(self._wordy, 100, 8192, Reply("x", usage=Usage(100, 20_000)))
+        reply = Reply("x", usage=Usage(100, 20_000))
+        self._spending.observations.of(self._wordy).add_reply(self._wordy.card, read=100, limit=8192, reply=reply)
         return amount
 
 
 async def test_what_is_learned_while_money_is_held_is_not_taken_for_held() -> None:
     wordy = Wordy(20_000)
-    purse = Purse(Budget(usd=1.0))
-    calls = SupervisorCalls(LateNews(purse, wordy), purse, wordy, Settings(), Amount())
+    spending = Spending(Budget(usd=1.0))
+    calls = SupervisorCalls(LateNews(spending, wordy), spending, wordy, Settings(), Amount())
     held = await calls.hold(Request((Message("user", "Plan."),)))
     assert held is not None
-    assert held.claim is not None
-    assert held.amount.micros < held.claim.amount.micros, "so more is held before the call is made"
+    assert held.amount_held.micros < held.amount.micros, "so more is held before the call is made"

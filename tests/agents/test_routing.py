@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.money import Purse
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check, route
 from chargehand.agents.supervisor import Supervisor
@@ -89,7 +89,7 @@ async def routed(
         instructions="",
         settings=Settings(),
         max_tasks=50,
-        purse=Purse(Budget()),
+        spending=Spending(Budget()),
         embedding=embedding,
     )
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)

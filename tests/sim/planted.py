@@ -432,19 +432,19 @@ MONEY = (
     ),
     Bug(
         "a reply may be longer than was reserved",
-        "agents/money.py",
-        "settings = structs.replace(request.settings, max_tokens=wanted)",
-        "settings = structs.replace(request.settings, max_tokens=2 * wanted)",
+        "agents/spending.py",
+        "settings = structs.replace(request.settings, max_tokens=limit)",
+        "settings = structs.replace(request.settings, max_tokens=2 * limit)",
     ),
     Bug(
         "what tools say of themselves is not reckoned with",
-        "agents/money.py",
+        "agents/spending.py",
         "size += sum([_tool_bytes(tool) for tool in request.tools])",
         "pass",
     ),
     Bug(
         "what a failed call may have cost is forgotten",
-        "agents/money.py",
+        "agents/spending.py",
         "return None if error.billed else Amount(calls=1)",
         "return Amount(calls=1)",
     ),
@@ -452,13 +452,13 @@ MONEY = (
         "calls of the supervisor are not reserved",
         "agents/planner.py",
         "held = await calls.hold(request)",
-        "from chargehand.agents.money import Held\n    held = Held(lead.purse.limited(lead.model, request, 8192))",
+        "held = lead.spending.reserve([lead.model], request)\n    held.amount_held = held.amount",
     ),
     Bug(
         "a call that was shrunk is made at full length",
-        "agents/money.py",
-        "limited = request if claim is None else self.limited(model, request, claim.limit)",
-        "limited = request if claim is None else self.limited(model, request, 8192)",
+        "agents/spending.py",
+        "return self._spending.limit_reply(model, self.request, self.limit)",
+        "return self._spending.limit_reply(model, self.request, 8192)",
     ),
 )
 """What teams inside teams must find, by what a provider really bills."""

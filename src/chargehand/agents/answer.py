@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from chargehand.agents.artifact_text import result_text
 from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
 from chargehand.agents.memory_text import instructions, material, shortened
-from chargehand.agents.money import cut_off, too_dear
+from chargehand.agents.spending import cut_off, too_expensive
 from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
@@ -139,7 +139,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
         for size in _SHORTER:
             held = held or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
     if held is None:
-        raise too_dear("an answer", alone=True)
+        raise too_expensive("an answer", permanent=True)
     context.prompt(writer.model.card.handle, held.request.messages)
     reply = await calls.ask(held, context.say if context.heard else None)
     written = reply.text.strip()

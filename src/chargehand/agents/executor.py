@@ -12,18 +12,18 @@ from chargehand.agents.checks.spec import NO_CHECKS, Checks
 from chargehand.agents.function_worker import WorkerFunction, call_function
 from chargehand.agents.inputs import request_text
 from chargehand.agents.loop import Attempt, Kit, work
-from chargehand.agents.money import cut_off, supervision
 from chargehand.agents.nested import Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.setup import Equipped, equip, skills, toolset
 from chargehand.agents.shape import find_json
+from chargehand.agents.spending import cut_off, supervision
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole, chat
 from chargehand.agents.strategies.loop import next_task
 from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
 from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
-from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.events import RunRequested
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
@@ -192,16 +192,14 @@ class Workshop:
     async def make(self, brief: Brief, context: StepContext, kit: Kit) -> Equipped:
         """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
         request = self._request(brief, kit)
-        purse = kit.purse
-        claim = purse.claim([self.model], request)
-        reserve = claim if purse.capped else NOTHING
+        reservation = kit.spending.reserve([self.model], request)
 
         async def call(_key: str) -> Done:
-            reply, used = await purse.call_in_turn([self.model], request, claim, context)
+            reply, used = await kit.spending.call(reservation, context)
             return Done(self._read(reply, used), used)
 
         made = await context.step(
-            "make_worker", call, kind="make_worker", request=brief.instruction, reserve=reserve, shape=Made
+            "make_worker", call, kind="make_worker", request=brief.instruction, reserve=reservation.for_step, shape=Made
         )
         worker = Worker(
             self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps

@@ -1,6 +1,6 @@
-"""Asking a second model where the first takes unusually long: when, whom, at what price, and who was faster.
+"""Hedged calls: a second model call where the first takes unusually long.
 
-Off unless a team asks for it. What a call costs is reserved and booked elsewhere; only workers' calls are hedged.
+Off unless a team asks for it, and only for workers' calls. What both may cost is reserved and settled by `spending`.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from chargehand.agents.money import Lost, Priced
 from chargehand.engine.budget import Amount
 from chargehand.engine.declared_types import Length, written_as
 from chargehand.engine.keywords import Declared
@@ -20,11 +19,11 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.runtime.executor import StepContext
 
-_SEEN = 200
-_ENOUGH = 20
+_MAX_TIMES = 200
+_ENOUGH_TIMES = 20
 _UNUSUAL = 0.95
-_MARGIN = 1.1  # five calls in a hundred are slower than the others by definition: what is meant is by how much
-_MOST_SAVED = 10.0  # second calls that may be made one right after the other, however many calls were quick before
+_MARGIN = 1.1  # five calls in a hundred are slower than the others by definition: what matters is by how much
+_MAX_CREDIT = 10.0  # second calls that may be made one right after the other, however many calls were quick before
 
 
 class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
@@ -50,82 +49,92 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
             raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
 
+class HedgedCall(Struct, frozen=True):
+    """One of the two calls."""
+
+    model: Model
+    request: Request
+    use: Amount
+    """What it is taken to have used if it is not waited for."""
+    micros: int | None
+    """What it is expected to cost; None where the price is unknown."""
+
+
 class Race(Struct):
-    """What came of one call that may have been made twice: a reply and whose it is, or only those that failed."""
+    """What came of a call that may have been made twice: a reply and its model, or only failures."""
 
     reply: Reply | None = None
     winner: Model | None = None
-    asked: int = 1
-    lost: Lost = field(default_factory=list[tuple[Model, ModelFailed]])
-    given_up: list[Amount] = field(default_factory=list[Amount])
+    calls: int = 1
+    failed: list[tuple[Model, ModelFailed]] = field(default_factory=list[tuple[Model, ModelFailed]])
+    abandoned: list[Amount] = field(default_factory=list[Amount])
     """What calls may have used that were not waited for."""
 
 
 class Hedging:
-    """What one team knows of its calls, for all its runs in this process."""
+    """How long the calls of one team take, for all its runs in this process."""
 
     def __init__(self, hedge: Hedge) -> None:
         self._hedge = hedge
         self._times: dict[str, deque[Seconds]] = {}
-        self._saved = 0.0
+        self._credit = 0.0
 
     async def race(
-        self, first: Priced, second: Priced | None, request: Request, hear: Hear | None, context: StepContext
+        self, first: HedgedCall, second: HedgedCall | None, *, hear: Hear | None, context: StepContext
     ) -> Race:
         """Make a call, and where it takes too long the second one; the first good reply is used."""
         race = Race()
         patience = self._patience(first, second)
-        gate = None if hear is None or patience is None else _Gate(hear)
-        self._saved = min(_MOST_SAVED, self._saved + self._hedge.share)
+        self._credit = min(_MAX_CREDIT, self._credit + self._hedge.share)
+        gate = _TextGate(hear)
         async with asyncio.TaskGroup() as jobs:
-            running = {jobs.create_task(self._call(first.model, request, gate or hear, patience)): first}
+            running = {jobs.create_task(self._call(first, gate if hear else None, patience)): first}
             await asyncio.wait(running, timeout=patience)
-            unanswered = not any(job.done() for job in running) and not (gate is not None and gate.heard)
-            if second is not None and unanswered and self._spend(first.model, second.model):
-                told = f"hedged: {first.model.card.handle} has not answered within {patience:.3g} s"
-                context.note(f"{told}, so {second.model.card.handle} is asked as well")
-                race.asked = 2
-                if gate is not None:
-                    gate.is_shut = True
-                running[jobs.create_task(self._call(second.model, request))] = second
-            await self._decide(race, running)
-        if race.asked > 1 and race.winner is not None and race.reply is not None:
+            answers = gate.heard or any(job.done() for job in running)
+            if second is not None and not answers and self._take_credit(first.model, second.model):
+                late = f"hedged: {first.model.card.handle} has not answered within {patience:.3g} s"
+                context.note(f"{late}, so {second.model.card.handle} is asked as well")
+                race.calls = 2
+                gate.is_shut = True
+                running[jobs.create_task(self._call(second))] = second
+            await _first_reply(race, running)
+        if race.calls > 1 and race.winner is not None and race.reply is not None:
             context.note(f"hedged: {race.winner.card.handle} answered first")
             if hear is not None and race.reply.text:
                 hear(race.reply.text)
         return race
 
-    def _patience(self, first: Priced, second: Priced | None) -> Seconds | None:
+    def _patience(self, first: HedgedCall, second: HedgedCall | None) -> Seconds | None:
         """After how long the second call is made; None where there is none to make."""
-        if second is None or second.model.card.in_process or self._saved < 1.0 or not self._is_cheap(first, second):
+        if second is None or second.model.card.in_process or self._credit < 1.0 or not self._is_cheap(first, second):
             return None
         if self._hedge.after is not None:
             return self._hedge.after
         times = sorted(self._times.get(first.model.card.handle, ()))
-        return _MARGIN * times[ceil(_UNUSUAL * len(times)) - 1] if len(times) >= _ENOUGH else None
+        return _MARGIN * times[ceil(_UNUSUAL * len(times)) - 1] if len(times) >= _ENOUGH_TIMES else None
 
-    def _is_cheap(self, first: Priced, second: Priced) -> bool:
-        if second.micros is None:  # nobody can say that it is cheap enough, except that it is no dearer than itself
+    def _is_cheap(self, first: HedgedCall, second: HedgedCall) -> bool:
+        if second.micros is None:  # it is certain only that it costs no more than itself
             return second.model is first.model and self._hedge.max_usd is None
         max_micros = first.micros if self._hedge.max_usd is None else round(self._hedge.max_usd * 1_000_000)
         return max_micros is not None and second.micros <= max_micros
 
-    def _spend(self, *models: Model) -> bool:
-        """Whether the second call is made now: it must not add to anybody's trouble."""
-        if self._saved < 1.0 or not all(getattr(model, "calm", True) for model in models):
+    def _take_credit(self, *models: Model) -> bool:
+        """Whether the second call is made now: it must not add to the trouble of a provider."""
+        if self._credit < 1.0 or not all(getattr(model, "calm", True) for model in models):
             return False
-        self._saved -= 1.0
+        self._credit -= 1.0
         return True
 
     async def _call(
-        self, model: Model, request: Request, hear: Hear | None = None, patience: Seconds | None = None
+        self, call: HedgedCall, hear: Hear | None = None, patience: Seconds | None = None
     ) -> Reply | ModelFailed:
-        """What comes of one call. What it raises is handed back: it must not end the other one."""
+        """What comes of one call. What it raises is returned: it must not end the other one."""
         clock = asyncio.get_running_loop().time
         begun = clock()
-        times = self._times.setdefault(model.card.handle, deque(maxlen=_SEEN))
+        times = self._times.setdefault(call.model.card.handle, deque(maxlen=_MAX_TIMES))
         try:
-            reply = await model.reply(request, hear)
+            reply = await call.model.reply(call.request, hear)
         except asyncio.CancelledError:
             if patience is not None and clock() - begun >= patience:  # else a run was cancelled, which says nothing
                 times.append(clock() - begun)
@@ -135,41 +144,37 @@ class Hedging:
         times.append(clock() - begun)
         return reply
 
-    async def _decide(self, race: Race, running: dict[asyncio.Task[Reply | ModelFailed], Priced]) -> None:
-        """Wait for the first good reply; the other call is given up."""
-        while running and race.reply is None:
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for job in [job for job in running if job in done]:
-                if race.reply is not None:
-                    break  # both came back at once: what the other used is counted below
-                called = running.pop(job)
-                outcome = job.result()
-                if isinstance(outcome, Reply):
-                    race.reply = outcome
-                    race.winner = called.model
-                else:
-                    race.lost.append((called.model, outcome))
-        for job, called in running.items():
-            job.cancel()
-            race.given_up.append(called.use)
+
+async def _first_reply(race: Race, running: dict[asyncio.Task[Reply | ModelFailed], HedgedCall]) -> None:
+    """Wait for the first good reply; the other call is abandoned."""
+    while running and race.reply is None:
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for job in [job for job in running if job in done]:
+            if race.reply is not None:
+                break  # both came back at once: what the other used is counted below
+            call = running.pop(job)
+            outcome = job.result()
+            if isinstance(outcome, Reply):
+                race.reply = outcome
+                race.winner = call.model
+            else:
+                race.failed.append((call.model, outcome))
+    for job, call in running.items():
+        job.cancel()
+        race.abandoned.append(call.use)
 
 
-def hedging(hedge: Hedge | None) -> Hedging | None:
-    """What a team that asks for it needs."""
-    return None if hedge is None else Hedging(hedge)
-
-
-class _Gate:
-    """Passes words on while only one model is asked. With two, nobody knows yet whose words count."""
+class _TextGate:
+    """Passes text on while only one model is called; with two it is not known yet whose text counts."""
 
     __slots__ = ("_hear", "heard", "is_shut")
 
-    def __init__(self, hear: Hear) -> None:
+    def __init__(self, hear: Hear | None) -> None:
         self._hear = hear
         self.heard = False
         self.is_shut = False
 
-    def __call__(self, words: str) -> None:
-        if not self.is_shut:
+    def __call__(self, text: str) -> None:
+        if self._hear is not None and not self.is_shut:
             self.heard = True
-            self._hear(words)
+            self._hear(text)

@@ -7,18 +7,18 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
-from chargehand.agents.hedging import Hedging, Race
+from chargehand.agents.hedging import Hedging
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, show_inputs
 from chargehand.agents.memory_text import block_facts, turn_facts
-from chargehand.agents.money import CallClaim, Lost, Purse, cut_off, total, with_lost
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import SUMMARY_SETTINGS, Recall, Speaker
+from chargehand.agents.recall import Recall, Speaker
 from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
+from chargehand.agents.spending import Spending, cut_off
 from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, Calls
 from chargehand.agents.worker import REPEATS
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING
 from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
@@ -28,7 +28,6 @@ from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
-from chargehand.models.model import Hear
 from chargehand.models.partial_text import HINT, SHOUTED, left
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
@@ -44,7 +43,7 @@ class Kit(Struct, eq=False, frozen=True):
     """What the attempts of a team share."""
 
     prompts: Prompts
-    purse: Purse
+    spending: Spending
     breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking(), Faulty()))
     hedging: Hedging | None = None
     _systems: dict[str, tuple[Equipped, Message]] = field(default_factory=dict[str, "tuple[Equipped, Message]"])
@@ -201,11 +200,8 @@ class Attempt:
         speaker = Speaker(
             prompts=kit.prompts,
             speaks=self._uses_words,
-            claim=lambda tokens: kit.purse.claim_for(
-                equipped.models, tokens, SUMMARY_SETTINGS, estimate=equipped.worker.estimate
-            ),
-            capped=kit.purse.capped,
-            ask=partial(self._first_that_answers, aloud=False),
+            reserve=partial(kit.spending.reserve, equipped.models, estimate=equipped.worker.estimate),
+            call=partial(kit.spending.call, context=self._context),
         )
         system = kit.system(equipped)
         if await recall.look(speaker, tokens(system.text) + tokens(self._task.text)):
@@ -227,72 +223,33 @@ class Attempt:
         except Invalid as error:
             raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
         schema = equipped.shape.raw if equipped.shape is not None else None
-        models = equipped.models
-        purse = self._kit.purse
-        settings = equipped.worker.settings
-        if not purse.capped and not self._longer:
-            settings = purse.settings(models[0], settings, self._history.tokens)
         if self._recall is not None and self._subject.chat_turns != self._history.chat_turns:
             self._subject = structs.replace(self._subject, chat_turns=self._history.chat_turns)
         request = Request(
             messages=self._history.messages,
             tools=self._tools(),
             schema=schema,
-            settings=settings,
+            settings=equipped.worker.settings,
             subject=self._subject,
         )
-        claim: CallClaim | None = None
-        if purse.capped or self._longer or self._kit.hedging is not None:
-            claim = purse.claim(models, request, estimate=equipped.worker.estimate, at_least=self._longer)
+        spending = self._kit.spending
+        reservation = spending.reserve(
+            equipped.models,
+            request,
+            read=None if spending.capped else self._history.tokens,
+            estimate=equipped.worker.estimate,
+            at_least=self._longer,
+        )
 
-        def call(_key: str) -> Coroutine[Any, Any, Done]:
-            return self._first_that_answers(request, claim)
+        async def call(_key: str) -> Done:
+            context = self._context
+            hear = context.say if context.heard else None
+            reply, used = await spending.call(reservation, context, hear=hear, hedging=self._kit.hedging)
+            return Done(reply, used)
 
-        reserve = claim if claim is not None and purse.capped else NOTHING
         return await self._context.step(
-            "model", call, kind="model", request=self._history.chain, reserve=reserve, shape=Reply
+            "model", call, kind="model", request=self._history.chain, reserve=reservation.for_step, shape=Reply
         )
-
-    async def _first_that_answers(self, request: Request, claim: CallClaim | None, *, aloud: bool = True) -> Done:
-        """A reply of the worker's models in turn."""
-        hear = self._context.say if aloud and self._context.heard else None
-        purse = self._kit.purse
-        reserve = claim.amount if claim is not None and purse.capped else NOTHING
-        models = self._equipped.models
-        lost: Lost = []
-        if aloud and self._kit.hedging is not None and claim is not None:
-            race = await self._race(self._kit.hedging, request, claim, hear)
-            if race.reply is not None:
-                return Done(race.reply, self._cost_of_race(race, claim, reserve))
-            lost = race.lost
-            models = models[race.asked :]
-        reply, used = await purse.call_in_turn(models, request, claim, self._context, hear=hear, lost=lost)
-        return Done(reply, used)
-
-    async def _race(self, hedging: Hedging, request: Request, claim: CallClaim, hear: Hear | None) -> Race:
-        """A call of the first model, and of the second (the same one, if there is no other) where that takes long."""
-        first, *others = self._equipped.models
-        purse = self._kit.purse
-        second = others[0] if others else first
-        covered = not purse.capped or (bool(others) and purse.trusts(second))
-        limited = purse.limited(first, request, claim.limit)
-        limited = purse.limited(second, limited, limited.settings.max_tokens or claim.limit)
-        return await hedging.race(
-            purse.priced(first, claim),
-            purse.priced(second, claim) if covered else None,
-            request=limited,
-            hear=hear,
-            context=self._context,
-        )
-
-    def _cost_of_race(self, race: Race, claim: CallClaim, reserve: Amount) -> Amount | None:
-        assert race.reply is not None and race.winner is not None, "there is a reply"  # noqa: PT018 - one thing
-        purse = self._kit.purse
-        purse.observe(race.winner, claim.read, claim.limit, race.reply)
-        if race.given_up and race.reply.micros is None and purse.capped:
-            return None  # all that is held is not too much
-        used = with_lost(purse.used(race.winner, race.reply, reserve), race.lost, reserve)
-        return total([used, *race.given_up])
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         equipped = self._equipped

@@ -10,10 +10,10 @@ from msgspec import Raw, Struct, field
 
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.memory_text import Seen, instructions, material, shortened
-from chargehand.agents.money import Purse, SupervisorCalls, cut_off, too_dear
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.shape import one_line, sent_back
+from chargehand.agents.spending import Spending, SupervisorCalls, cut_off, too_expensive
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import Assumed
@@ -51,7 +51,7 @@ class Lead(Struct):
     instructions: str
     settings: Settings
     max_tasks: int
-    purse: Purse
+    spending: Spending
     stream: bool = False
     review: bool = False
     combine: Combine | None = None
@@ -118,10 +118,10 @@ async def ask(
     """
     handle = lead.model.card.handle
     context.prompt(handle, request.messages)
-    calls = SupervisorCalls(context, lead.purse, lead.model, lead.settings, lead.reserve)
+    calls = SupervisorCalls(context, lead.spending, lead.model, lead.settings, lead.reserve)
     held = await calls.hold(request)
     if held is None:
-        raise too_dear(purpose.text, alone=purpose.alone)
+        raise too_expensive(purpose.text, permanent=purpose.alone)
     reply = await calls.call(held, hear)
     used = calls.total()
     if not reply.text.strip():

@@ -21,8 +21,8 @@ from chargehand.agents.memory_text import (
     visible_blocks,
     whole,
 )
-from chargehand.agents.money import CallClaim
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.spending import Reservation
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
@@ -48,6 +48,7 @@ EarlierTurns: TypeAlias = Literal["material", "chat", "hidden"]
 """How a worker that remembers is shown earlier turns: an excerpt as data, as many as its window holds as the chat they
 were, or not at all."""
 SUMMARY_SETTINGS = Settings(max_tokens=1024)
+_EMPTY_SUMMARY = Request((), settings=SUMMARY_SETTINGS)
 
 
 class Desk(Struct, frozen=True):
@@ -77,14 +78,13 @@ class Desk(Struct, frozen=True):
 class Speaker(Struct, frozen=True):
     """Who writes summaries: the worker's own model, paid like any call of it. One that `speaks` not: a plain rule.
 
-    `claim` says what a call that reads so many tokens reserves, where something is `capped`.
+    `reserve` makes a reservation for its call, `call` makes the call.
     """
 
     prompts: Prompts
     speaks: bool
-    claim: Callable[[int], CallClaim]
-    capped: bool
-    ask: Callable[[Request, CallClaim], Awaitable[Done]]
+    reserve: Callable[..., Reservation]
+    call: Callable[[Reservation], Awaitable[tuple[Reply, Amount | None]]]
 
 
 class ChatSpan(Struct, frozen=True, omit_defaults=True):
@@ -258,7 +258,7 @@ class Recall(Struct, eq=False):
         desk = self.desk
         catalog = self.desk.memory.catalog
 
-        claim = speaker.claim(self._summary_room + _FRAME * _MOST_TURNS)
+        reservation = speaker.reserve(_EMPTY_SUMMARY, read=self._summary_room + _FRAME * _MOST_TURNS)
 
         async def call(_key: str) -> Done:
             try:
@@ -269,7 +269,7 @@ class Recall(Struct, eq=False):
                     old = behind(turns, upto)
                     if made is not None or not old:
                         return Done(Compacted(made), NOTHING)
-                    text, used = await self._summary(old, speaker, claim)
+                    text, used = await self._summary(old, speaker, reservation)
                     summary = summary_turn(old, text, 0.0)  # the store says when
                     await catalog.summarise(desk.turns_of, summary)
                     return Done(Compacted(summary), used)
@@ -277,7 +277,7 @@ class Recall(Struct, eq=False):
                 self.context.note(f"earlier tasks could not be summarised: {error}")
                 return Done(Compacted(), None)
 
-        reserve = claim if speaker.speaks and speaker.capped else NOTHING
+        reserve = reservation.for_step if speaker.speaks else NOTHING
         try:
             found = await self.context.step(
                 "summary",
@@ -298,21 +298,22 @@ class Recall(Struct, eq=False):
             frame = _CHAT_FRAME if desk.earlier == "chat" else 0
             self.turns = tuple(fitting((one, *since), self._room, frame))
 
-    async def _summary(self, turns: Sequence[Turn], speaker: Speaker, claim: CallClaim) -> tuple[str, Amount | None]:
+    async def _summary(
+        self, turns: Sequence[Turn], speaker: Speaker, reservation: Reservation
+    ) -> tuple[str, Amount | None]:
         if not speaker.speaks:
             return plain_summary(turns), NOTHING
         quoted = turns
         if self.desk.earlier == "chat":  # thousands of short turns would be more frames than text
             quoted = turns[-max(1, self._summary_room // (2 * _FRAME)) :]
-        request = _request(speaker, quoted, self._summary_room * 3)
+        reservation.request = _request(speaker, quoted, self._summary_room * 3)
         try:
-            done = await speaker.ask(request, claim)
+            reply, used = await speaker.call(reservation)
         except WorkFailed as error:
             self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
-        reply = done.value
-        text = reply.text.strip() if isinstance(reply, Reply) and reply.finish not in ("refused", "length") else ""
-        return text[:_LONGEST] or plain_summary(turns), done.used
+        text = reply.text.strip() if reply.finish not in ("refused", "length") else ""
+        return text[:_LONGEST] or plain_summary(turns), used
 
 
 def _request(speaker: Speaker, turns: Sequence[Turn], room: int) -> Request:

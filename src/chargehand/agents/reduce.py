@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.history import tokens
 from chargehand.agents.inputs import origin_of, value_text
-from chargehand.agents.money import Held
+from chargehand.agents.spending import Reservation
 from chargehand.agents.writer import WriterCalls
 from chargehand.concurrency import BareTaskGroup
 from chargehand.models.envelope import wrap
@@ -116,7 +116,7 @@ def cut_evenly(pieces: Sequence[Piece], size: int) -> list[Piece]:
 
 async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piece]], nonce: str) -> list[Piece] | None:
     """Each group as one shorter piece; None where the budget does not cover the calls for all of them."""
-    reserved: list[tuple[Held, tuple[str, ...]]] = []
+    reserved: list[tuple[Reservation, tuple[str, ...]]] = []
     for group in groups:
         tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
@@ -125,12 +125,12 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         held = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
         if held is None:
             for call, _ in reserved:
-                calls.context.release(call.amount)
+                calls.context.release(call.amount_held)
             return None
         reserved.append((held, tasks))
     gate = asyncio.Semaphore(_CONCURRENCY)
 
-    async def shorten(held: Held, tasks: tuple[str, ...]) -> Piece:
+    async def shorten(held: Reservation, tasks: tuple[str, ...]) -> Piece:
         async with gate:
             reply = await calls.ask(held)
         short = reply.text.strip()

@@ -11,12 +11,12 @@ from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import MessageTools, allowance, check_contacts
-from chargehand.agents.money import Purse, supervision, unpriced_handles
 from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.setup import Equipped, Furnished, equip, nameable, roster_agent, skills, toolset
+from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
 from chargehand.agents.strategies.route import check as check_route
@@ -189,10 +189,10 @@ class TeamSpec(Struct, frozen=True):
     ) -> AgentExecutor:
         """The executor, its models found."""
         usual, planner, judge = (_found(finder, one) for one in self.models)
-        purse = Purse(budget, finder.observations)
-        kit = Kit(self.prompts, purse, ToolBreakers(policy.breaking, self.faulty), self.hedging)
+        spending = Spending(budget, finder.observations)
+        kit = Kit(self.prompts, spending, ToolBreakers(policy.breaking, self.faulty), self.hedging)
         models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
-        workers = _equipped(crowd, models, self._message_tools(models, capped=purse.capped))
+        workers = _equipped(crowd, models, self._message_tools(models, capped=spending.capped))
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             model=planner,
@@ -201,14 +201,14 @@ class TeamSpec(Struct, frozen=True):
             instructions=self.supervisor.instructions,
             settings=self.supervisor.settings,
             max_tasks=policy.limits.max_tasks,
-            purse=purse,
+            spending=spending,
             stream=self.supervisor.stream_plan,
             review=self.supervisor.review,
             combine=self.combine,
             reserve=roster.supervision,
             shared=shared,
             embedding=embedding,
-            sample=self._sample(models) if purse.capped else None,
+            sample=self._sample(models) if spending.capped else None,
         )
         return AgentExecutor(
             workers=workers,
@@ -235,7 +235,7 @@ class TeamSpec(Struct, frozen=True):
             prompts=lead.prompts,
             instructions=lead.instructions,
             settings=lead.settings,
-            purse=lead.purse,
+            spending=lead.spending,
             own=combine if callable(combine) else None,
             reserve=lead.reserve,
             shared=lead.shared,

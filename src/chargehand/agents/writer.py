@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from chargehand.agents.memory_text import Seen
-from chargehand.agents.money import Held, Purse, SupervisorCalls
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.spending import Reservation, Spending, SupervisorCalls
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Settings
@@ -21,7 +21,7 @@ class Writer(Struct, frozen=True):
     prompts: Prompts
     instructions: str
     settings: Settings
-    purse: Purse
+    spending: Spending
     own: Callable[..., object] | None = None
     """A function that answers instead: it is given the goal, results and gaps."""
     reserve: Amount = NOTHING
@@ -36,7 +36,7 @@ class WriterCalls(SupervisorCalls):
     """The calls for one answer."""
 
     def __init__(self, writer: Writer, context: StepContext) -> None:
-        super().__init__(context, writer.purse, writer.model, writer.settings, writer.reserve)
+        super().__init__(context, writer.spending, writer.model, writer.settings, writer.reserve)
         self.writer = writer
         self.lost: list[str] = []
         """What of the results the writer did not get to read, in words."""
@@ -45,7 +45,7 @@ class WriterCalls(SupervisorCalls):
         self.lost.append(what)
         self.context.note(what)
 
-    async def ask(self, held: Held, hear: Hear | None = None) -> Reply:
+    async def ask(self, held: Reservation, hear: Hear | None = None) -> Reply:
         """One call that must come back with words."""
         reply = await self.call(held, hear)
         if not reply.text.strip():

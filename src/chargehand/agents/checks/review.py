@@ -13,10 +13,9 @@ from chargehand.agents.artifact_text import result_text
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
 from chargehand.agents.checks.rules import CheckedResult
 from chargehand.agents.inputs import today
-from chargehand.agents.money import Purse
 from chargehand.agents.shape import encode_schema, list_schema, one_line, text_schema
+from chargehand.agents.spending import Spending
 from chargehand.agents.worker import Worker
-from chargehand.engine.budget import NOTHING
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.models.envelope import new_nonce, wrap
@@ -65,16 +64,16 @@ class Case(Struct, frozen=True):
     material: tuple[Given, ...]
 
 
-async def review(name: str, panel: Panel, case: Case, context: StepContext, purse: Purse) -> Verdict:
+async def review(name: str, panel: Panel, case: Case, context: StepContext, spending: Spending) -> Verdict:
     """The verdict, as one journaled step: an attempt that is resumed does not pay for it twice."""
     size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
     request = _request(panel, case, await read_off_loop(size, find_doubts, case))
-    claim = purse.claim(panel.models, request, estimate=panel.worker.estimate)
+    reservation = spending.reserve(panel.models, request, estimate=panel.worker.estimate)
 
     async def call(_key: str) -> Done:
         context.prompt(panel.models[0].card.handle, request.messages)
         try:
-            reply, used = await purse.call_in_turn(panel.models, request, claim, context)
+            reply, used = await spending.call(reservation, context)
         except WorkFailed as error:  # work that was done is not lost because nobody could look at it
             return Done(Verdict(unsaid=error.failure.message[:_MAX_PROBLEM]), error.used, good=False)
         return Done(read_verdict(reply.text), used)
@@ -82,8 +81,7 @@ async def review(name: str, panel: Panel, case: Case, context: StepContext, purs
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
     asked = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
-    reserve = claim if purse.capped else NOTHING
-    return await context.step(name, call, kind="check", request=asked, reserve=reserve, shape=Verdict)
+    return await context.step(name, call, kind="check", request=asked, reserve=reservation.for_step, shape=Verdict)
 
 
 def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:

@@ -208,7 +208,7 @@ class CheckedAttempt(Struct):
             verdict = Verdict(unsaid=panel)
         else:
             try:
-                verdict = await review(name, panel, case, self.context, self.inspector.writer.purse)
+                verdict = await review(name, panel, case, self.context, self.inspector.writer.spending)
             except WorkFailed as error:
                 if error.failure.kind != "budget":
                     raise

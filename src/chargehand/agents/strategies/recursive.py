@@ -12,7 +12,6 @@ from msgspec import Raw, Struct
 from chargehand.agents import planner
 from chargehand.agents.inputs import today
 from chargehand.agents.memory_text import Seen
-from chargehand.agents.money import total
 from chargehand.agents.planner import (
     LONGEST_LINE,
     Lead,
@@ -36,6 +35,7 @@ from chargehand.agents.shape import (
     sent_back,
     text_schema,
 )
+from chargehand.agents.spending import total
 from chargehand.agents.strategies import Recursive
 from chargehand.engine.budget import Amount
 from chargehand.engine.failure import Failure

@@ -16,9 +16,9 @@ from msgspec import Struct, structs
 
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.memory_text import instructions, material, visible_blocks
-from chargehand.agents.money import CallCap, Purse, calls_for
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
+from chargehand.agents.spending import CallCap, Spending, calls_for
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
@@ -103,7 +103,7 @@ class AgentExecutor(Executor):
         self._tenant = tenant
         self._sessions = sessions
         self._catalog = tenant.memory.catalog
-        self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Purse(Budget()))
+        self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Spending(Budget()))
         self._allowances = MessageAllowances(tenant.settings.limits)
         self._agent_messages = AgentMessages(self._catalog, self.agent, sessions.save_nested)
         tenant.memory.agents = _EveryAgent()
@@ -148,7 +148,7 @@ class AgentExecutor(Executor):
         parent = context.request.parent
         if parent is not None:  # another agent wrote to it
             equipped = structs.replace(equipped, models=self._allowances.metered(parent.root, equipped.models))
-        kit = Kit(self._kit.prompts, self._kit.purse, self._kit.breakers)  # one keeps what every agent was ever told
+        kit = Kit(self._kit.prompts, self._kit.spending, self._kit.breakers)  # one keeps what every agent was ever told
         return await work(equipped, kit, brief, context)
 
     # --- what agents are
