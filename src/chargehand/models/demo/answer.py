@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from chargehand.models.artifacts import Artifact, Figure, Passages, Table
-from chargehand.models.demo.plan import without_returns
+from chargehand.models.demo.request import without_returns
 from chargehand.models.demo.results import figure_in_words, markdown_table, read_product, table_in_words
 from chargehand.models.demo.words import MENTIONS_MODEL, shorten
 from chargehand.models.partial_text import LEFT

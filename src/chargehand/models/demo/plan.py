@@ -5,12 +5,19 @@ import re
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.demo.fitting import NEGATIVE, card_score, choose_fit, serves_kind
-from chargehand.models.demo.memory import read_keeping
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
 from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
-from chargehand.models.demo.tools import card_words, only_remembers, tools_of
+from chargehand.models.demo.tools import (
+    NEGATIVE,
+    card_score,
+    card_words,
+    choose_fit,
+    only_remembers,
+    serves_kind,
+    tools_of,
+)
 from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
+from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
 
 _MOST_OFFERED = 6
@@ -225,11 +232,3 @@ class DemoPlan:
             return target
         text = keeping.sentence(f"what was found (the result of {target.id})")
         return self._add(text, able[0], "keep", [target.id])
-
-
-def without_returns(instruction: str) -> str:
-    """A task without the sentence that says what to return."""
-    text = instruction.strip()
-    at = text.rfind("Return ")
-    is_last = at > 0 and text.endswith(".") and "." not in text[at:-1]
-    return text[:at].rstrip() if is_last else text

@@ -320,3 +320,11 @@ def _read_clause(text: str) -> Clause:
         points_back=_RESULTS.search(text) is not None or _POINTERS.search(plain) is not None,
         wants_total=_TOTAL.search(plain) is not None,
     )
+
+
+def without_returns(instruction: str) -> str:
+    """A task without the sentence that says what to return."""
+    text = instruction.strip()
+    at = text.rfind("Return ")
+    is_last = at > 0 and text.endswith(".") and "." not in text[at:-1]
+    return text[:at].rstrip() if is_last else text

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.artifacts import Artifact, Chart, Figure, Passage, Passages, Product, Table
-from chargehand.models.demo.words import shorten, stems
+from chargehand.models.artifacts import Artifact, Figure, Passage, Passages, Product, Table
+from chargehand.models.demo.words import stems
 from chargehand.models.messages import Message, ToolCall
 
 _ENVELOPE = re.compile(r'<data ([0-9a-f]+) from "[^"\n]*">\n(.*)\n</data \1>', re.DOTALL)
@@ -246,7 +246,3 @@ def figure_in_words(figure: Figure, label: str = "") -> str:
 def passage_in_words(passage: Passage) -> str:
     """A quotation with its source."""
     return f"{' '.join(passage.text.split())} ({passage.source})"
-
-
-def chart_in_words(chart: Chart) -> str:
-    return f'The chart "{shorten(chart.title, 120)}" shows: {chart.summary}'

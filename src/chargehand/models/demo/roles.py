@@ -7,11 +7,17 @@ from itertools import pairwise
 
 import msgspec
 
-from chargehand.models.demo.fitting import card_score, choose_fit
-from chargehand.models.demo.plan import make_plan, without_returns
-from chargehand.models.demo.request import LONGEST, Clause, RefusedError, find_periods, parse_request
+from chargehand.models.demo.plan import make_plan
+from chargehand.models.demo.request import (
+    LONGEST,
+    Clause,
+    RefusedError,
+    find_periods,
+    parse_request,
+    without_returns,
+)
 from chargehand.models.demo.results import read_product
-from chargehand.models.demo.tools import read_skill, tool_words, tools_of
+from chargehand.models.demo.tools import card_score, choose_fit, read_skill, tool_words, tools_of
 from chargehand.models.demo.words import content_stems, shorten
 from chargehand.models.request_facts import (
     Given,
@@ -49,8 +55,7 @@ def reply(subject: object) -> str:
     raise TypeError(f"the demo model has no role for {type(subject).__name__}")
 
 
-def encode(**fields: object) -> str:
-    """A reply in JSON."""
+def _encode(**fields: object) -> str:
     return msgspec.json.encode(fields).decode()
 
 
@@ -75,14 +80,14 @@ def _score_worker(clause: Clause, worker: WorkerCard) -> float:
 
 @reply.register
 def route(subject: Routing) -> str:
-    """The worker whose tools and card fit best; nobody where none does."""
+    """The worker whose tools and card fit best, or none."""
     scores = _score_workers(subject.goal, subject.workers)
     if not scores:
-        reason = "nobody's tools or description fit the request"
-        return encode(reason=reason, primary=None, secondary=None, confidence=0.0)
+        reason = "no worker's tools or description fit the request"
+        return _encode(reason=reason, primary=None, secondary=None, confidence=0.0)
     first, second, *_ = [*scores, None]
     other = scores[second] if second is not None else 0.0
-    return encode(
+    return _encode(
         reason=f"the tools and the description of {first} fit best",
         primary=first,
         secondary=second,
@@ -92,12 +97,12 @@ def route(subject: Routing) -> str:
 
 @reply.register
 def choose_speaker(subject: Speaking) -> str:
-    """Whoever fits the request and has not spoken."""
+    """The best worker for the request that has not spoken."""
     spoken = {given.worker for given in subject.said} | {subject.last}
     for name in _score_workers(subject.goal, subject.workers):
         if name not in spoken:
-            return encode(next=name, why="fits the request and has not spoken yet")
-    return encode(next=None, why="nobody else fits the request")
+            return _encode(next=name, why="fits the request and has not spoken yet")
+    return _encode(next=None, why="no other worker fits the request")
 
 
 # --- one task at a time, and splitting
@@ -116,21 +121,21 @@ def keep_ledger(subject: Ledger) -> str:
             names[task.id] = handed_out[instruction]
         elif all(names.get(needed) in delivered for needed in task.after):
             why = f"{len(delivered)} of {len(wanted.tasks)} tasks are done."
-            return encode(done=False, looping=False, progress=True, next=task.worker, instruction=instruction, why=why)
+            return _encode(done=False, looping=False, progress=True, next=task.worker, instruction=instruction, why=why)
     why = "No other task can be done."
-    return encode(done=True, looping=False, progress=True, why=why, unserved=wanted.unserved)
+    return _encode(done=True, looping=False, progress=True, why=why, unserved=wanted.unserved)
 
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more clauses than there may be parts go in groups."""
+    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups of clauses."""
     if without_returns(subject.instruction) != subject.instruction.strip():
-        return encode(simple=True, why="It is one task of a plan.")
+        return _encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
     why = f"The plan for it has {len(plan.tasks)} tasks."
     if len(plan.tasks) < 2:
         worker = plan.tasks[0].worker if plan.tasks else None
-        return encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
+        return _encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
     places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
     subtasks = [
         {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
@@ -138,7 +143,7 @@ def split(subject: Splitting) -> str:
     ]
     if len(subtasks) > subject.most > 1:
         subtasks = _group_clauses(subject)
-    return encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
+    return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
 def _group_clauses(subject: Splitting) -> list[dict[str, object]]:
@@ -172,12 +177,12 @@ def refine(subject: Refining) -> str:
     returns = subject.instruction[len(plain) :].strip()
     earlier = _NEAREST_DAY.search(plain)
     plain = _NEAREST_DAY.sub("", plain)
-    own = [period for period in find_periods(plain) if period.is_day and period.year]
-    if offered is None or len(own) != 1 or own[0].first.isoformat() == offered["day"]:
+    days = [period for period in find_periods(plain) if period.is_day and period.year]
+    if offered is None or len(days) != 1 or days[0].first.isoformat() == offered["day"]:
         return subject.instruction
-    asked = earlier["asked"] if earlier else own[0].first.isoformat()
+    asked = earlier["asked"] if earlier else days[0].first.isoformat()
     remark = f"The day {offered['day']} is the nearest there is to {asked}: say so."
-    return f"{plain[: own[0].start]}{offered['day']}{plain[own[0].end :]} {remark} {returns}".strip()
+    return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
 
 # --- judging
@@ -187,18 +192,18 @@ def refine(subject: Refining) -> str:
 def judge(subject: Judging) -> str:
     """The result that most agree on, or that has most words of what was asked; a contradiction is left open."""
     if subject.manner == "contradiction" or not subject.results:
-        return encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
+        return _encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
     texts = {given.task: _result_text(given) for given in subject.results}
     if subject.manner == "vote":
         values = list(texts.values())
         winner = max(texts, key=lambda task: values.count(texts[task]))
         agree = [task for task in texts if texts[task] == texts[winner]]
-        return encode(why=f"{len(agree)} of {len(texts)} say the same.", agree=agree, winner=winner)
+        return _encode(why=f"{len(agree)} of {len(texts)} say the same.", agree=agree, winner=winner)
     wanted = content_stems(subject.goal)
     scores = {task: len(wanted & content_stems(text)) for task, text in texts.items()}
     winner = max(scores, key=lambda task: scores[task])
     why = f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about."
-    return encode(why=why, winner=winner)
+    return _encode(why=why, winner=winner)
 
 
 def _result_text(given: Given) -> str:
@@ -220,7 +225,7 @@ def review(subject: Reviewing) -> str:
         problems.append("It ends in the middle of a sentence.")
     elif _is_off_topic(subject, text):
         problems.append("It does not speak of what was asked.")
-    return encode(problems=problems[:8], accepted=not problems)
+    return _encode(problems=problems[:8], accepted=not problems)
 
 
 def _is_sum(doubt: str, text: str) -> bool:
@@ -232,10 +237,10 @@ def _is_sum(doubt: str, text: str) -> bool:
 
 def _is_off_topic(subject: Reviewing, text: str) -> bool:
     words = content_stems(text[:_LONGEST_RESULT])
-    known = content_stems(subject.instruction)
+    topic = content_stems(subject.instruction)
     for given in subject.material:
-        known |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
-    return len(words) >= 8 and len(known) >= 2 and words.isdisjoint(known)
+        topic |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
+    return len(words) >= 8 and len(topic) >= 2 and words.isdisjoint(topic)
 
 
 # --- making a worker
@@ -252,4 +257,4 @@ def make_worker(subject: Making) -> str:
         f"A specialist for one task: {task.rstrip('. ')}. It works only from what it is given and what its tools "
         "return, names where each figure comes from, and says plainly what is missing."
     )
-    return encode(persona=persona, tools=ranked[:_MOST_TOOLS])
+    return _encode(persona=persona, tools=ranked[:_MOST_TOOLS])

@@ -5,36 +5,102 @@ the beginning, and a call that was not made yet ends it (`CallsNeededError`).
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from chargehand.models.artifacts import Chart, Figure, Table
-from chargehand.models.demo.fitting import choose_fit, rate_tool
-from chargehand.models.demo.job import Arguments, CallsNeededError, Job, call_tools, give_up, read_job
-from chargehand.models.demo.memory import keep, note_turns, read_keepings
-from chargehand.models.demo.passages import accept_passages, search_query
-from chargehand.models.demo.products import chart_arguments, read_conversion, write_text
+from chargehand.models.demo.products import (
+    accept_passages,
+    chart_arguments,
+    read_conversion,
+    search_query,
+    write_text,
+)
 from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
-    chart_in_words,
+    Material,
+    Outcome,
+    as_number,
     figure_in_words,
     gather,
     passage_in_words,
+    read_outcomes,
     table_in_words,
 )
-from chargehand.models.demo.table_query import Query
-from chargehand.models.demo.tools import Filled, ToolCard, only_remembers
-from chargehand.models.demo.words import shorten
-from chargehand.models.messages import Reply, Request
+from chargehand.models.demo.tables import Query
+from chargehand.models.demo.tools import Filled, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
+from chargehand.models.demo.words import MENTIONS_MODEL, join_words, shorten, stem, stem_set
+from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working
 
-_MOST_STEPS = 6
-_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
+Arguments: TypeAlias = dict[str, object]
+
+INSERT = "archival_memory_insert"
+APPEND = "core_memory_append"
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
+_MOST_STEPS = 6
+_OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
+"""Words of an error that names something a rewritten task could use."""
+_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
+_TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
+_PLACE = re.compile(r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)", re.IGNORECASE)
+_ARCHIVE = stem_set("archive memory findings")
+
+
+class CallsNeededError(Exception):
+    """Calls that have to be made before there is a result."""
+
+    def __init__(self, calls: Sequence[tuple[str, Arguments]]) -> None:
+        super().__init__("calls of tools come first")
+        self.calls = calls
+
+
+class Job(Struct, frozen=True):
+    """One task of one worker, with everything that was said for it so far."""
+
+    subject: Working
+    tools: list[ToolCard]
+    outcomes: list[Outcome]
+    given: Material
+    steps: int
+
+    def tool(self, name: str) -> ToolCard | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def tool_of_kind(self, kind: str) -> ToolCard | None:
+        return next((tool for tool in self.tools if tool.kind == kind), None)
+
+    def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[Outcome]:
+        """What came of these calls; those that were not made yet are asked for."""
+        made = {outcome.call.arguments: outcome for outcome in self.outcomes if outcome.call.name == tool}
+        missing = [(tool, arguments) for arguments in calls if _encode(arguments) not in made]
+        if missing:
+            raise CallsNeededError(missing)
+        return [made[_encode(arguments)] for arguments in calls]
+
+    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
+        """What calls returned. One that failed is a refusal."""
+        outcomes = self.outcomes_of(tool, calls)
+        for outcome in outcomes:
+            if outcome.error:
+                offers = any(words in outcome.error.lower() for words in _OFFERS)
+                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
+        return [gather([outcome.value]) for outcome in outcomes]
+
+    def call(self, tool: str, arguments: Arguments) -> Material:
+        return self.call_all(tool, [arguments])[0]
+
+    def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:
+        """The number that a call returned."""
+        figures = self.call(tool, arguments).of(Figure)
+        if not figures or as_number(figures[0].value) is None:
+            raise RefusedError(f"{tool} returned no number")
+        return figures[0]
 
 
 def work(subject: Working, request: Request) -> Reply:
@@ -44,23 +110,26 @@ def work(subject: Working, request: Request) -> Reply:
         messages = (messages[0], *messages[1 + subject.chat_turns :])
     is_message = any(message.role == "user" and _MESSAGE.search(message.text) for message in messages)
     subject = structs.replace(subject, instruction=_message_text(subject.instruction))
-    job = read_job(subject, request, messages)
-    was_answered = any(message.role == "assistant" for message in messages)
-    if was_answered and messages[-1].role == "user":
-        return give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
+    job = Job(
+        subject=subject,
+        tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
+        outcomes=read_outcomes(messages),
+        given=gather(given.value for given in subject.inputs),
+        steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
+    )
+    if _was_rejected(messages):
+        return _give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
     try:
-        reply = note_turns(job)
-        if reply is None and not is_message:
-            reply = _ask_others(job)
-        if reply is not None:
-            return reply
-        return Reply(_serve_task(job, is_shaped=request.schema is not None))
+        text = _note_turns(job)
+        if not text and not is_message:
+            text = _ask_others(job)
+        return Reply(text or _serve_task(job, is_shaped=request.schema is not None))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
-            return give_up("the task took too many steps", job.steps, final=False)
-        return call_tools(needed.calls, job.steps)
+            return _give_up("the task took too many steps", job.steps, final=False)
+        return _call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
-        return give_up(refusal.reason, job.steps, final=not refusal.may_retry)
+        return _give_up(refusal.reason, job.steps, final=not refusal.may_retry)
 
 
 def _message_text(instruction: str) -> str:
@@ -68,6 +137,31 @@ def _message_text(instruction: str) -> str:
     match = _MESSAGE.search(instruction) if instruction.startswith("Message from ") else None
     end = instruction.find(f"\n</data {match['nonce']}>", match.end()) if match else -1
     return instruction[match.end() : end].strip() if match and end > 0 else instruction
+
+
+def _was_rejected(messages: Sequence[Message]) -> bool:
+    """Whether a result was given already and the last message complains of it."""
+    return messages[-1].role == "user" and any(message.role == "assistant" for message in messages)
+
+
+def _encode(arguments: Arguments) -> str:
+    return msgspec.json.encode(arguments).decode()
+
+
+def _call_tools(calls: Sequence[tuple[str, Arguments]], steps: int) -> Reply:
+    numbered = [
+        ToolCall(id=f"call_{steps + 1}_{number}", name=name, arguments=_encode(arguments))
+        for number, (name, arguments) in enumerate(calls, 1)
+    ]
+    return Reply(calls=tuple(numbered), finish="tools")
+
+
+def _give_up(reason: str, steps: int, *, final: bool) -> Reply:
+    """The call by which a worker says that it cannot do its task."""
+    arguments: Arguments = {"reason": reason}
+    if final:
+        arguments = {"reason": f"{reason.rstrip('.')}. {MENTIONS_MODEL}", "final": True}
+    return _call_tools([("give_up", arguments)], steps)
 
 
 def _serve_task(job: Job, *, is_shaped: bool) -> str:
@@ -78,22 +172,21 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
     if parsed.is_too_long:
         raise RefusedError(f"the task is longer than {LONGEST:,} characters")
     asked = [clause for clause in parsed.clauses if clause.kind != "keep"]
-    results = _try_all(partial(serve_clause, clause, job) for clause in asked)
-    lines = [result for result in results if isinstance(result, str)]
-    refusals = {
-        clause.text: result for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)
-    }
-    if refusals and not lines:
-        reasons = dict.fromkeys(refusal.reason for refusal in refusals.values())
-        may_retry = any(refusal.may_retry for refusal in refusals.values())
-        raise RefusedError("; ".join(reasons), may_retry=may_retry)
-    text = "\n".join([*lines, *parsed.remarks])
-    kept = _try_all(partial(keep, keeping, job, text) for keeping in read_keepings(job, parsed.clauses))
+    results = _try_all(partial(_serve_clause, clause, job) for clause in asked)
+    texts = [result for result in results if isinstance(result, str)]
+    refusals = [result for result in results if isinstance(result, RefusedError)]
+    if refusals and not texts:
+        reasons = dict.fromkeys(refusal.reason for refusal in refusals)
+        raise RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
+    text = "\n".join([*texts, *parsed.remarks])
+    keepings = [read_keeping(clause) for clause in parsed.clauses if clause.kind == "keep"]
+    kept = _try_all(partial(_keep, keeping, job, text) for keeping in keepings)
     lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
     if not any(lines):
         raise RefusedError("the task does not say what is wanted")
-    left = [f"{LEFT}{clause}" if clause.endswith((".", "?", "!")) else f"{LEFT}{clause}." for clause in refusals]
-    return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(left))))
+    refused = [clause.text for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)]
+    missing = [LEFT + clause + ("" if clause.endswith((".", "?", "!")) else ".") for clause in refused]
+    return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(missing))))
 
 
 def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
@@ -115,7 +208,7 @@ def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
 # --- one clause
 
 
-def serve_clause(clause: Clause, job: Job) -> str:
+def _serve_clause(clause: Clause, job: Job) -> str:
     """The result for one clause, in words."""
     match clause.kind:
         case "draw":
@@ -145,12 +238,10 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
     tables = job.call(tool.name, {"sql": query.sql}).of(Table)
     if not tables:
         raise RefusedError(f"{tool.name} returned no table")
-    table = tables[0]
-    if query.shape == "number" and all(cell is None for row in table.rows for cell in row):
+    rows = tables[0].rows
+    if query.is_number and all(cell is None for row in rows for cell in row):
         raise RefusedError(f"no rows are on record: {query.title}")
-    if not table.rows:
-        return f"{query.title}: none on record."
-    return table_in_words(table, query.title)
+    return table_in_words(tables[0], query.title) if rows else f"{query.title}: none on record."
 
 
 def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
@@ -164,16 +255,15 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
 
 
 def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
-    results = job.call_all(tool.name, filled.calls)
     lines: list[str] = []
-    for arguments, material in zip(filled.calls, results, strict=True):
+    for arguments, material in zip(filled.calls, job.call_all(tool.name, filled.calls), strict=True):
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
         texts = [table_in_words(table, title, clause.stems) for table in material.of(Table)]
         texts += [figure_in_words(figure, title) for figure in material.of(Figure)]
         texts += [passage_in_words(passage) for passage in material.passages]
-        texts += [chart_in_words(chart) for chart in material.of(Chart)]
+        texts += [_chart_in_words(chart) for chart in material.of(Chart)]
         texts += [text.strip() for text in material.texts]
         lines += texts or [f"{title}: nothing was returned."]
     return "\n".join(lines)
@@ -186,7 +276,11 @@ def _draw(clause: Clause, job: Job) -> str:
     charts = job.call(tool.name, chart_arguments(clause, job.given)).of(Chart)
     if not charts:
         raise RefusedError("no chart was returned")
-    return chart_in_words(charts[0])
+    return _chart_in_words(charts[0])
+
+
+def _chart_in_words(chart: Chart) -> str:
+    return f'The chart "{shorten(chart.title, 120)}" shows: {chart.summary}'
 
 
 def _convert(clause: Clause, job: Job) -> str:
@@ -200,22 +294,114 @@ def _convert(clause: Clause, job: Job) -> str:
     return conversion.in_words(result.value, rate)
 
 
+# --- memory
+
+
+class Keeping(Struct, frozen=True):
+    """Where results are to be kept: in an archive with tags, or on a block."""
+
+    block: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def tool(self) -> str:
+        return APPEND if self.block else INSERT
+
+    @property
+    def place(self) -> str:
+        if self.block:
+            return f"the block {self.block}"
+        return "the archive" + (f", tagged {join_words(list(self.tags))}" if self.tags else "")
+
+    def sentence(self, what: str = "what you find") -> str:
+        """How a task says it."""
+        return f"Add {what} to {self.place}." if self.block else f"Keep {what} in {self.place}."
+
+
+def read_keeping(clause: Clause) -> Keeping:
+    """Where a clause of the kind `keep` wants results kept; RefusedError where that is not clear."""
+    tagged = _TAGGED.search(clause.text)
+    tags = tuple(re.findall(r"[\w-]+", re.sub(r"\band\b", " ", tagged["tags"]))) if tagged else ()
+    places = _PLACE.findall(clause.text[: tagged.start()] if tagged else clause.text)
+    if not clause.points_back or not (places or tags):
+        raise RefusedError("what is to be kept, or where, is not clear")
+    if places and stem(places[-1]) not in _ARCHIVE:
+        return Keeping(block=places[-1].lower(), tags=tags)
+    return Keeping(tags=tags)
+
+
+def _keep(keeping: Keeping, job: Job, text: str) -> str:
+    """Keep a result, and say so."""
+    content = text or "\n".join(job.given.texts)
+    if job.tool(keeping.tool) is None or not content:
+        raise RefusedError(f"this worker has nothing that it may add to {keeping.place}.")
+    arguments: Arguments = {"content": content}
+    if keeping.block:
+        arguments = {"label": keeping.block, "content": " ".join(content.split())}
+    elif keeping.tags:
+        arguments["tags"] = list(keeping.tags)
+    outcome = job.outcomes_of(keeping.tool, [arguments])[0]
+    if outcome.error:
+        raise RefusedError(outcome.error)
+    return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
+
+
+def _note_turns(job: Job) -> str:
+    """What a background worker did: a line for each turn it was given, on the block it may add to.
+
+    Nothing for any other task.
+    """
+    values = [cast("Arguments", given.value) for given in job.subject.inputs if isinstance(given.value, dict)]
+    turns = [value for value in values if value.get("kind") == "turn"]
+    if not turns:
+        return ""
+    block = next((block for block in job.subject.blocks if block.access in {"write", "append"}), None)
+    if block is None or job.tool(APPEND) is None:
+        raise RefusedError("there is no block here that lines may be added to")
+    if job.outcomes:
+        outcome = job.outcomes[-1]
+        if outcome.error:
+            raise RefusedError(outcome.error)
+        return f"Noted: {outcome.value}."
+    noted = block.text.splitlines()
+    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
+    if not new:
+        return f"Nothing new: what was asked is noted in {block.label} already."
+    raise CallsNeededError([(APPEND, {"label": block.label, "content": "\n".join(new)})])
+
+
+def _turn_line(turn: Arguments) -> str:
+    """What was asked, and how the answer begins."""
+    asked = shorten(str(turn.get("request", "")), 120)
+    answer = str(turn.get("answer", "")).strip().partition("\n")[0]
+    return f"- {asked} -> {shorten(answer, 200) or '(no answer)'}"
+
+
 # --- asking other workers
 
 
-def _ask_others(job: Job) -> Reply | None:
-    """The next step of a worker that has no tools of its own but may ask others: it asks all. None for any other."""
+class _WorkerReply(Struct):
+    """What one of the workers that were asked replied."""
+
+    worker: str = ""
+    agent_name: str = ""
+    reply: str | None = None
+
+
+class _WorkerReplies(Struct):
+    replies: list[_WorkerReply] = []
+
+
+def _ask_others(job: Job) -> str:
+    """What others replied to a worker that has no tools of its own but may ask them; nothing for any other worker."""
     if job.tool(_ASK_OTHERS) is None or not only_remembers(job.tools):
-        return None
+        return ""
     outcome = job.outcomes_of(_ASK_OTHERS, [{"message": job.subject.instruction}])[0]
     if outcome.error or not isinstance(outcome.value, dict):
-        raise RefusedError(f"nobody could be asked: {outcome.error}")
-    replies = cast("dict[str, list[dict[str, object]]]", outcome.value).get("replies", [])
-    answered = [
-        f"{reply.get('worker') or reply.get('agent_name')}: {shorten(str(reply['reply']), 1_500)}"
-        for reply in replies
-        if reply.get("reply")
-    ]
+        raise RefusedError(f"no other worker could be asked: {outcome.error}")
+    replies = msgspec.convert(outcome.value, _WorkerReplies).replies
+    answered = [reply for reply in replies if reply.reply]
     if not answered:
         raise RefusedError(f"none of the {len(replies)} that were asked had an answer")
-    return Reply("\n".join([f"{len(answered)} of {len(replies)} replied.", *answered]))
+    lines = [f"{reply.worker or reply.agent_name}: {shorten(reply.reply or '', 1_500)}" for reply in answered]
+    return "\n".join([f"{len(answered)} of {len(replies)} replied.", *lines])
