@@ -431,13 +431,6 @@ def test_the_same_instruction_twice_for_one_worker_is_an_overlap() -> None:
     )
 
 
-def test_nearly_the_same_instruction_for_one_worker_is_an_overlap() -> None:
-    first = task("t1", say="Find current list prices of the large cloud providers")
-    second = task("t2", say="Please find the current official list prices of large cloud providers")
-    assert codes(linted(first, second).findings) == ["overlapping_tasks"]
-    assert codes(linted(second, first).findings) == ["overlapping_tasks"]
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -482,74 +475,6 @@ def test_exact_repeats_are_found_in_plans_of_any_size() -> None:
 def test_the_same_words_in_another_order_are_an_overlap() -> None:
     found = linted(task("t1", say="Compare prices in Rome"), task("t2", say="In Rome, compare prices"))
     assert codes(found.findings) == ["overlapping_tasks"]
-
-
-def test_four_words_of_five_are_an_overlap_and_three_of_four_are_not() -> None:
-    said = [
-        "Find cheap hotels Rome",
-        "Find cheap hotels Rome parking",
-        "Book cheap flights",
-        "Book cheap direct flights",
-    ]
-    found = linted(*(task(f"t{n}", say=say) for n, say in enumerate(said)))
-    assert [one.place for one in found.findings] == ["tasks[1] (t1).instruction"]
-
-
-def test_near_repeats_are_looked_for_among_at_most_two_hundred_tasks() -> None:
-    near = [task("a", say="Find cheap hotels Rome"), task("b", say="Find cheap hotels Rome parking")]
-    assert codes(linted(*near, *(task(f"t{n}") for n in range(198))).findings) == ["overlapping_tasks"]
-    assert linted(*near, *(task(f"t{n}") for n in range(199))).findings == ()
-
-
-def test_unread_inputs_are_looked_for_among_at_most_two_thousand_tasks() -> None:
-    pair = [task("a", say="List the planets"), task("b", "a", say="Find hotels in Rome")]
-    many = [task(f"t{n}") for n in range(2000)]
-    assert codes(linted(*pair, *many[:1998]).findings) == ["unread_input"]
-    assert linted(*pair, *many[:1999]).findings == ()
-
-
-@pytest.mark.parametrize(
-    ("source", "reader"),
-    [
-        ("Find the revenue of ACME for 2023", "Search for rooms at one famous resort"),
-        ("Find the revenue of ACME for 2023", "Search for hotels near the station in Oslo"),
-        ("List the planets of the solar system", "Find the population of France and Spain"),
-        ("Find information about hotels in Rome", "Find information about a painter called Munch"),
-        ("Fetch the weather for Rome", "List open tickets of the support team"),
-    ],
-)
-def test_an_input_the_reader_has_no_use_for_is_questioned(source: str, reader: str) -> None:
-    found = the_only(linted(task("t1", say=source), task("t2", "t1", say=reader)).findings)
-    assert (found.code, found.place, found.grave) == ("unread_input", "tasks[1] (t2).after", False)
-    assert "'t1'" in found.message
-
-
-@pytest.mark.parametrize(
-    ("source", "reader"),
-    [
-        ("Find the revenue of ACME for 2023", "Write the investor letter for spring"),
-        ("Find the revenue of ACME for 2023", "Compare it to the industry"),
-        ("Find the revenue of ACME for 2023", "Compute the growth of revenues since 2020"),
-        ("Find the revenue of ACME for 2023", "Draw a chart of t1 for the board"),
-        ("Collect customer complaints from the forum", "Group the complaints by cause"),
-        ("Collect customer complaints from the forum", "Count the ten most common of these"),
-        ("List cities in Italy", "Find the best hotel in each city of the list"),
-        ("Scan the repository for an outdated package", "Look up known vulnerabilities of outdated packages"),
-        ("Cluster headlines by story", "Search for primary sources behind the stories"),
-        ("Busca los precios de tres proveedores", "Redacta una carta al cliente"),
-        ("Finde die Preise der drei größten Anbieter", "Schreibe einen Brief an die Kundin"),
-        ("比较三家云服务商的价格", "写一封信给客户吧"),
-    ],
-)
-def test_an_input_the_reader_seems_to_use_is_not_questioned(source: str, reader: str) -> None:
-    assert linted(task("t1", say=source), task("t2", "t1", say=reader)).findings == ()
-
-
-@pytest.mark.parametrize("need", ["optional", "quorum"])
-def test_an_input_that_need_not_come_is_not_questioned(need: Need) -> None:
-    first = task("t1", say="List the planets of the solar system")
-    second = task("t2", edge("t1", need), say="Find the population of France", quorum=int(need == "quorum"))
-    assert linted(first, second).findings == ()
 
 
 ORDINARY = {

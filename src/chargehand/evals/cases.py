@@ -67,8 +67,6 @@ class PlanShape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     max_tasks: int = 0
     vague: int = 0
     """How many vague tasks are allowed."""
-    needless: int = 0
-    """How many inputs that no task reads are allowed."""
     unserved: int = 0
     """How many parts of the request without a task are allowed."""
 

@@ -106,13 +106,12 @@ def _judge_plan(wanted: PlanShape, drafted: Draft) -> _Verdict:
     edges = waiting_pairs(tasks)
     bound = [pair for pair in wanted.independent if pair in edges or pair[::-1] in edges]
     codes = [finding.code for finding in drafted.findings]
-    unread = codes.count("unread_input")
     values: dict[str, float] = {
         "tasks": len(tasks),
         "width": drafted.forecast.width if drafted.forecast else 0,
         "vague": codes.count("vague_instruction"),
         "unserved": len(drafted.unserved),
-        "needless": unread + len(bound),
+        "needless": len(bound),
     }
     problems: list[str] = []
     if wanted.workers:
@@ -125,8 +124,6 @@ def _judge_plan(wanted: PlanShape, drafted: Draft) -> _Verdict:
         values["edges"] = 1 - len(absent) / len(wanted.edges)
         problems += [f"{second} does not work from the result of {first}" for first, second in absent]
     problems += [f"one of {first} and {second} waits for the other, and need not" for first, second in bound]
-    if unread > wanted.needless:
-        problems.append(f"{unread} inputs are waited for and not read")
     problems += _exceeded_limits(wanted, values, drafted.unserved)
     return _Verdict(
         problems=tuple(problems),
