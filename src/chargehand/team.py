@@ -34,10 +34,8 @@ from chargehand.engine import events as ev
 from chargehand.engine import policy as policies
 from chargehand.engine import roster as rosters
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.declared_types import Write
-from chargehand.engine.duration import WrittenDuration, seconds_of
+from chargehand.engine.declared import Write, WrittenDuration, check_declared, seconds_of
 from chargehand.engine.fold import replay
-from chargehand.engine.keywords import check_declared
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Match

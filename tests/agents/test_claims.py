@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chargehand.agents.audit.claims import trace_answer, unsupported
 from chargehand.agents.audit.report import untraced_section
-from chargehand.engine.tracing import Statement, Tracing
+from chargehand.engine.facts import Statement, Tracing
 from chargehand.models.artifacts import Figure, Passage, Passages, Product, Table
 from chargehand.models.request_facts import Given
 from chargehand.text.numbers import find_quantities

@@ -15,8 +15,8 @@ from chargehand.agents.worker import Worker
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
+from chargehand.engine.facts import Contradiction
 from chargehand.engine.failure import Failure
-from chargehand.engine.tracing import Contradiction
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.local import LocalModel
 from chargehand.models.local.pull import pull

@@ -9,7 +9,7 @@ import pytest
 from chargehand import Budget, Factory, Policy, Supervisor, Task, Team, Worker, load_team, tool
 from chargehand.config.keys import sections
 from chargehand.config.schema import PLAIN_SOURCES
-from chargehand.engine.keywords import nearest_keyword
+from chargehand.engine.declared import nearest_keyword
 from chargehand.tools.toolbox import BUILT_IN
 
 

@@ -10,9 +10,9 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.engine.reuse import key_of
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.value import encode_value
+from chargehand.engine.view import key_of
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard, ModelFailed

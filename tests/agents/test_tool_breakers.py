@@ -14,7 +14,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Policy, Retry
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.health import WorkerHealth, health
+from chargehand.runtime.stats import WorkerHealth, health
 from chargehand.team import Team
 from chargehand.tools.tool import Tool, ToolFailed, tool
 from tests.agents.crowd import call, calls

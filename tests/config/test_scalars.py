@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.config.schema import parse_dollars, parse_size
-from chargehand.engine.duration import parse_duration
+from chargehand.engine.declared import parse_duration
 
 
 @pytest.mark.parametrize(

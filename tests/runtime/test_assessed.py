@@ -13,10 +13,10 @@ from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine.events import Entry
+from chargehand.engine.facts import Ruling
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Combine, Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.engine.tracing import Ruling
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel

@@ -18,7 +18,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Reply
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
-from chargehand.runtime.health import WorkerHealth, health
+from chargehand.runtime.stats import WorkerHealth, health
 from chargehand.team import Team
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan

@@ -15,10 +15,10 @@ from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.events import AnswerSection
+from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, needs
-from chargehand.engine.tracing import Tracing
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request
 from chargehand.models.request_facts import Answering, Given

@@ -11,8 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from chargehand.engine.budget import Amount
-from chargehand.engine.declared_types import Length, written_as
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared, Length, written_as
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import Reply, Request

@@ -14,7 +14,7 @@ from chargehand.agents.artifact_text import result_text
 from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls
-from chargehand.engine.tracing import Contradiction, Ruling, SettledContradiction
+from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Request

@@ -19,10 +19,10 @@ from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, Calls
 from chargehand.agents.worker import REPEATS
 from chargehand.engine.budget import NOTHING
+from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
-from chargehand.engine.tracing import Tracing
 from chargehand.errors import Invalid
 from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product

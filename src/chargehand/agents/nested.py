@@ -12,14 +12,13 @@ from msgspec import Struct, structs
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure, FailureKind, Gap, Missing, Question
-from chargehand.engine.missing import missing_gaps
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, digest
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.engine.view import gaps, results
+from chargehand.engine.view import gaps, missing_gaps, results
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.journal.protocol import Journal
 from chargehand.models.artifacts import Artifact, Product

@@ -21,7 +21,7 @@ from chargehand.runtime.trace import Trace, Tracer
 if TYPE_CHECKING:
     from chargehand.agents.audit.assessment import Assessment
     from chargehand.agents.audit.report import Coverage, Traced
-    from chargehand.engine.tracing import SettledContradiction, Statement
+    from chargehand.engine.facts import SettledContradiction, Statement
 
 
 class Result(Struct, frozen=True, dict=True):

@@ -12,7 +12,7 @@ from chargehand.agents.recall import Desk
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.duration import parse_duration
+from chargehand.engine.declared import parse_duration
 from chargehand.engine.plan import digest
 from chargehand.engine.roster import Agent
 from chargehand.errors import Invalid

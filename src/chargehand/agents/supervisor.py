@@ -7,8 +7,7 @@ from msgspec import field, structs
 from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Strategy, Whole
 from chargehand.agents.worker import Factory
-from chargehand.engine.duration import WrittenDuration, seconds_of
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared, WrittenDuration, seconds_of
 from chargehand.engine.plan import Combine, Plan
 from chargehand.models.messages import Settings
 from chargehand.models.own import AnyModel, as_model

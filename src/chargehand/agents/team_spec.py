@@ -26,7 +26,7 @@ from chargehand.agents.tool_breakers import Faulty, ToolBreakers
 from chargehand.agents.worker import Worker, check_worker_name
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
-from chargehand.engine.duration import WrittenDuration
+from chargehand.engine.declared import WrittenDuration
 from chargehand.engine.plan import Combine, digest
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster, TeamMembers

@@ -8,9 +8,16 @@ from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import Count, Length, Write, argument_problem, is_async
-from chargehand.engine.duration import WrittenDuration, seconds_of
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import (
+    Count,
+    Declared,
+    Length,
+    Write,
+    WrittenDuration,
+    argument_problem,
+    is_async,
+    seconds_of,
+)
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings

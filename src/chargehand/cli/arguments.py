@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
-from chargehand.engine.duration import parse_duration
+from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
 from chargehand.journal.reader import read_rows
 from chargehand.models.providers import BUILT_IN

@@ -25,7 +25,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import model_failed
 from chargehand.models.resolve import Finder
-from chargehand.runtime.health import MAX_RUNS, WorkerHealth, health
+from chargehand.runtime.stats import MAX_RUNS, WorkerHealth, health
 
 _WORDS: dict[State, tuple[str, Tone]] = {"good": ("ok", "good"), "missing": ("--", "dim"), "bad": ("NO", "bad")}
 

@@ -19,8 +19,8 @@ from chargehand.cli.teams import find_executor
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay as fold_entries
 from chargehand.engine.plan import TaskId, in_order, needs
-from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState
+from chargehand.engine.view import offers
 from chargehand.errors import Invalid
 from chargehand.journal.protocol import check_name
 from chargehand.journal.reader import read_run

@@ -22,7 +22,7 @@ from chargehand.config.source import Unreadable, near, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.config.yaml import Path
 from chargehand.engine.budget import Budget
-from chargehand.engine.keywords import check_declared
+from chargehand.engine.declared import check_declared
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid

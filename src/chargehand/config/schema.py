@@ -19,8 +19,7 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.agents.supervisor import Supervisor, SupervisorKeys
 from chargehand.agents.worker import AttemptKeys, Contacts, Factory, FactoryKeys, Worker, WorkerKeys
 from chargehand.engine.budget import Budget
-from chargehand.engine.declared_types import written_as
-from chargehand.engine.duration import parse_duration, parse_timeout, show_value
+from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
 from chargehand.memory.blocks import LIMIT

@@ -10,7 +10,7 @@ from msgspec import Struct, inspect
 from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
 from chargehand.config.source import Finding, Source, near
 from chargehand.config.yaml import Path, typed
-from chargehand.engine.keywords import nearest_keyword, synonym_of
+from chargehand.engine.declared import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
 _MOST = 100

@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec import Struct, structs
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.errors import Invalid
 
 

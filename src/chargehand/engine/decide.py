@@ -10,14 +10,20 @@ from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.failure import EFFECT_IN_DOUBT, OpenStep
-from chargehand.engine.jitter import backoff
-from chargehand.engine.missing import missing_gaps
 from chargehand.engine.plan import NO_TASK, Task, TaskId
-from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.reuse import key_of
+from chargehand.engine.policy import Instant, Seconds, backoff
 from chargehand.engine.roster import Agent, best_fit, breaker_name
 from chargehand.engine.state import Progress, ReadyQueue, RunState, Status, SupervisorDuty, line_of, urgent_first
-from chargehand.engine.view import answer_until, cut_gaps, gaps, untraced_gaps, unwritten_gap, work_until
+from chargehand.engine.view import (
+    answer_until,
+    cut_gaps,
+    gaps,
+    key_of,
+    missing_gaps,
+    untraced_gaps,
+    unwritten_gap,
+    work_until,
+)
 
 _FALLBACK_SECONDS: Seconds = 10.0
 """The time that the planner leaves for the task of a fallback plan."""

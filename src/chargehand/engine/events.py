@@ -9,12 +9,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine.budget import Amount, Budget
-from chargehand.engine.facts import NotedFact
+from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
 from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Policy
 from chargehand.engine.roster import Roster
-from chargehand.engine.tracing import AnswerAudit, Tracing
 
 NULL = Raw(b"null")
 Effect = Literal["read", "idempotent", "effect"]

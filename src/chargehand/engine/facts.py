@@ -1,4 +1,4 @@
-"""Facts that a note records besides its text. They decide nothing; whoever reads them reads fields, never the text."""
+"""Facts that are recorded with notes, results and answers, for readers that are programs. They decide nothing."""
 
 from typing import Literal, TypeAlias
 
@@ -71,3 +71,98 @@ class NotReviewed(_NotedFact, frozen=True, tag="not_reviewed"):
 NotedFact: TypeAlias = (
     RouteChosen | ModelFellBack | BreakerChanged | StepDiverged | Assumed | ResultAccepted | NotReviewed
 )
+
+
+Kind = Literal["number", "date", "url", "email", "quotation", "name"]
+Origin = Literal["tool", "input", "words", ""]
+"""A tool returned it; it was given (request, task, memory); only a worker says it; it stands in nothing of these."""
+Conflict = Literal["", "row", "unit", "label"]
+"""It stands in the sources, but in another row, in another unit, or of something else."""
+
+
+class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A figure, an address, a quotation or a name in a result or an answer, and what it rests on."""
+
+    kind: Kind
+    """What it is."""
+    text: str
+    """As it stands there."""
+    origin: Origin = ""
+    """What it rests on. `words`: only a worker says so; empty: nothing that was looked at."""
+    conflict: Conflict = ""
+    """It stands in the sources, but in another row, in another unit, or of something else."""
+    sentence: str = ""
+    """Where it is said."""
+    cited: tuple[str, ...] = ()
+    """The tasks that the sentence cites."""
+    elsewhere: tuple[str, ...] = ()
+    """Tasks that the sentence does not cite, and whose results have it."""
+
+    @property
+    def is_supported(self) -> bool:
+        return self.origin in ("tool", "input")
+
+
+class Tracing(Struct, frozen=True, omit_defaults=True, gc=False):
+    """How many figures of a result were returned by `tools`, which were `given`, and what is left.
+
+    `sent_back`: it was returned to its worker once because of what could not be traced. `unread`: there was more
+    material than is looked at, so nothing was traced.
+    """
+
+    tools: int = 0
+    """How many figures tools returned, or follow from what they returned."""
+    given: tuple[str, ...] = ()
+    """Those that stand in the request, the task, memory or a traced input, as often as they are said."""
+    untraced: tuple[Statement, ...] = ()
+    """Those of neither kind."""
+    sent_back: bool = False
+    """The result went back to its worker once."""
+    unread: bool = False
+    """There was more material than is looked at: nothing was traced."""
+
+
+class Contradiction(Struct, frozen=True, gc=False):
+    """Results that say different things of the same."""
+
+    about: str
+    """What they speak of."""
+    values: tuple[tuple[str, str], ...]
+    """Each task with what its result says, in the order of the results."""
+
+
+class Ruling(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a judge ruled."""
+
+    winner: str
+    """The task whose result holds; empty: the judge could not tell."""
+    why: str
+    """The reason, in the judge's words."""
+    ruling: str = ""
+    """What holds, in the judge's words."""
+    agree: tuple[str, ...] = ()
+    """The tasks whose results say what the winner's says."""
+
+
+class SettledContradiction(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A contradiction and the ruling on it."""
+
+    contradiction: Contradiction
+    """What was found."""
+    ruling: Ruling | None = None
+    """What a judge ruled; `null`: there is no ruling."""
+
+    @property
+    def winner(self) -> str:
+        return self.ruling.winner if self.ruling is not None else ""
+
+
+class AnswerAudit(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What was found when an answer was checked against the results."""
+
+    statements: tuple[Statement, ...] = ()
+    """Its numbers, dates, addresses and quotations, and what each rests on."""
+    contradictions: tuple[SettledContradiction, ...] = ()
+    """Where the results contradict each other."""
+    unused: tuple[str, ...] = ()
+    """Results that it does not cite."""

@@ -47,20 +47,18 @@ _SCRIPTS_WITHOUT_BLANKS = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\
 _WORD = re.compile(rf"[{_SCRIPTS_WITHOUT_BLANKS}]|\w+")
 _SEPARATORS = re.compile(r"[\s_-]")
 _MIN_WORDS = 3
-_FILLER_WORDS = frozenset(
-    """analyse analysis analyze anything assist check complete continue data deal details each every everything execute
-    finish fix from go handle help info information investigate issue it its job look manage needed next part perform
-    problem proceed process properly question relevant request research rest solve something start step stuff task tasks
-    that their them these they thing things this those topic user with work""".split()
-)
+_FILLER_WORDS = """analyse analysis analyze anything assist check complete continue data deal details each every
+everything execute finish fix from go handle help info information investigate issue it its job look manage needed
+next part perform problem proceed process properly question relevant request research rest solve something start step
+stuff task tasks that their them these they thing things this those topic user with work"""
+_TELLING_WORDS = """above after against answer average based before best both but compare each except given instead
+least most never no not only previous result results sum top total unlike use using without"""
+_FILLER = frozenset(_FILLER_WORDS.split())
 """Words that say nothing about what is to be done."""
-_MEANING_WORDS = frozenset(
-    """above after against answer average based before best both but compare each except given instead least most never
-    no not only previous result results sum top total unlike use using without""".split()
-)
+_TELLING = frozenset(_TELLING_WORDS.split())
 """Stop words that an instruction may turn on."""
-_VAGUE_WORDS = (STOP_WORDS - _MEANING_WORDS) | _FILLER_WORDS
-_EMPTY_WORDS = STOP_WORDS - _MEANING_WORDS - _FILLER_WORDS
+_VAGUE_WORDS = (STOP_WORDS - _TELLING) | _FILLER
+_EMPTY_WORDS = STOP_WORDS - _TELLING - _FILLER
 
 
 class Linted(Struct, frozen=True):

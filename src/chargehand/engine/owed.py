@@ -6,11 +6,10 @@ from msgspec import Raw, Struct
 
 from chargehand.engine.breaker import next_change
 from chargehand.engine.events import Finding, Gap, InputAnswered
-from chargehand.engine.missing import unanswered_gaps
 from chargehand.engine.plan import Combine, LoopState, Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Step, Work
-from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results, work_until
+from chargehand.engine.view import Input, answer_until, gaps, inputs, material, results, unanswered_gaps, work_until
 
 
 def owed(state: RunState) -> KeysView[Work]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Match
 from chargehand.errors import PlanInvalid

@@ -1,16 +1,16 @@
-"""The numbers a run is decided by. Times are seconds; instants are seconds since 1970.
+"""The numbers a run is decided by, and the waits that follow from them.
 
-Where a number comes from: docs/decisions/numbers.md. They are written out in full (no `omit_defaults`): a default that
-changes later must not change what an old journal means.
+Times are seconds; instants are seconds since 1970. Where a number comes from: docs/decisions/numbers.md. They are
+written out in full (no `omit_defaults`): a default that changes later must not change what an old journal means.
 """
 
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Literal, TypeAlias
 
 from msgspec import structs
 
-from chargehand.engine.declared_types import Number, Positive, Wait
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared, Number, Positive, Wait
 from chargehand.errors import Invalid
 
 Seconds: TypeAlias = float
@@ -116,3 +116,14 @@ def check(policy: Policy) -> None:
         for name, number in structs.asdict(part).items():
             if isinstance(number, int | float) and not number >= _LEAST.get(name, 0):
                 raise Invalid(f"policy.{name} is {number}; it must be {_LEAST.get(name, 0)} or more")
+
+
+def jitter(seed: int, *parts: object) -> float:
+    """A number in [0, 1)."""
+    text = "/".join(map(str, (seed, *parts)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") / 2**64
+
+
+def backoff(seed: int, retry: Retry, failures: int, *parts: object) -> Seconds:
+    """The wait after this many failures: full jitter under a ceiling that doubles."""
+    return jitter(seed, *parts, failures) * min(retry.ceiling, retry.base * 2 ** min(failures, 32))

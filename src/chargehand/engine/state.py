@@ -13,11 +13,11 @@ from msgspec import Raw, Struct, field
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.failure import Gap, OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, Match, fits
-from chargehand.engine.tracing import AnswerAudit, Tracing
 
 
 class Work(Struct, frozen=True, gc=False, order=True, cache_hash=True):

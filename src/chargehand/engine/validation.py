@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Struct, inspect
 
-from chargehand.engine.keywords import nearest_keyword
+from chargehand.engine.declared import nearest_keyword
 from chargehand.text.names import listed
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)

@@ -1,15 +1,17 @@
-"""What a task and a run look like to those who work on them: inputs, results and gaps, read off the state."""
+"""What the state of a run means to those who work on it: inputs, results, gaps, and results that may be used again."""
 
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, structs
 
-from chargehand.engine.events import Gap
-from chargehand.engine.plan import NO_TASK, TaskId, needs
+from chargehand.engine.events import Offer
+from chargehand.engine.facts import Statement, Tracing
+from chargehand.engine.failure import Gap
+from chargehand.engine.plan import NO_TASK, TaskId, digest, needs
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import Input, Progress, RunState, Status
-from chargehand.engine.tracing import Statement, Tracing
+from chargehand.engine.state import Input, Progress, RunState, Status, candidates
+from chargehand.text.words import FUNCTION_WORDS, singular, split_words
 
 _LIST = msgspec.json.Decoder(list[Raw])
 
@@ -176,4 +178,148 @@ def results(state: RunState) -> tuple[Input, ...]:
         delivered(state, one)
         for one in state.tasks.values()
         if one.status is Status.DONE and (one.parent is None or one.parent.status is not Status.DONE)
+    )
+
+
+_MAX_COMPARED = 20
+"""How many parts are compared with what other tasks were asked; the others count as missing."""
+
+
+def missing_gaps(state: RunState) -> tuple[Gap, ...]:
+    """What delivered results leave out, as gaps of this run; those of nested runs say in which run they are."""
+    partial = _partial_results(state)
+    if not partial:
+        return ()
+    nested: list[Gap] = []
+    for result in partial:
+        nested += [structs.replace(gap, task=result.progress.task.id) for gap in result.gaps]
+    return (*nested, *_undone_parts(state, partial))
+
+
+def unanswered_gaps(state: RunState) -> tuple[Gap, ...]:
+    """The same for whoever writes the answer: of a nested run, what it says is missing, in its words."""
+    partial = _partial_results(state)
+    if not partial:
+        return ()
+    nested: dict[str, None] = {}
+    for result in partial:
+        if result.gaps:
+            nested |= dict.fromkeys(result.parts)
+    return (*(Gap(NO_TASK, "unserved", "team", part) for part in nested), *_undone_parts(state, partial))
+
+
+class _PartialResult(Struct, frozen=True):
+    progress: Progress
+    parts: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+
+
+def _partial_results(state: RunState) -> list[_PartialResult]:
+    """The results that leave something out, unless another task was done in the place of theirs."""
+    if not state.partial:
+        return []
+    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
+    replaced = {progress.task.replaces for progress in done if progress.task.replaces}
+    return [
+        _PartialResult(progress, progress.missing.parts, progress.missing.gaps)
+        for progress in done
+        if progress.missing is not None and progress.task.id not in replaced
+    ]
+
+
+def _undone_parts(state: RunState, partial: Sequence[_PartialResult]) -> tuple[Gap, ...]:
+    """The parts that workers left and no other task did. Of a result that is the answer as it is, all count."""
+    left = [result for result in partial if not result.gaps]
+    chosen = NO_TASK if state.answer_written is None else state.answer_written.chosen
+    undone: dict[str, None] = {}
+    for result in left:
+        if result.progress.task.id == chosen:
+            undone |= dict.fromkeys(result.parts)
+    lacking: dict[TaskId, list[set[str]]] = {}
+    for result in left:
+        lacking[result.progress.task.id] = [_words_of(part) for part in result.parts[:_MAX_COMPARED]]
+    compared = 0
+    for result in left:
+        for part in result.parts:
+            compared += 1
+            if compared > _MAX_COMPARED or not _is_done_elsewhere(state, part, result.progress, lacking):
+                undone[part] = None
+    return tuple(Gap(NO_TASK, "unserved", "unserved", part) for part in undone)
+
+
+def _is_done_elsewhere(state: RunState, part: str, progress: Progress, lacking: dict[TaskId, list[set[str]]]) -> bool:
+    """Whether another task that was done was asked for this part, did not leave it, and does not rest on this one.
+
+    The items of a list are asked for the same words about different things: none of them speaks for another.
+    """
+    if progress.parent is not None:
+        return False
+    words = _words_of(part)
+    for other in state.tasks.values():
+        if other is progress or other.status is not Status.DONE or other.parent is not None:
+            continue
+        if not words <= _words_of(other.task.instruction):
+            continue
+        if any(words <= less or less <= words for less in lacking.get(other.task.id, ())):
+            continue
+        if not _rests_on(state, other, progress.task.id):
+            return True
+    return False
+
+
+def _words_of(text: str) -> set[str]:
+    """What a text speaks of: who repeats a part need not use its small words."""
+    words = set(split_words(text))
+    return {singular(word) for word in words - FUNCTION_WORDS} or words or {text}
+
+
+def _rests_on(state: RunState, progress: Progress, task: TaskId) -> bool:
+    """Whether a task was done from the result of another, however many tasks are in between."""
+    pending = [progress.task]
+    seen: set[TaskId] = set()
+    while pending:
+        current = pending.pop()
+        if current.id == task:
+            return True
+        if current.id in seen:
+            continue
+        seen.add(current.id)
+        pending += [state.tasks[need_id].task for need_id, need in needs(current) if need != "optional"]
+    return False
+
+
+def key_of(state: RunState, progress: Progress) -> str:
+    """The key of a task whose inputs are settled."""
+    task = progress.task
+    agents = (state.agents[name] for name in candidates(state, task.worker or task.match) if name in state.agents)
+    specs = sorted(f"{agent.name}={agent.spec}" for agent in agents)  # in whatever order they stand
+    parts = [digest(*specs), task.instruction, *task.accept]
+    for one in inputs(state, progress):
+        parts.append(digest(bytes(one.value)) if one.value is not None else "gap")
+        parts.append(str(len(one.gaps)))
+    return digest(*parts)
+
+
+def is_traced(progress: Progress) -> bool:
+    """Whether a result says nothing that its worker's tools did not return; whoever asks next may get it right."""
+    tracing = progress.tracing
+    return tracing is None or all(one.origin for one in tracing.untraced)
+
+
+def offers(state: RunState) -> tuple[Offer, ...]:
+    """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
+    delivered = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
+    done = (one for one in delivered if is_traced(one))
+    return tuple(offer_of(state, one, one.task.id) for one in done)
+
+
+def offer_of(state: RunState, progress: Progress, task: TaskId) -> Offer:
+    """A finished result as an offer; `task` is its name for whoever uses it again."""
+    return Offer(
+        key=key_of(state, progress),
+        task=task,
+        result=progress.result or Raw(b"null"),
+        items=progress.items,
+        tracing=progress.tracing,
+        missing=progress.missing,
     )

@@ -5,7 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Instant
 from chargehand.memory.blocks import PERSON, Access, Origin
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Instant
 from chargehand.errors import Conflict, Corrupt, Invalid, Refused
 from chargehand.memory.edits import (

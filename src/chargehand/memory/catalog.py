@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Match
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage

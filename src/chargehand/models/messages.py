@@ -5,8 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Raw, Struct
 
-from chargehand.engine.declared_types import written_as
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared, written_as
 from chargehand.models.request_facts import Subject
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]

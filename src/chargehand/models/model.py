@@ -5,8 +5,8 @@ from math import ceil
 from typing import Protocol, TypeAlias
 
 from chargehand.code_errors import failure_of
+from chargehand.engine.declared import Declared
 from chargehand.engine.events import Failure
-from chargehand.engine.keywords import Declared
 from chargehand.models.messages import Reply, Request, Usage
 
 Hear: TypeAlias = Callable[[str], None]

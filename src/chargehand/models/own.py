@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import structs
 
-from chargehand.engine.declared_types import Write
+from chargehand.engine.declared import Write
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.local.actions import read_action, turns

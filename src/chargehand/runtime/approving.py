@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.declared_types import Write, argument_problem
+from chargehand.engine.declared import Write, argument_problem
 from chargehand.engine.failure import AskedBecause
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState

@@ -10,9 +10,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.reuse import is_traced, offer_of
 from chargehand.engine.roster import Agent
 from chargehand.engine.state import Progress, RunState, Status, candidates
+from chargehand.engine.view import is_traced, offer_of
 from chargehand.errors import StoreError
 from chargehand.journal.protocol import Journal
 

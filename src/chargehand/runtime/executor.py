@@ -12,12 +12,12 @@ from msgspec import Struct
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
+from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
-from chargehand.engine.tracing import AnswerAudit, Tracing
 
 if TYPE_CHECKING:
     from chargehand.journal.protocol import Journal

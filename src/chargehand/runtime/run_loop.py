@@ -15,7 +15,7 @@ from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.admit import admit
 from chargehand.engine.decide import decide
-from chargehand.engine.declared_types import argument_problem, is_async
+from chargehand.engine.declared import argument_problem, is_async
 from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.state import RunState, Work

@@ -16,10 +16,9 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.fold import begin, replay
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import TaskId
-from chargehand.engine.reuse import offers
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
-from chargehand.engine.view import gaps
+from chargehand.engine.view import gaps, offers
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.approving import OnApproval, drive_with_approvals

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from chargehand.engine.declared_types import Count
+from chargehand.engine.declared import Count
 from chargehand.errors import Invalid
 from chargehand.text.names import did_you_mean
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NewType, cast, get_args, get_o
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from chargehand.engine.declared_types import argument_problem
+from chargehand.engine.declared import argument_problem
 from chargehand.errors import Invalid
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.json_schema import problems, schema_problem

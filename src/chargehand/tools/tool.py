@@ -10,10 +10,8 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.concurrency import Begun
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared_types import Write, is_async
-from chargehand.engine.duration import WrittenDuration, seconds_of
+from chargehand.engine.declared import Declared, Write, WrittenDuration, check_declared, is_async, seconds_of
 from chargehand.engine.events import Effect
-from chargehand.engine.keywords import Declared, check_declared
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec

@@ -16,10 +16,9 @@ from chargehand.agents.audit.report import (
     measure_coverage,
 )
 from chargehand.agents.judge import describe_contradiction
-from chargehand.engine.missing import missing_gaps
+from chargehand.engine.facts import AnswerAudit, SettledContradiction, Statement
 from chargehand.engine.state import RunState
-from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement
-from chargehand.engine.view import gaps, results
+from chargehand.engine.view import gaps, missing_gaps, results
 
 
 class Assessment(Struct, frozen=True):

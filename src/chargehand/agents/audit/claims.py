@@ -25,7 +25,7 @@ from chargehand.agents.audit.sources import (
     noun_behind,
     plain_words,
 )
-from chargehand.engine.tracing import Conflict, Kind, Origin, Statement, Tracing
+from chargehand.engine.facts import Conflict, Kind, Origin, Statement, Tracing
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.artifacts import Product
 from chargehand.models.request_facts import Given

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.audit.sources import KnownNumbers
-from chargehand.engine.tracing import Contradiction
+from chargehand.engine.facts import Contradiction
 from chargehand.models.artifacts import Figure, Product, Table
 from chargehand.models.request_facts import Given
 from chargehand.text.dates import MONTH, find_dates

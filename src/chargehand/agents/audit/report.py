@@ -22,11 +22,11 @@ from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.judge import describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.events import AnswerSection
+from chargehand.engine.facts import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, in_order, needs
 from chargehand.engine.state import RunState, Status
-from chargehand.engine.tracing import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.models.request_facts import Given
 from chargehand.text.names import listed
 from chargehand.text.words import WORD

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.agents.worker import Worker
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.plan import Task, digest
 from chargehand.errors import Invalid
 from chargehand.models.model import Model

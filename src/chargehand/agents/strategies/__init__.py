@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from chargehand.engine.keywords import Declared
+from chargehand.engine.declared import Declared
 from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid
 

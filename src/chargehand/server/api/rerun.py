@@ -15,8 +15,8 @@ from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
 from chargehand.engine.policy import Seconds
-from chargehand.engine.reuse import offers
 from chargehand.engine.state import Status
+from chargehand.engine.view import offers
 from chargehand.errors import Refused
 from chargehand.runtime.runner import fork_offers
 from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of

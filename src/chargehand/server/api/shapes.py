@@ -12,11 +12,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from chargehand.agents.audit.report import Traced
 from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.engine import events as ev
+from chargehand.engine.facts import Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.tracing import Statement
-from chargehand.runtime.health import WorkerHealth
+from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]

@@ -8,7 +8,7 @@ from chargehand.agents.draft import draft
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
-from chargehand.runtime.health import MAX_RUNS, health
+from chargehand.runtime.stats import MAX_RUNS, health
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
     LATEST,

@@ -1,0 +1,403 @@
+"""What people declare in Python: keywords that do not exist, values of other types, durations as text."""
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from msgspec import Meta, Struct, StructMeta
+
+from chargehand.errors import Invalid
+from chargehand.text.names import nearest_names
+
+_MAX_SHOWN = 80
+_PLAIN_DATA = (str, bytes, int, float, list, tuple, dict, set, NoneType)
+_WORDS: dict[object, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    type: "a type",
+    object: "any value",
+    Any: "any value",
+}
+
+
+class Write(Struct, frozen=True):
+    """In `Annotated`: what to write for a value of this type, where the type itself does not say it well."""
+
+    words: str
+
+
+def written_as(scalar: str) -> Meta:
+    """In `Annotated`: how a team file writes a value: `Duration`, `Timeout`, `Size`, `Dollars` (`config.schema`)."""
+    return Meta(extra={"scalar": scalar})
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
+"""How many, at least one."""
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+"""How many, at least one, with no upper bound."""
+Number: TypeAlias = Annotated[int, Meta(ge=0)]
+"""How many, perhaps none."""
+Length: TypeAlias = Annotated[float, written_as("Timeout")]
+"""A time in seconds that is longer than nothing; in a team file `90s` or `5m`."""
+Wait: TypeAlias = Annotated[float, written_as("Duration")]
+"""A time in seconds, perhaps none."""
+
+
+def wrong_value(owner: str, name: str, value: object, declared: object) -> Invalid:
+    """The refusal of a value that is not of the declared type; it says what to write."""
+    near = nearest_names(value, _literal_words(declared), count=1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return Invalid(f"{owner}: {name} is {_show(value)}; write {describe_type(declared)}{hint}")
+
+
+def fits_type(value: object, declared: object) -> bool:
+    """Whether a value is of a type. What cannot be told of a type at runtime is taken on trust."""
+    origin = get_origin(declared)
+    if origin is not None:
+        return _fits_generic(value, origin, get_args(declared))
+    if declared is None:
+        return value is None
+    if not isinstance(declared, type) or declared in (object, Any):
+        return True
+    if declared in (int, float):
+        numbers = int if declared is int else (int, float)
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    if declared is type or _is_unchecked_protocol(declared):  # list[int] is no `type`, and yet it is one
+        return not isinstance(value, _PLAIN_DATA)
+    return isinstance(value, declared)
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives something to wait for: an async function, or an object with an async `__call__`."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - an object with an async __call__
+
+
+def argument_problem(function: Callable[..., object], /, *arguments: object, **keywords: object) -> str:
+    """Why a function cannot be called with these arguments; empty: it can, or has no signature that can be read."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions that are written in C
+        return ""
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def describe_type(declared: object) -> str:
+    """What to write for a value of a type."""
+    origin = get_origin(declared)
+    arguments = get_args(declared)
+    if origin is Annotated:
+        words = [extra.words for extra in arguments[1:] if isinstance(extra, Write)]
+        return words[0] if words else describe_type(arguments[0])
+    if origin in (Union, UnionType):
+        options = [describe_type(option) for option in arguments if option is not NoneType]
+        return " or ".join(dict.fromkeys(options))
+    if origin is Literal:
+        return ", ".join(map(repr, arguments))
+    if _is_mapping(origin):
+        return f"a dict of {describe_type(arguments[1])}"
+    if _is_sequence(origin):
+        return f"a list of {describe_type(arguments[0])}"
+    if origin is Callable:
+        return "a function"
+    if not isinstance(declared, type):
+        return "another value"
+    return _WORDS.get(declared) or f"{declared.__name__}(...)"
+
+
+def _show(value: object) -> str:
+    """A value as it was written, or what it is where that would be long."""
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        shown = f"[{', '.join(map(_show, items))}]"
+    elif isinstance(value, _PLAIN_DATA):
+        shown = repr(cast("object", value))
+    else:
+        shown = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+
+
+def _fits_generic(value: object, origin: Any, arguments: tuple[Any, ...]) -> bool:
+    if origin is Annotated:
+        return fits_type(value, arguments[0])
+    if origin in (Union, UnionType):
+        return any(fits_type(value, option) for option in arguments)
+    if origin is Literal:
+        return any(type(value) is type(word) and value == word for word in arguments)
+    if origin is Callable:
+        return callable(value)
+    if _is_mapping(origin):
+        if not isinstance(value, Mapping):
+            return False
+        pairs = cast("Mapping[object, object]", value).items()
+        return all(fits_type(key, arguments[0]) and fits_type(item, arguments[1]) for key, item in pairs)
+    if _is_sequence(origin):
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            return False
+        items = cast("Sequence[object]", value)
+        return all(fits_type(item, arguments[0]) for item in items)
+    return True
+
+
+def _is_mapping(origin: object) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _is_sequence(origin: object) -> bool:
+    """Lists and tuples alike: all tuples that people declare are of one type, as long as they like."""
+    return isinstance(origin, type) and issubclass(origin, Sequence)
+
+
+def _is_unchecked_protocol(declared: type) -> bool:
+    return getattr(declared, "_is_protocol", False) and not getattr(declared, "_is_runtime_protocol", False)
+
+
+def _literal_words(declared: object) -> list[str]:
+    """The words that a type allows."""
+    if get_origin(declared) is Literal:
+        return [word for word in get_args(declared) if isinstance(word, str)]
+    return [word for option in get_args(declared) for word in _literal_words(option)]
+
+
+_P = ParamSpec("_P")
+_Made = TypeVar("_Made")
+
+_MEANT = {
+    "approval": ("approve",),
+    "ask": ("approve",),
+    "backstory": ("prompt",),
+    "capacity": ("concurrency",),
+    "cost": ("usd",),
+    "deadline": ("timeout",),
+    "does": ("description",),
+    "dollars": ("usd",),
+    "effects": ("effect",),
+    "fallback": ("fallbacks",),
+    "fallbacks": ("fallback",),
+    "functions": ("tools",),
+    "goal": ("description",),
+    "human_input": ("approve",),
+    "instructions": ("prompt",),
+    "llm": ("model",),
+    "max_iterations": ("steps",),
+    "max_seconds": ("timeout",),
+    "max_steps": ("steps",),
+    "max_turns": ("steps",),
+    "max_usd": ("usd",),
+    "micros": ("usd",),
+    "output": ("output_schema",),
+    "output_schema": ("output",),
+    "output_type": ("output", "output_schema"),
+    "persona": ("prompt",),
+    "requires_approval": ("approve",),
+    "response_format": ("output", "output_schema"),
+    "role": ("description",),
+    "seconds": ("timeout",),
+    "sec": ("seconds", "timeout"),
+    "secs": ("seconds", "timeout"),
+    "system": ("prompt",),
+    "system_prompt": ("prompt", "instructions"),
+    "time_limit": ("timeout",),
+    "wall": ("timeout",),
+}
+"""Words that people write, from other libraries or from the other side, and what they are called here."""
+_SHORT_UNITS = ("sec", "secs")
+"""So short that what looks like them means something else."""
+_LONGEST_WORD = 80
+_SHORTEST_BEGINNING = 3
+_MOST_LISTED = 16
+
+
+def synonym_of(word: str, known: Collection[str]) -> str:
+    """The keyword that is called `word` elsewhere; empty when there is none."""
+    return next((meant for meant in _MEANT.get(word, ()) if meant in known), "")
+
+
+def nearest_keyword(word: str, known: Collection[str]) -> str:
+    """The keyword that somebody who wrote `word` meant; empty when none is near."""
+    if synonym := synonym_of(word, known):
+        return synonym
+    if len(word) > _LONGEST_WORD or word in _SHORT_UNITS:
+        return ""
+    near = nearest_names(word, known, count=1)
+    begun = [name for name in known if len(word) >= _SHORTEST_BEGINNING and name.startswith(word)]
+    return next(iter((*near, *begun)), "")
+
+
+def check_keywords(
+    owner: str, given: Iterable[str], known: Collection[str], elsewhere: tuple[str, Collection[str]] = ("", ())
+) -> None:
+    """Raise TypeError for a keyword that `owner` does not take; it names the one that was meant, or all there are.
+
+    `elsewhere` is who else it may have been meant for, and the keywords of that.
+    """
+    for word in given:
+        if word not in known:
+            names = list(known)
+            meant = nearest_keyword(word, names)
+            listed = ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+            hint = f"did you mean {meant!r}?" if meant else f"it takes {listed}"
+            other, theirs = elsewhere
+            theirs_meant = word if word in theirs else "" if meant else nearest_keyword(word, theirs)
+            if theirs_meant:
+                hint = f"did you mean {other}({theirs_meant}=...)?"
+            raise TypeError(f"{owner}() has no keyword {word!r}; {hint}")
+
+
+class _CheckingMeta(StructMeta):
+    """Type checkers see the constructor of the struct; this only adds words to what it refuses."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args: object, **keywords: object) -> object:  # noqa: N805 - a metaclass
+            if keywords:
+                check_keywords(cls.__name__, keywords, cls.__struct_fields__)
+            types = _types_of(cls)
+            for name, value in (*zip(cls.__match_args__, args, strict=False), *keywords.items()):
+                declared = types[name]
+                if type(value) is not declared and not fits_type(value, declared):  # most are exactly of their type
+                    raise wrong_value(_owner(cls, args, keywords), name, value, declared)
+            try:
+                return super().__call__(*args, **keywords)
+            except TypeError:
+                if len(args) > len(cls.__match_args__):
+                    raise _too_many(cls, args, keywords) from None
+                raise
+
+
+class Declared(Struct, frozen=True, metaclass=_CheckingMeta):
+    """A struct that people write in Python: keywords it does not have and values of other types are refused.
+
+    What was meant, or what to write, is in the words of the refusal.
+    """
+
+
+def _too_many(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> TypeError:
+    """The refusal of values without a keyword; it names the keyword that the first of them may have been meant for."""
+    positional: tuple[str, ...] = struct.__match_args__
+    value = args[len(positional)]
+    open_fields = [name for name in struct.__struct_fields__ if name not in positional and name not in keywords]
+    own_first = sorted(open_fields, key=lambda name: name not in struct.__annotations__)
+    types = _types_of(struct)
+    meant = next((name for name in own_first if fits_type(value, types[name])), "")
+    shown = repr(value) if isinstance(value, str | int | float) and len(repr(value)) <= _LONGEST_WORD else "..."
+    taken = f"only {len(positional)} values" if positional else "no values"
+    hint = f"write {struct.__name__}({meant}={shown})" if meant else f"it takes {', '.join(open_fields)}"
+    return TypeError(f"{struct.__name__}() takes {taken} without a keyword; {hint}")
+
+
+def _owner(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> str:
+    """What is declared, with its name where it has one."""
+    fields: tuple[str, ...] = struct.__struct_fields__
+    given = dict(zip(fields, args, strict=False)) | dict(keywords)
+    name = given.get("name")
+    return f"{struct.__name__} {name!r}" if isinstance(name, str) else struct.__name__
+
+
+@cache
+def _types_of(declared: Callable[..., object]) -> dict[str, Any]:
+    """The types of fields or parameters. They may name what is imported later, so they are read when first needed."""
+    return get_type_hints(declared, include_extras=True)
+
+
+def check_declared(
+    owner: str, elsewhere: tuple[str, Collection[str]] = ("", ())
+) -> Callable[[Callable[_P, _Made]], Callable[_P, _Made]]:
+    """The same for a function, or for the `__init__` of a class."""
+
+    def decorate(function: Callable[_P, _Made]) -> Callable[_P, _Made]:
+        signature = inspect.signature(function)
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+
+        @wraps(function)
+        def checked(*args: Any, **keywords: Any) -> _Made:
+            check_keywords(owner, keywords, known, elsewhere)
+            try:
+                given = signature.bind(*args, **keywords).arguments
+            except TypeError:  # the function itself says which argument is missing
+                return function(*args, **keywords)
+            types = _types_of(function)
+            for parameter in parameters:
+                name = parameter.name
+                if name in given and name in types:
+                    values = given[name] if parameter.kind is parameter.VAR_POSITIONAL else (given[name],)
+                    for value in values:
+                        if not fits_type(value, types[name]):
+                            raise wrong_value(owner, name, value, types[name])
+            return function(*args, **keywords)
+
+        return checked
+
+    return decorate
+
+
+WrittenDuration: TypeAlias = Annotated[
+    float | str, Write('a duration such as 90, "90s" or "5m"'), written_as("Timeout")
+]
+"""A number of seconds, or text such as `5m`."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|s|m|h|d)", re.ASCII)
+_MAX_DURATION = 366 * 86400.0
+_MAX_WRITTEN = 60
+
+
+def parse_duration(written: object, *, longest: float = _MAX_DURATION) -> float:
+    """The seconds of a duration; ValueError, as the end of a sentence about it, for what is none."""
+    if isinstance(written, str):
+        text = written.replace(" ", "")
+        parts = _PART.findall(text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            raise ValueError(f"is {show_value(written)}; write a duration such as 90s, 5m, 1h30m or 250ms")
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    elif isinstance(written, int | float) and not isinstance(written, bool):
+        seconds = float(written)
+    else:
+        raise ValueError(f"is {show_value(written)}; write a duration such as 90s")  # noqa: TRY004 - one kind of complaint
+    if not 0 <= seconds <= longest:
+        raise ValueError(f"is {show_value(written)}; a duration is between 0s and {longest / 86400:.0f}d")
+    return seconds
+
+
+def parse_timeout(written: object) -> float:
+    """The seconds of a duration that is longer than nothing; ValueError as `parse_duration` raises it."""
+    seconds = parse_duration(written)
+    if not seconds:
+        raise ValueError(f"is {show_value(written)}; it must be longer than nothing, for example 90s")
+    return seconds
+
+
+def seconds_of(name: str, written: WrittenDuration) -> float:
+    """The seconds of a duration that is called `name`; Invalid for what is none, and for nothing at all."""
+    try:
+        return parse_timeout(written)
+    except ValueError as error:
+        raise Invalid(f"{name} {error}") from None
+
+
+def show_value(written: object) -> str:
+    """A value as it stands in a file, cut where it is long."""
+    text = repr(written) if isinstance(written, str) else str(written).lower()
+    return text if len(text) <= _MAX_WRITTEN else f"{text[: _MAX_WRITTEN - 1]}…"
