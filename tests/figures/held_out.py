@@ -94,12 +94,6 @@ BAD = (
         "The two open orders, A-1042 and A-1043, come to 3,255.75 EUR in total.",
     ),
     Case("day changed", "When was A-1043 placed?", {"orders": ORDERS}, "Order A-1043 was placed on 12 April 2024."),
-    Case(
-        "people swapped",
-        "Who leads finance?",
-        {"people": PEOPLE},
-        "Ines Okafor is the head of finance; you reach her at paul@firm.example.",
-    ),
 )
 
 CLEAN = (

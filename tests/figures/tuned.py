@@ -55,7 +55,6 @@ BAD = (
     Case(
         "columns swapped", "How big is Linz?", {"cities": CITIES}, "Linz has an area of 127.57 km² and 210,165 people."
     ),
-    Case("wrong unit", "How high is it?", {"search": TEXT}, "The hut lies at 2,134 km."),
     Case("wrong currency", "What does a night cost?", {"search": TEXT}, "A night costs 58 dollars."),
     Case("wrong mean", "How warm was it?", {"temperatures": TEMPERATURES}, "On average it was 20.4 degrees."),
     Case(
@@ -66,7 +65,6 @@ BAD = (
     ),
     Case("wrong count", "How many members are there?", {"project": PROJECT}, "Atlas has 5 members."),
     Case("wrong difference", "What is left?", {"project": PROJECT}, "There are 72,500 dollars left in the budget."),
-    Case("task of another person", "Who does what?", {"team": TEAM}, "- Ana Silva: interface\n- Ben Ott: database"),
     Case("hours of another person", "How long?", {"team": TEAM}, "Ben Ott worked 21 hours on the interface."),
 )
 

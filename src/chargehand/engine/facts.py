@@ -73,15 +73,15 @@ NotedFact: TypeAlias = (
 )
 
 
-Kind = Literal["number", "date", "url", "email", "quotation", "name"]
+Kind = Literal["number", "date", "url", "email", "quotation"]
 Origin = Literal["tool", "input", "words", ""]
 """A tool returned it; it was given (request, task, memory); only a worker says it; it stands in nothing of these."""
-Conflict = Literal["", "row", "unit", "label"]
-"""It stands in the sources, but in another row, in another unit, or of something else."""
+Conflict = Literal["", "row", "unit"]
+"""It stands in the sources, but in another row, or in another currency."""
 
 
 class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A figure, an address, a quotation or a name in a result or an answer, and what it rests on."""
+    """A figure, an address or a quotation in a result or an answer, and what it rests on."""
 
     kind: Kind
     """What it is."""
@@ -90,7 +90,7 @@ class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
     origin: Origin = ""
     """What it rests on. `words`: only a worker says so; empty: nothing that was looked at."""
     conflict: Conflict = ""
-    """It stands in the sources, but in another row, in another unit, or of something else."""
+    """It stands in the sources, but in another row, or in another currency."""
     sentence: str = ""
     """Where it is said."""
     cited: tuple[str, ...] = ()

@@ -163,8 +163,7 @@ def unwritten_gap(state: RunState, *, broke: bool) -> Gap:
 _CONFLICTS = {
     "": "no tool returned it",
     "row": "the tools have it in another row",
-    "unit": "the tools have it in another unit",
-    "label": "the tools say it of something else",
+    "unit": "the tools have it in another currency",
 }
 
 

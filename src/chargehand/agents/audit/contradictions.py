@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.audit.sources import KnownNumbers
+from chargehand.agents.audit.evidence import KnownNumbers
 from chargehand.engine.facts import Contradiction
 from chargehand.models.artifacts import Figure, Product, Table
 from chargehand.models.request_facts import Given
 from chargehand.text.dates import MONTH, find_dates
-from chargehand.text.numbers import Quantity, find_quantities
+from chargehand.text.numbers import Number, find_quantities
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import FUNCTION_WORDS, WORD, singular
 
@@ -72,7 +72,7 @@ class _Fact(Struct, frozen=True):
     key: frozenset[str]
     unit: str
     about: str
-    value: Quantity | str
+    value: Number | str
     is_narrow: bool
     """It is only about what the task asks for: a cell, a figure, a date or a name."""
 
@@ -82,15 +82,15 @@ class _Fact(Struct, frozen=True):
 
     def agrees(self, other: "_Fact") -> bool:
         """Whether two facts about the same say the same, one of them less exactly."""
-        if isinstance(self.value, Quantity) and isinstance(other.value, Quantity):
+        if isinstance(self.value, Number) and isinstance(other.value, Number):
             return _rounds_to(self.value, other.value) or _rounds_to(other.value, self.value)
         first = self.text.casefold()
         second = other.text.casefold()
         return first in second or second in first
 
 
-def _rounds_to(exact: Quantity, rounded: Quantity) -> bool:
-    return KnownNumbers(value for value, _ in exact.readings).hold(rounded)
+def _rounds_to(exact: Number, rounded: Number) -> bool:
+    return KnownNumbers(exact.values).hold(rounded)
 
 
 def find_contradictions(
@@ -217,10 +217,10 @@ def _read_figure(result: Given, about: str, value: str) -> Iterator[_Fact]:
 
 
 def _make_fact(
-    result: Given, about: str, value: Quantity | str, *, unit: str = "", is_narrow: bool = True
+    result: Given, about: str, value: Number | str, *, unit: str = "", is_narrow: bool = True
 ) -> Iterator[_Fact]:
     """A fact, if there are words that say what it is about: of a date or a name, two at least."""
-    if isinstance(value, Quantity) and _MEASURE.fullmatch(value.unit):
+    if isinstance(value, Number) and _MEASURE.fullmatch(value.unit):
         unit = value.unit
     plain = _CITATION.sub(" ", about)
     key = _content_words(plain) - {unit}

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.claims import (
+    MAX_MATERIAL,
     day_of,
     describe,
     is_claiming,
-    is_too_much,
     read_off_loop,
     size_of,
     summarize,
@@ -204,7 +204,7 @@ async def report_answer(
     statements: Sequence[Statement] = ()
     is_unread = False
     if is_claiming(answer):
-        is_unread = is_too_much(results)
+        is_unread = size_of(results) > MAX_MATERIAL
         statements = await read_off_loop(
             len(answer) + size_of(results) + sum(map(len, known)),
             trace_answer,

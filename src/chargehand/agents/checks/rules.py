@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.audit.sources import URL
+from chargehand.agents.audit.evidence import URL
 from chargehand.agents.checks.spec import Rule
 from chargehand.agents.shape import Shape
 from chargehand.engine.value import decode_value, encode_value
