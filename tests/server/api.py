@@ -96,13 +96,13 @@ class Garden:
         return found.json()
 
     def state(self, run: str) -> str:
-        return str(self.client.get(f"/api/runs/{run}").json()["line"]["state"])
+        return str(self.client.get(f"/api/runs/{run}").json()["summary"]["state"])
 
     def wait(self, run: str, *states: str) -> dict[str, object]:
         """The run, once it is in one of these states; in any but `running` where none is named."""
         for _ in range(1000):
             found = self.show(run)
-            state = found["line"]["state"]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType] - JSON
+            state = found["summary"]["state"]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType] - JSON
             if state in states or (not states and state != "running"):
                 return found
             time.sleep(0.02)

@@ -120,7 +120,7 @@ async def load(port: int, token: str, *, clients: int, runs: int, tasks: int, cu
 
 async def _length(port: int, token: str, run: str) -> int:
     async with Line(port, token) as line:
-        return json.loads((await line.ask("GET", f"/api/runs/{run}"))[1])["line"]["entries"]
+        return json.loads((await line.ask("GET", f"/api/runs/{run}"))[1])["summary"]["entries"]
 
 
 def _figures(followed: list[Seen], lengths: dict[str, int]) -> Figures:

@@ -46,7 +46,7 @@ def stream(home: Garden, path: str, seen: str = "") -> httpx.Response:
 def finished(home: Garden) -> tuple[str, int]:
     run = home.begin(BOTH)
     shown: Any = home.wait(run)
-    return run, shown["line"]["entries"]
+    return run, shown["summary"]["entries"]
 
 
 def test_entries_are_told_in_parts_and_say_when_nothing_follows(home: Garden) -> None:

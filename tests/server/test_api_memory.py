@@ -45,7 +45,7 @@ def test_the_history_of_a_block_is_paged_and_says_who_changed_what(home: Garden)
 def test_archives_are_searched_by_name_and_unknown_ones_are_said(home: Garden) -> None:
     assert [one["name"] for one in home.client.get("/api/teams/garden/archives").json()["archives"]] == ["findings"]
     asked = {"query": "frost", "archives": ["findings"]}
-    assert home.client.post("/api/teams/garden/search", json=asked).json() == {"found": []}
+    assert home.client.post("/api/teams/garden/search", json=asked).json() == {"hits": []}
     asked["archives"] = ["attic"]
     assert home.client.post("/api/teams/garden/search", json=asked).status_code == 404
 

@@ -134,7 +134,7 @@ def test_a_paused_run_starts_nothing_more_until_it_is_resumed(home: Garden) -> N
     }
     run = home.begin("seedlings", plan=plan)
     home.tool_called(run)
-    assert tell(home, run, "pause").json()["line"]["state"] == "paused"
+    assert tell(home, run, "pause").json()["summary"]["state"] == "paused"
     home.let_go()
     for _ in range(200):
         if "attempt.succeeded" in types(home, run):
@@ -261,7 +261,7 @@ def test_what_nobody_could_do_is_still_missing_when_a_run_is_done_again(
     before: Any = home.wait(run, "partial")
     assert "book a hotel" in before["gaps"][0]["message"]
     shown: Any = home.wait(tell(home, run, what, **body).json()["run"])
-    assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
+    assert (shown["summary"]["state"], shown["gaps"]) == ("partial", before["gaps"])
     assert "book a hotel" in shown["answer"]
 
 
@@ -271,7 +271,7 @@ def test_what_nobody_could_do_is_planned_anew_by_a_retry_and_finished_work_is_ta
     made = tell(home, run, "retry")
     assert made.status_code == 201, made.text
     shown: Any = home.wait(made.json()["run"])
-    assert (shown["line"]["state"], shown["gaps"]) == ("partial", before["gaps"])
+    assert (shown["summary"]["state"], shown["gaps"]) == ("partial", before["gaps"])
     assert reused(shown) == {"t1": True, "t2": True}
     assert "prompt.sent" in types(home, made.json()["run"]), "the planner was asked again"
 
@@ -340,7 +340,7 @@ def test_workers_tools_and_models_are_told_with_how_they_did(tmp_path: Path) -> 
     with garden(tmp_path) as home:
         finished(home)
         told = home.client.get("/api/health/workers").json()
-    found = {(one["what"], one["name"]): one for one in told["found"]}
+    found = {(one["what"], one["name"]): one for one in told["workers"]}
     assert found["worker", "buyer"]["attempts"] == 1
     assert found["tool", "seedling_price"]["state"] == "closed"
     assert told["runs"] == 1

@@ -69,11 +69,11 @@ def test_a_run_is_on_disk_when_it_is_acknowledged_and_shows_what_came_of_it(home
     assert (found.status_code, found.headers["location"]) == (201, f"/api/runs/{run}")
     assert home.show(run)["plan"] is not None
     shown: Any = home.wait(run)
-    assert shown["line"]["state"] == "complete"
+    assert shown["summary"]["state"] == "complete"
     assert "48.00" in shown["answer"]
     assert [(one["id"], one["worker"], one["status"]) for one in shown["tasks"]] == [("t1", "buyer", "done")]
     assert shown["tasks"][0]["attempts"][0]["ending"] == "succeeded"
-    assert shown["line"]["spent"]["tokens"] > 0
+    assert shown["summary"]["spent"]["tokens"] > 0
 
 
 def test_the_same_key_and_body_is_the_same_run_and_the_same_answer(home: Garden) -> None:
@@ -164,14 +164,14 @@ def test_runs_are_found_by_team_state_words_and_time(home: Garden) -> None:
     assert found(text="PLANTING out") == [other]
     assert found(team="garden") == [other, one]
     assert found(team="null") == []
-    assert found(since=home.client.get(f"/api/runs/{other}").json()["line"]["started"]) == [other]
+    assert found(since=home.client.get(f"/api/runs/{other}").json()["summary"]["started"]) == [other]
     assert found(cost=0.01) == []
 
 
 def test_a_run_keeps_to_caps_of_its_own_that_its_team_does_not_have(home: Garden) -> None:
     found: Any = home.wait(home.begin(BOTH, budget={"calls": 1}))
-    assert found["line"]["spent"]["calls"] <= 1
-    assert found["line"]["state"] in ("failed", "partial")
+    assert found["summary"]["spent"]["calls"] <= 1
+    assert found["summary"]["state"] in ("failed", "partial")
     assert found["limits"]["calls"] == 1
 
 

@@ -49,7 +49,11 @@ def test_every_door_tells_partial(tmp_path: Path) -> None:
         assert chat["chargehand"]["ending"] == "partial"
         assert PEARS in chat["choices"][0]["message"]["content"]
         shown: Any = client.get(f"/api/runs/{run}").json()
-        assert (shown["line"]["state"], shown["line"]["reason"], shown["line"]["gaps"]) == ("partial", "gaps", 1)
+        assert (shown["summary"]["state"], shown["summary"]["reason"], shown["summary"]["gaps"]) == (
+            "partial",
+            "gaps",
+            1,
+        )
         assert shown["gaps"] == [GAP]
         listed: Any = client.get("/api/runs", params={"state": "partial"}).json()
         assert [one["run"] for one in listed["runs"]] == [run]

@@ -141,7 +141,7 @@ def test_a_talk_can_be_cancelled_and_nothing_else_through_our_own_api_which_show
     run = post(desk.server, f"/v1/agents/{agent}/messages/async", {"input": "x"}).json()["id"]
     soon(lambda: len(desk.model.questions) == 1)
     shown = httpx.get(f"{desk.server.url}/api/runs/{run}", headers=desk.server.headers).json()
-    assert (shown["line"]["state"], shown["notes"]) == ("running", [])
+    assert (shown["summary"]["state"], shown["notes"]) == ("running", [])
     start = time.monotonic()
     paused = post(desk.server, f"/api/runs/{run}/pause", {})
     assert (paused.status_code, "talk with an agent" in paused.text) == (409, True)

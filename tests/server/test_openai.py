@@ -111,12 +111,12 @@ def test_a_team_answers_a_chat(home: Garden, model: str) -> None:
     assert "48.00 euros" in (found.choices[0].message.content or "")
     assert (found.choices[0].finish_reason, found.model) == ("stop", model)
     shown: Any = home.show(raw.headers["x-run-id"])
-    assert shown["line"]["state"] == "complete"
+    assert shown["summary"]["state"] == "complete"
     notice = shown["notice"]
     assert notice.startswith("No language model is used")
     assert found.choices[0].message.model_dump()["reasoning_content"] == notice, "as a stream says it"
     assert found.usage is not None
-    assert found.usage.total_tokens == shown["line"]["spent"]["tokens"] > 0
+    assert found.usage.total_tokens == shown["summary"]["spent"]["tokens"] > 0
     assert found.usage.prompt_tokens + found.usage.completion_tokens == found.usage.total_tokens
 
 
@@ -125,7 +125,7 @@ def test_one_worker_answers_alone(home: Garden) -> None:
     assert "48.00 euros" in (raw.parse().choices[0].message.content or "")
     shown: Any = home.show(raw.headers["x-run-id"])
     assert [one["worker"] for one in shown["tasks"]] == ["clerk"]
-    assert shown["line"]["team"] == "garden"
+    assert shown["summary"]["team"] == "garden"
 
 
 def test_one_worker_is_told_each_earlier_turn_once(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""Who may begin: so many runs and streams at once for all tenants together, the rest in fair lines.
+"""Admission control: a bounded number of runs and streams for all tenants together, with fair queues.
 
-The machine is shared, so the slots are: tenants take turns, and one alone never has all of them while there are
-others. What is done in a slot is not known here.
+Tenants take turns. One tenant alone never holds every slot while there are others.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
 
 _SPARE = 8
-"""One tenant leaves one in so many slots to the others."""
+"""One in this many slots is kept for other tenants."""
 Line: TypeAlias = deque[asyncio.Future[None]]
 
 
@@ -56,7 +55,7 @@ class Admission:
 
 
 class TenantShare:
-    """What one tenant has of the slots. In `returning` wait those who had one and made room: they go first."""
+    """The slots of one tenant. Runs in `returning` had a slot and gave it up for others: they go first."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -74,7 +73,7 @@ class TenantShare:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more of this tenant may even wait."""
+        """Whether the queue of this tenant is full, too."""
         admission = self._admission
         most = admission.limits.waiting
         return not self.may_run and (admission.waiting >= most or len(self.waiting) >= admission.most_of(most))
@@ -85,9 +84,9 @@ class TenantShare:
             raise self._admission.overloaded()
 
     async def enter(self, *, returns: bool = False) -> None:
-        """Back when there is a slot, which `leave` gives back; 429 where too many wait already, or for too long.
+        """Wait for a slot, which `leave` gives back; 429 if too many wait already, or it waited for too long.
 
-        One that `returns` had a slot and made room: nobody sends it away, however many wait.
+        A run that `returns` had a slot and gave it up for others: it is never refused.
         """
         if self.may_run:
             self._take()
@@ -104,7 +103,7 @@ class TenantShare:
             if turn in line:
                 line.remove(turn)
             elif not turn.cancelled() and turn.exception() is None:
-                self.leave()  # the turn came while nobody waited for it any more
+                self.leave()  # the slot was given just when the waiter gave up
             if isinstance(error, TimeoutError):
                 raise self._admission.overloaded() from error
             raise
@@ -115,14 +114,14 @@ class TenantShare:
         self._admission.call_next()
 
     def refuse(self, why: Problem) -> None:
-        """Send away all who wait."""
+        """Refuse every waiter."""
         while self.waiting:
             turn = self.waiting.popleft()
             if not turn.done():
                 turn.set_exception(why)
 
     def call_next(self) -> bool:
-        """Give a free slot to the next who waits; False if nobody does, or may have it."""
+        """Give a free slot to the next waiter; False if there is none, or it may not have one."""
         line = self.returning or self.waiting
         if not line or not self.may_run:
             return False
@@ -150,7 +149,7 @@ class TenantShare:
 
 
 class StreamSlot:
-    """One stream's slot. It is free again when it is left, or when nobody knows of it any more."""
+    """The slot of one stream. It is free again when it is left or garbage-collected."""
 
     __slots__ = ("_is_taken", "_share")
 
@@ -160,7 +159,7 @@ class StreamSlot:
         share.count_stream(1)
 
     async def over(self) -> None:
-        """Back when there will be nothing more to listen to."""
+        """Wait until the server stops."""
         await self._share.over.wait()
 
     def leave(self) -> None:
@@ -169,5 +168,5 @@ class StreamSlot:
             self._share.count_stream(-1)
 
     def __del__(self) -> None:
-        # a reply that nobody ever fetched was never begun, so nothing of it ends in order
+        # a response that was never sent is never closed
         self.leave()

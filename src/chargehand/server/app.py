@@ -65,10 +65,7 @@ class Application:
 
 
 class Measured:
-    """Around everything else: counts what was answered, refusals too.
-
-    Calls that nobody was let in with are counted for the first tenant: the operator's.
-    """
+    """Counts responses, refusals too. Calls without a valid token count for the first tenant, the operator's."""
 
     def __init__(self, app: ASGIApp, tenants: Tenants, apis: Apis) -> None:
         self._app = app
@@ -126,7 +123,7 @@ async def _metrics(_request: Request, tenant: Tenant) -> Response:
 
 
 async def _ready(request: Request, tenant: Tenant) -> Response:
-    """How much is under way is told to who has a token; `left` are open runs that nobody here can go on with."""
+    """Counts are shown to callers with a token; `left` are open runs that this server cannot resume."""
     runs = tenant.runs
     if runs.closing:
         raise closing()

@@ -113,9 +113,9 @@ class Repeats:
         self._begun: dict[str, asyncio.Future[str]] = {}
 
     async def begin(self, mark: str, begin: Callable[[], Awaitable[str]]) -> str:
-        """Begin a run for a call; whoever repeats the call meanwhile waits for the name of that run."""
+        """Begin a run for a call; a repetition of the call meanwhile waits for the name of that run."""
         begun = asyncio.get_running_loop().create_future()
-        begun.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may ask for it
+        begun.add_done_callback(lambda future: future.cancelled() or future.exception())  # it may never be awaited
         self._begun.pop(mark, None)
         self._begun[mark] = begun
         while len(self._begun) > _MAX_MARKS:

@@ -65,10 +65,10 @@ class Problem(Exception):
         return HTTPStatus(self.status).phrase
 
 
-def unknown(what: str, which: str, known: Iterable[str] = ()) -> Problem:
-    """404; with the names that are `known` it says which one may be meant."""
-    names = list(known)
-    hint = f"; {did_you_mean(which, names)}" if names else ""
+def unknown(what: str, which: str, names: Iterable[str] = ()) -> Problem:
+    """404; with `names` it says which one may be meant."""
+    choices = list(names)
+    hint = f"; {did_you_mean(which, choices)}" if choices else ""
     return Problem(404, "unknown", f"there is no {what} {which[:100]!r}{hint}")
 
 

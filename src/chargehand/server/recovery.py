@@ -1,7 +1,6 @@
-"""Runs that a crash or a stop left open are resumed by themselves, so many at once, when their tenant is opened.
+"""Resume runs that a crash or a stop left open, a bounded number at once, when their tenant is opened.
 
-Those that wait for a person, or were paused, are left as they are. Runs inside runs are resumed by the run that waits
-for them. How an API resumes its own is its business.
+Runs that wait for a person or are paused stay as they are. Nested runs are resumed by their parent.
 """
 
 import asyncio
@@ -32,17 +31,17 @@ class Recovery:
         self._slots = asyncio.Semaphore(max(1, tenant.settings.limits.runs // _SHARE))
         self.resumed = 0
         self.left: dict[str, str] = {}
-        """Runs that nobody here can go on with, and why."""
+        """Runs that cannot be resumed here, and why."""
 
     async def resume_teams(self) -> None:
-        """Resume what teams have open; back when all of it has ended or waits for somebody."""
+        """Resume the open runs of teams; returns when each has ended or waits for a person."""
         rows = [row for row in await self._tenant.journal.runs() if row.type != "run.ended"]
         async with asyncio.TaskGroup() as jobs:
             for row in sorted(rows, key=lambda row: row.started):
                 jobs.create_task(self._resume_in_slot(row.run))
         if self.left:
-            named = "; ".join(f"{run}: {why}" for run, why in list(self.left.items())[:20])
-            logger.warning("%d open runs are left as they are (%s)", len(self.left), named)
+            examples = "; ".join(f"{run}: {why}" for run, why in list(self.left.items())[:20])
+            logger.warning("%d open runs are left as they are (%s)", len(self.left), examples)
 
     async def _resume_in_slot(self, run: str) -> None:
         async with self._slots:
@@ -55,7 +54,7 @@ class Recovery:
             except Problem as problem:
                 self.left[run] = problem.detail
             except RunBusy:
-                return  # somebody was faster, which is as well
+                return  # another process drives it
             except ChargehandError as error:
                 self.left[run] = str(error)
 

@@ -1,4 +1,4 @@
-"""Read a run off its entries, and speak to it, whoever drives it: for every API."""
+"""Read a run from the journal, and send events to it, whichever runner drives it. Used by every API."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ async def read_run(tenant: Tenant, run: str) -> RecordedRun:
 
 
 async def tell_run(tenant: Tenant, run: str, say: Say) -> None:
-    """Tell a run something; it is on disk on return. A run that nobody drives is resumed for it."""
+    """Send an event to a run; it is durable on return. A run that is not driven is resumed for it."""
     for _ in range(_TRIES):
         recorded = await read_run(tenant, run)
         if recorded.state.ended is not None:
@@ -81,11 +81,11 @@ def _check_team(tenant: Tenant, recorded: RecordedRun) -> None:
     if not team:
         raise Refused(f"run {recorded.run!r} is a talk with an agent; say it to the agent: /v1/agents/AGENT/messages")
     if team not in tenant.part(Teams).teams:
-        raise Refused(f"run {recorded.run!r} belongs to no team of this server; nobody here can go on with it")
+        raise Refused(f"run {recorded.run!r} belongs to no team of this server; start the server with its team file")
 
 
 async def resume_run(tenant: Tenant, recorded: RecordedRun, *answers: ev.Event) -> "asyncio.Future[Outcome]":
-    """Go on with a run of a team that nobody carries."""
+    """Resume a run of a team that no process drives."""
     _check_team(tenant, recorded)
     served = await tenant.part(Teams).of(recorded.requested.team, recorded.requested.budget)
     return await served.resume(recorded.run, recorded.entries[0], *answers)

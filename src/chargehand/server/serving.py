@@ -1,7 +1,4 @@
-"""Serve until somebody says stop: a socket, the server behind it, and an orderly end.
-
-What is served is `app`'s business, and what is printed the command line's.
-"""
+"""Run the server: listen on a socket, serve until SIGTERM or SIGINT, drain runs, stop."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""What a server may be told. Where it comes from (options, environment) is the command line's business."""
+"""Settings of a server."""
 
 import re
 from pathlib import Path
@@ -19,31 +19,37 @@ _MEGABYTE = 1024 * 1024
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much anybody may ask for.
-
-    `runs` are carried at once, `waiting` more may wait for a turn, none for longer than `patience`. `calls` a minute
-    are those of one key, `strangers` those of one address that brought no good key. `body` and `upload` are bytes,
-    `depth` and `keys` those of JSON. `connections` may be open beyond those that carry runs and streams, and
-    `stranger_connections` of one address on which no good token was sent yet. Agents that write to each other because
-    of one message of a client may together make `message_calls` calls of models, for `message_micros` millionths of a
-    dollar.
-    """
+    """How much callers may ask for."""
 
     runs: int = 64
+    """Runs driven at once."""
     waiting: int = 256
+    """Runs that may wait for a slot."""
     patience: Seconds = 20.0
+    """How long a run may wait for a slot."""
     streams: int = 1000
     calls: int = 60_000
+    """Calls a minute of one key."""
     strangers: int = 60
+    """Calls a minute of one address without a valid token."""
     body: int = _MEGABYTE
+    """Bytes of a body."""
     upload: int = 16 * _MEGABYTE
+    """Bytes of an uploaded file."""
     depth: int = 64
+    """Nesting of JSON."""
     keys: int = 1000
+    """Keys of one JSON object."""
     header: int = 16 * 1024
+    """Bytes of all headers."""
     connections: int = 1024
+    """Open connections beyond those that carry runs and streams."""
     stranger_connections: int = 128
+    """Open connections of one address that have not brought a valid token."""
     message_calls: int = 256
+    """Model calls that all agents together may make because of one message of a Letta client."""
     message_micros: int = 5_000_000
+    """The same in millionths of a dollar."""
 
     @property
     def open_connections(self) -> int:
@@ -52,44 +58,47 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """`data` is the folder in which everything is kept, a folder a tenant.
-
-    `hosts` are names under which it may be called besides its own address. `teams` are team files or folders; with none
-    the bundled team. `token` is that of the first tenant, as the operator chose it; `unlocked` asks nobody for one.
-    `secrets` are texts that must not be written anywhere. `model` stands in for models that are not to be had. With
-    `custom_tools` clients may bring tools in source, which run in the sandbox only; with `model_urls` they may name a
-    model by its URL, and so make the server call any public address; those of this machine and of private networks
-    only where `model_hosts` has them, as HOST or HOST:PORT. `grace` is how long runs may go on when the server is told
-    to stop. Whoever waits for an answer gets a sign of life every `pulse` seconds. `price` is what models cost that no
-    table has.
-    """
+    """Settings of one server."""
 
     data: Path
+    """The folder of all data, with a folder for each tenant."""
     host: str = "127.0.0.1"
     port: int = 8283
     hosts: tuple[str, ...] = ()
+    """Names it may be called by besides its own address."""
     teams: tuple[Path, ...] = ()
+    """Team files or folders; the bundled team if there are none."""
     token: str = ""
+    """The operator's own token, for the first tenant."""
     unlocked: bool = False
+    """Ask for no token."""
     model: str = ""
+    """Used instead of models that are not available."""
     custom_tools: bool = False
+    """Clients may bring tools as source, which run in the sandbox."""
     model_urls: bool = False
+    """Clients may name a model by its URL, and so make the server call any public address."""
     model_hosts: tuple[str, ...] = ()
+    """Private addresses that such URLs may name, as HOST or HOST:PORT."""
     grace: Seconds = 5.0
+    """How long runs may go on when the server is told to stop."""
     pulse: Seconds = 10.0
+    """Seconds between two pings of a stream."""
     secrets: tuple[str, ...] = ()
+    """Texts that must not be written anywhere."""
     limits: Limits = Limits()
     price: Price | None = None
+    """The price of models that no table has."""
 
     def __repr__(self) -> str:  # without the token and the secrets: it may end up in a log
         return f"Settings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"
 
 
 def check(settings: Settings) -> None:
-    """Raise Invalid for a server that nobody should start."""
+    """Raise Invalid for settings that are unsafe or impossible."""
     if settings.unlocked and settings.host not in LOOPBACK:
         raise Invalid(
-            f"the server would listen on {settings.host} and ask nobody for a token; leave out --no-token, or listen "
+            f"the server would listen on {settings.host} without asking for a token; leave out --no-token, or listen "
             "on 127.0.0.1"
         )
     if not 0 <= settings.port <= 65535:

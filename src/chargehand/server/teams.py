@@ -22,7 +22,7 @@ from chargehand.server.problem import unknown
 from chargehand.server.tenants import Tenant
 from chargehand.team import Team
 
-_MANY = 2**53  # a cap that nobody reaches
+_MANY = 2**53  # a cap that is never reached
 
 
 class Bounds(Struct, frozen=True):
@@ -48,9 +48,9 @@ class Bounds(Struct, frozen=True):
             ("budget.calls", self.budget.calls, team.budget.calls),
         )
         cuts: list[str] = []
-        for name, asked, allowed in pairs:
-            if asked is not None and allowed is not None and asked > allowed:
-                cuts.append(f"{name} is {allowed:.12g}, not {asked:.12g}")
+        for name, wanted, allowed in pairs:
+            if wanted is not None and allowed is not None and wanted > allowed:
+                cuts.append(f"{name} is {allowed:.12g}, not {wanted:.12g}")
         return f"{', '.join(cuts)}: that is the most team {team.name} may use" if cuts else ""
 
 
@@ -58,7 +58,7 @@ USUAL = Bounds()
 
 
 class NewRun(Struct, frozen=True):
-    """A run that somebody wants. `also` is told to it along with the request."""
+    """A run to start. `also` are events appended with the request."""
 
     goal: str
     bounds: Bounds
@@ -67,17 +67,17 @@ class NewRun(Struct, frozen=True):
 
 
 class ServedTeam:
-    """A team that takes requests. `kept` is it with a budget that can be kept, as its executor was made."""
+    """A team that takes requests. `enforceable` has a budget that its executor can enforce."""
 
-    def __init__(self, tenant: Tenant, team: Team, executor: Executor, kept: Team) -> None:
+    def __init__(self, tenant: Tenant, team: Team, executor: Executor, enforceable: Team) -> None:
         self.team = team
         self.executor = executor
         self.runner = tenant.open_runner(executor, tenant.on_entries, tenant.on_words)
         self._tenant = tenant
-        self._kept = kept
+        self._enforceable = enforceable
 
     async def keep_budget(self, bounds: Bounds = USUAL) -> Team:
-        """The team within these bounds, with a budget that can be kept."""
+        """The team within these bounds, with a budget that can be enforceable."""
         return await bounds.around(self.team).keep_budget(self._tenant.finder)
 
     async def begin(self, new: NewRun, run: str = "", seed: int | None = None) -> str:
@@ -101,9 +101,9 @@ class ServedTeam:
         return f"{self.team.name}-{secrets.token_hex(6)}"
 
     async def resume(self, run: str, first: ev.Entry, *answers: ev.Event) -> "asyncio.Future[Outcome]":
-        """Go on with a run that nobody carries. `first` is its first entry."""
+        """Resume a run that no process drives. `first` is its first entry."""
         if isinstance(first.event, ev.RunRequested):
-            self._kept.check_recorded(first.event.budget)
+            self._enforceable.check_recorded(first.event.budget)
             self._tenant.stats.runs.follow(run, first.event, first.at)
         clean_answers = [self._tenant.redact(answer) for answer in answers]
         return await self._tenant.runs.begin(run, lambda: self.runner.resume(run, *clean_answers))
@@ -135,7 +135,7 @@ class Teams:
         self.teams: Mapping[str, Team] = {team.name: team for team in loaded}
         tenant.stack.push_async_callback(self._stack.aclose)
 
-    def named(self, name: str) -> Team:
+    def get(self, name: str) -> Team:
         """404, with the names that are alike, if there is none of this name."""
         team = self.teams.get(name)
         if team is None:
@@ -144,7 +144,7 @@ class Teams:
 
     async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
         """A team with its executor. `budget` is what a run may use, where that is less than the team may."""
-        team = self.named(name)
+        team = self.get(name)
         kind = _kind(name, team.budget if budget is None else team.budget.limited(budget.caps))
         if kind not in self._served:
             async with self._lock:
@@ -153,10 +153,10 @@ class Teams:
         return self._served[kind]
 
     async def _serve(self, team: Team, kind: _Kind) -> ServedTeam:
-        kept = team
+        enforceable = team
         if kind != _kind(team.name, team.budget):
             caps = Budget(tokens=_MANY if kind.capped else None, usd=usd_of(_MANY) if kind.priced else None)
-            kept = team.bounded(budget=team.budget.limited(caps.caps))
-        kept = await kept.keep_budget(self._tenant.finder)
-        executor = await self._stack.enter_async_context(kept.executor(self._tenant.finder))
-        return ServedTeam(self._tenant, team, executor, kept)
+            enforceable = team.bounded(budget=team.budget.limited(caps.caps))
+        enforceable = await enforceable.keep_budget(self._tenant.finder)
+        executor = await self._stack.enter_async_context(enforceable.executor(self._tenant.finder))
+        return ServedTeam(self._tenant, team, executor, enforceable)

@@ -1,7 +1,6 @@
-"""Where runs of one tenant are carried: nothing is promised before it is on disk, and a stop loses nothing.
+"""The runs of one tenant that this process drives. A start is acknowledged when it is durable; a stop loses nothing.
 
-What a run is about is not known here. Runs inside runs (messages, teams) take no slot of their own: who waits for them
-has one already. How many may go on at once is for `admission` to say.
+Nested runs take no slot of their own: their parent has one. `admission` bounds how many run at once.
 """
 
 import asyncio
@@ -105,7 +104,7 @@ class TenantRuns:
         loop = asyncio.get_running_loop()
         begun = self._begun[run] = loop.create_future()
         outcome = self._outcomes[run] = loop.create_future()
-        outcome.add_done_callback(lambda future: future.exception())  # nobody may be waiting: it is in the log
+        outcome.add_done_callback(lambda future: future.exception())  # it may never be awaited; the log has it
         job = self._jobs.create_task(_carry(run, carry, begun, outcome))
         self._tasks.add(job)
         job.add_done_callback(partial(self._end, run, outcome))
@@ -128,7 +127,7 @@ class TenantRuns:
         self._aside.discard(run)
 
     async def outcome(self, run: str) -> Outcome | None:
-        """Wait for what becomes of a run that is carried here; None if it is not. Whoever stops waiting stops none."""
+        """The outcome of a run that is driven here; None if it is not. Cancelling the wait does not stop it."""
         outcome = self._outcomes.get(run)
         return None if outcome is None else await asyncio.shield(outcome)
 
@@ -151,7 +150,7 @@ async def _carry(run: str, carry: Carry, begun: "asyncio.Future[None]", outcome:
     """Nothing is raised from here: the other runs go on."""
     try:
         outcome.set_result(await carry())
-    except Exception as error:  # noqa: BLE001 - told to whoever waits for it
+    except Exception as error:  # noqa: BLE001 - passed to those who await the outcome
         if begun.done():  # else the caller is told, and the run stands as before
             logger.warning("run %s was not carried to its end: %s", run, error)
         outcome.set_exception(error)

@@ -1,4 +1,4 @@
-"""What one tenant has: its runs, its memory, what the APIs keep for it. Nothing of it is seen by another tenant."""
+"""Tenants: each has its own runs, memory and API state, invisible to the others."""
 
 import asyncio
 import logging
@@ -72,9 +72,9 @@ class Tenant:
         self.stack = stack
         """What is pushed onto it is closed with the tenant, after its runs were stopped."""
         self.word_listeners: dict[str, list[WordListener]] = {}
-        """Who wants to hear the words of a run as they come, by run."""
+        """Listeners to streamed text, by run."""
         self.runners: list[Runner] = []
-        """Whoever drives runs here, of every API."""
+        """The runners of every API."""
         self.feed = Feed(journal)
         self.embedding = Embeddings(self.lookup)
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
@@ -92,7 +92,7 @@ class Tenant:
         return cast("Part", self._parts[make])
 
     def redact(self, value: Part) -> Part:
-        """What somebody sent, without secrets: for what is kept outside the journal."""
+        """A value without secrets, for what is kept outside the journal."""
         return self.redactor.value(value)
 
     def open_runner(self, executor: Executor, listener: Listener, on_text: TextListener | None = None) -> Runner:
@@ -109,7 +109,7 @@ class Tenant:
         self.stats.runs.record(run, entries)
 
     def runner_of(self, run: str) -> Runner | None:
-        """Who drives a run just now; None if nobody here does."""
+        """The runner that drives a run; None if none here does."""
         return next((runner for runner in self.runners if run in runner.under_way), None)
 
     def on_words(self, run: str, work: Work, words: str) -> None:
@@ -121,7 +121,7 @@ class Tenant:
 class Tenants:
     """The tenants of a server, each opened when it is first called, and each in a task of its own.
 
-    `on_open` is what there is to do in one that was opened; nobody waits for it.
+    `on_open` runs in the background after a tenant was opened.
     """
 
     def __init__(self, settings: Settings, lookup: Lookup, on_open: OnOpen | None = None) -> None:
@@ -174,7 +174,7 @@ class Tenants:
             if opening.done():
                 logger.exception("tenant %s did not close well", name)
                 return
-            del self._open[name]  # whoever calls next tries again
+            del self._open[name]  # the next call tries again
             opening.set_exception(error)
 
     @asynccontextmanager

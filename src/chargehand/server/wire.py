@@ -47,8 +47,13 @@ def read(raw: bytes, shape: type[Shape], *, strict: bool = False) -> Shape:
 
 def misfit(error: msgspec.ValidationError, shape: object, sent: object) -> Problem:
     """The problem with what was sent, which is not of this shape, and its place."""
-    found = describe_misfit(error, shape, sent)
-    return Problem(422, "invalid", f"{found.place}: {found.message}", faults=[Fault(found.place, found.message)])
+    place_and_message = describe_misfit(error, shape, sent)
+    return Problem(
+        422,
+        "invalid",
+        f"{place_and_message.place}: {place_and_message.message}",
+        faults=[Fault(place_and_message.place, place_and_message.message)],
+    )
 
 
 def reply(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

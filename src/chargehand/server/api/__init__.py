@@ -1,1 +1,1 @@
-"""Our own API: teams, runs and their entries. Nobody else imports it."""
+"""The HTTP API of chargehand: teams, runs, entries, memory."""

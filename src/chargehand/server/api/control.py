@@ -1,30 +1,58 @@
-"""Speak to a run: cancel, pause, resume, answer its question. What was asked is on disk when this is answered."""
+"""Control a run: cancel, pause, resume, answer its question; retry, skip, reassign, fork. Durable on return."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
 
+from chargehand.agents.result import planned
 from chargehand.engine import events as ev
+from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
+from chargehand.engine.policy import Seconds
+from chargehand.engine.state import Status
+from chargehand.engine.view import offers
 from chargehand.errors import Refused
+from chargehand.runtime.runner import fork_offers
 from chargehand.server.api.operations import operation
-from chargehand.server.api.runs import run_shown
-from chargehand.server.api.shapes import Answer, Feedback, FeedbackShown, Reason, RunShown, Verdict
-from chargehand.server.problem import Problem
-from chargehand.server.run_control import RecordedRun, Say, tell_run
+from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of, run_info
+from chargehand.server.api.shapes import (
+    AnswerBody,
+    FeedbackBody,
+    FeedbackResult,
+    ForkBody,
+    ReasonBody,
+    ReassignBody,
+    RequestBody,
+    RetryBody,
+    RunInfo,
+    SkipBody,
+    VerdictBody,
+)
+from chargehand.server.idempotency import RunKey
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
+from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
+from chargehand.text.names import listed
 
 
-async def _tell(tenant: Tenant, run: str, say: Say) -> RunShown:
+async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:
     await tell_run(tenant, run, say)
-    return await run_shown(tenant, run)
+    return await run_info(tenant, run)
 
 
 @operation("POST", "/api/runs/{run}/cancel", scope="run")
-async def cancel_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
+async def cancel_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Stop a run; what is finished stays."""
     return await _tell(tenant, run, lambda _: ev.CancelRequested(body.reason))
 
 
 @operation("POST", "/api/runs/{run}/pause", scope="run")
-async def pause_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
+async def pause_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Start nothing more until it is resumed; its time goes on."""
 
     def pause(recorded: RecordedRun) -> ev.Event | None:
@@ -36,7 +64,7 @@ async def pause_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
 
 
 @operation("POST", "/api/runs/{run}/resume", scope="run")
-async def resume_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
+async def resume_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
     """Go on with a run that was paused or interrupted."""
 
     def resume(recorded: RecordedRun) -> ev.Event | None:
@@ -50,7 +78,7 @@ async def resume_run(tenant: Tenant, run: str, body: Reason) -> RunShown:
 
 
 @operation("POST", "/api/runs/{run}/plan", scope="run")
-async def judge_plan(tenant: Tenant, run: str, body: Verdict) -> RunShown:
+async def judge_plan(tenant: Tenant, run: str, body: VerdictBody) -> RunInfo:
     """Approve, edit or reject the plan a run asks about."""
     _check_plan(body)
 
@@ -64,8 +92,8 @@ async def judge_plan(tenant: Tenant, run: str, body: Verdict) -> RunShown:
 
 
 @operation("POST", "/api/runs/{run}/answer", scope="run")
-async def answer_run(tenant: Tenant, run: str, body: Answer) -> RunShown:
-    """Answer the question a run asks."""
+async def answer_run(tenant: Tenant, run: str, body: AnswerBody) -> RunInfo:
+    """AnswerBody the question a run asks."""
     _check_plan(body)
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
@@ -78,7 +106,7 @@ async def answer_run(tenant: Tenant, run: str, body: Answer) -> RunShown:
     return await _tell(tenant, run, answer)
 
 
-def _check_plan(sent: Verdict | Answer) -> None:
+def _check_plan(sent: VerdictBody | AnswerBody) -> None:
     """Who sends a plan means it, so it must not be passed over."""
     if (sent.verdict == "edit") != (sent.plan is not None):
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
@@ -92,9 +120,197 @@ def _question(recorded: RecordedRun) -> ev.InputRequested:
 
 
 @operation("POST", "/api/runs/{run}/feedback", scope="run")
-async def judge_run(tenant: Tenant, run: str, body: Feedback) -> FeedbackShown:
+async def judge_run(tenant: Tenant, run: str, body: FeedbackBody) -> FeedbackResult:
     """Say how well a routed run went; later requests like it are routed by it."""
     from chargehand.agents.routing.feedback import record_feedback  # noqa: PLC0415 - only feedback needs it
 
     judgement = await record_feedback(tenant.journal, run, body.good, body.worker)
-    return FeedbackShown(run, judgement.request, judgement.confirmed, judgement.refuted)
+    return FeedbackResult(run, judgement.request, judgement.confirmed, judgement.refuted)
+
+
+# --- run again, in part: each is a new run that takes over what was finished; the old one is cancelled first
+
+
+MakeNew: TypeAlias = Callable[[RecordedRun], Awaitable[NewRun]]
+_PATIENCE: Seconds = 30.0
+"""For a run that is cancelled."""
+
+
+@begins_run("/api/runs/{run}/retry")
+async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryBody) -> Response:
+    """A new run in which what failed is done again."""
+
+    async def make_new(old: RecordedRun) -> NewRun:
+        if body.tasks:
+            return _new_run(old, _plan(old), _known_tasks(old, body.tasks))
+        state = old.state
+        offered = await fork_offers(tenant.journal, old.run, old.entries)
+        partly = {_planned_task(old, offer) for offer in offers(state) if offer not in offered}
+        failed = any(task.status in (Status.FAILED, Status.SKIPPED) for task in state.tasks.values())
+        if state.tasks and not (failed or partly or state.unserved) and state.answer is not None:
+            names_text = listed([f'"{name}"' for name in _task_names(old)])
+            raise Refused(f'every task was done; name those to be done again: {{"tasks": [{names_text}]}}')
+        # a plan that left parts of the request out would leave them out again: it is made anew
+        return _new_run(old, None if state.unserved else _plan(old), partly)
+
+    return await _run_again(tenant, request, run, body, make_new)
+
+
+@begins_run("/api/runs/{run}/fork")
+async def fork_run(tenant: Tenant, request: Request, run: str, body: ForkBody) -> Response:
+    """A new run that takes over what this one finished."""
+
+    async def make_new(old: RecordedRun) -> NewRun:
+        plan = body.plan or (_plan(old) if body.goal is None else None)
+        offered = await fork_offers(tenant.journal, old.run, old.entries)
+        return _new_run(old, plan, _known_tasks(old, body.again), fork=body, offered=offered)
+
+    return await _run_again(tenant, request, run, body, make_new)
+
+
+@begins_run("/api/runs/{run}/tasks/{task}/skip")
+async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body: SkipBody) -> Response:
+    """A new run without this task."""
+
+    async def make_new(old: RecordedRun) -> NewRun:
+        plan = _plan_with(old, task)
+        gone = _with_repetitions(plan, TaskId(task))
+        tasks = tuple(_without(other, gone) for other in plan.tasks if other.id not in gone)
+        if not tasks:
+            raise Refused(f"nothing is left of the plan without task {task!r}; cancel the run instead")
+        names_text = ", ".join(sorted(gone))
+        note = ev.Noted(f"a person skipped {names_text} of run {run}; whatever needed it goes on without it")
+        return _new_run(old, structs.replace(plan, tasks=tasks), (), note)
+
+    return await _run_again(tenant, request, run, body, make_new)
+
+
+@begins_run("/api/runs/{run}/tasks/{task}/reassign")
+async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, body: ReassignBody) -> Response:
+    """A new run in which another worker does this task."""
+
+    async def make_new(old: RecordedRun) -> NewRun:
+        plan = _plan_with(old, task)
+        team = tenant.part(Teams).teams[old.requested.team]
+        names = [worker.name for worker in team.members]
+        if body.worker not in names:
+            raise unknown("worker", body.worker, names)
+        tasks = tuple(
+            structs.replace(planned_task, worker=body.worker, match=None) if planned_task.id == task else planned_task
+            for planned_task in plan.tasks
+        )
+        return _new_run(old, structs.replace(plan, tasks=tasks), [task])
+
+    return await _run_again(tenant, request, run, body, make_new)
+
+
+# --- what they have in common
+
+
+async def _run_again(tenant: Tenant, request: Request, run: str, sent: RequestBody, make_new: MakeNew) -> Response:
+    async def begin(key: RunKey | None) -> str:
+        old = await read_run(tenant, run)
+        team = old.requested.team
+        if team not in tenant.part(Teams).teams:
+            raise Refused(f"the team of run {run!r} is not served here; start the server with its team file")
+        tenant.runs.check()
+        await make_new(old)  # what is wrong is said before a run that is under way is cancelled for it
+        if old.state.ended is None:
+            old = await _cancel(tenant, run)
+        return await begin_run(tenant, team, await make_new(old), key)
+
+    return await begin_once(tenant, request, sent, begin)
+
+
+async def _cancel(tenant: Tenant, run: str) -> RecordedRun:
+    await tell_run(tenant, run, lambda _: ev.CancelRequested("done again in another run"))
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await tenant.runs.outcome(run)
+    except TimeoutError as error:
+        raise Problem(409, "busy", f"run {run!r} was cancelled and has not stopped yet; try again soon") from error
+    return await read_run(tenant, run)
+
+
+def _new_run(
+    old: RecordedRun,
+    plan: Plan | None,
+    again: Iterable[str],
+    *also: ev.Event,
+    fork: ForkBody | None = None,
+    offered: Sequence[ev.Offer] | None = None,
+) -> NewRun:
+    """A run with the goal and the caps of the old one, unless a fork names others.
+
+    A fork repeats tasks whose result was incomplete; retry, skip and reassign name the tasks to repeat. Parts of the
+    request that no worker could do stay listed: a plan that is given has no planner to list them.
+    """
+    goal = old.requested.goal
+    bounds = Bounds(old.requested.budget)
+    results = offers(old.state) if offered is None else offered
+    if fork is not None:
+        goal = fork.goal or goal
+        bounds = bounds_of(fork)
+        if fork.budget is None:
+            bounds = structs.replace(bounds, budget=old.requested.budget)
+    unserved = tuple(old.state.unserved) if plan is not None and goal == old.requested.goal else ()
+    undone = _with_dependents(plan, again)
+    taken = tuple(offer for offer in results if _planned_task(old, offer) not in undone)
+    return NewRun(goal, bounds, plan, (ev.ResultsOffered(old.run, taken, unserved), *also))
+
+
+def _planned_task(old: RecordedRun, offer: ev.Offer) -> TaskId:
+    """The task of the plan that a result belongs to: of a task for one item of a list, the task for all of them."""
+    progress = old.state.tasks[offer.task]
+    while progress.parent is not None:
+        progress = progress.parent
+    return progress.task.id
+
+
+def _plan(old: RecordedRun) -> Plan | None:
+    """The plan as far as it had grown; None where there was none yet: then it is planned anew."""
+    plan = planned(old.state)
+    return plan if plan.tasks else None
+
+
+def _plan_with(old: RecordedRun, task: str) -> Plan:
+    """The plan of a run that has this task; 404 where it has not."""
+    _known_tasks(old, [task])
+    return planned(old.state)
+
+
+def _known_tasks(old: RecordedRun, tasks: Iterable[str]) -> tuple[str, ...]:
+    names = _task_names(old)
+    for task in tasks:
+        if task not in names:
+            raise unknown("task", task, names)
+    return tuple(tasks)
+
+
+def _task_names(old: RecordedRun) -> list[str]:
+    return [progress.task.id for progress in old.state.tasks.values() if progress.parent is None]
+
+
+def _with_dependents(plan: Plan | None, first: Iterable[str]) -> set[str]:
+    """The tasks named and all that need them, directly or not."""
+    affected = set(first)
+    tasks = () if plan is None else plan.tasks
+    for _ in tasks:  # one more level each time
+        affected |= {task.id for task in tasks if affected.intersection(name for name, _ in needs(task))}
+    return affected
+
+
+def _with_repetitions(plan: Plan, task: TaskId) -> set[TaskId]:
+    """A task and those that are done once an item of its list: without it there is nothing to repeat over."""
+    repeated = {task}
+    for _ in plan.tasks:
+        repeated |= {other.id for other in plan.tasks if other.for_each in repeated}
+    return repeated
+
+
+def _without(task: Task, gone: set[TaskId]) -> Task:
+    """The task without its edges to those that are gone."""
+    after = tuple(edge for edge in task.after if (edge.task if isinstance(edge, Edge) else edge) not in gone)
+    lost = sum(isinstance(edge, Edge) and edge.need == "quorum" and edge.task in gone for edge in task.after)
+    replaces = TaskId("") if task.replaces in gone else task.replaces
+    return structs.replace(task, after=after, quorum=max(0, task.quorum - lost), replaces=replaces)

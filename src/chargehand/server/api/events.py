@@ -14,10 +14,10 @@ from chargehand.runtime.feed import Reader
 from chargehand.runtime.trace import Trace, nested_trace, trace_readable
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
-    Damaged,
+    DamageReport,
     Entries,
     EntriesAfter,
-    EntryShown,
+    EntryInfo,
     EventsAfter,
     EventsOfRuns,
     TraceFormat,
@@ -55,15 +55,15 @@ class EncodedEntries:
         encoded = self._kept.get(key)
         if encoded is None:
             kind = type(entry.event).__struct_config__.tag
-            encoded = f"event: {kind}\ndata: ".encode() + self._encoder.encode(_shown(run, entry)) + b"\n\n"
+            encoded = f"event: {kind}\ndata: ".encode() + self._encoder.encode(_entry_info(run, entry)) + b"\n\n"
             self._kept[key] = encoded
             if len(self._kept) > _MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
         return encoded
 
 
-def _shown(run: str, entry: Entry) -> EntryShown:
-    return EntryShown(run=run, seq=entry.seq, at=entry.at, event=entry.event)
+def _entry_info(run: str, entry: Entry) -> EntryInfo:
+    return EntryInfo(run=run, seq=entry.seq, at=entry.at, event=entry.event)
 
 
 # --- as JSON
@@ -84,7 +84,7 @@ async def list_entries(tenant: Tenant, request: Request, run: str, query: Entrie
     is_last_page = len(page) == len(following)
     return reply(
         Entries(
-            entries=tuple(_shown(run, entry) for entry in page),
+            entries=tuple(_entry_info(run, entry) for entry in page),
             last=page[-1].seq if page else query.after,
             over=bool(entries) and isinstance(entries[-1].event, RunEnded) and is_last_page,
             damage=str(damage) if damage is not None and is_last_page else "",
@@ -197,8 +197,8 @@ async def _events(tenant: Tenant, followed: Followed, marks: dict[str, int]) -> 
         yield event(_damaged(run, damage), name="damaged")
 
 
-def _damaged(run: str, damage: Corrupt) -> Damaged:
-    return Damaged(run=run, seq=damage.seq, detail=str(damage))
+def _damaged(run: str, damage: Corrupt) -> DamageReport:
+    return DamageReport(run=run, seq=damage.seq, detail=str(damage))
 
 
 # --- all of it
@@ -213,7 +213,7 @@ async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response
         inside = {name: await tenant.journal.read_readable(name) for name in names}
         return reply(nested_trace(tracer, inside))
     written = await tenant.journal.read_readable(run)
-    lines: list[EntryShown | Damaged] = [_shown(run, entry) for entry in written.entries]
+    lines: list[EntryInfo | DamageReport] = [_entry_info(run, entry) for entry in written.entries]
     if written.damage is not None:
         if not lines:
             raise written.damage

@@ -9,17 +9,17 @@ from chargehand.memory.edits import Rethink
 from chargehand.memory.session import OpenMemory
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
+    ArchiveInfo,
     ArchiveList,
-    ArchiveShown,
+    BlockChange,
     BlockEdit,
+    BlockInfo,
     BlockList,
-    BlockShown,
-    ChangeShown,
-    Found,
-    FoundList,
     History,
-    Past,
-    Search,
+    HistoryQuery,
+    SearchBody,
+    SearchHit,
+    SearchHits,
     show,
 )
 from chargehand.server.problem import Problem, unknown
@@ -44,8 +44,8 @@ async def _block(memory: OpenMemory, which: str) -> Block:
     by_id = await memory.catalog.get(Block, which) if which.startswith("block-") else None
     blocks = [by_id] if by_id else await memory.catalog.find(Block, name=which, limit=1)
     if not blocks:
-        known = await memory.catalog.find(Block, limit=_MAX_LISTED)
-        raise unknown("block", which, [block.label for block in known])
+        all_blocks = await memory.catalog.find(Block, limit=_MAX_LISTED)
+        raise unknown("block", which, [block.label for block in all_blocks])
     return blocks[0]
 
 
@@ -54,45 +54,45 @@ async def list_blocks(tenant: Tenant, team: str) -> BlockList:
     """The blocks of a team."""
     async with _memory(tenant, team) as memory:
         blocks = await memory.catalog.find(Block, limit=_MAX_LISTED)
-    return BlockList(tuple(show(block, BlockShown) for block in blocks))
+    return BlockList(tuple(show(block, BlockInfo) for block in blocks))
 
 
 @operation("GET", _BLOCK)
-async def show_block(tenant: Tenant, team: str, block: str) -> BlockShown:
+async def show_block(tenant: Tenant, team: str, block: str) -> BlockInfo:
     """A block, by its label or its id."""
     async with _memory(tenant, team) as memory:
-        return show(await _block(memory, block), BlockShown)
+        return show(await _block(memory, block), BlockInfo)
 
 
 @operation("GET", f"{_BLOCK}/history")
-async def show_history(tenant: Tenant, team: str, block: str, query: Past) -> History:
+async def show_history(tenant: Tenant, team: str, block: str, query: HistoryQuery) -> History:
     """What became of a block, the latest change first."""
     async with _memory(tenant, team) as memory:
-        known = await _block(memory, block)
-        changes = await memory.catalog.history(known.id, limit=query.limit, before=query.before)
+        current = await _block(memory, block)
+        changes = await memory.catalog.history(current.id, limit=query.limit, before=query.before)
     has_more = len(changes) == query.limit and changes[-1].version > 1
-    shown = tuple(show(change, ChangeShown) for change in changes)
-    return History(shown, changes[-1].version if has_more else None)
+    page = tuple(show(change, BlockChange) for change in changes)
+    return History(page, changes[-1].version if has_more else None)
 
 
 @operation("PUT", _BLOCK, scope="run")
-async def edit_block(tenant: Tenant, team: str, block: str, body: BlockEdit) -> BlockShown:
+async def edit_block(tenant: Tenant, team: str, block: str, body: BlockEdit) -> BlockInfo:
     """Write a block anew; 409 if it has changed since."""
     async with _memory(tenant, team) as memory:
-        known = await _block(memory, block)
-        changed = await memory.catalog.edit(known.id, Rethink(body.value), PERSON, expect=body.version)
-    return show(changed, BlockShown)
+        current = await _block(memory, block)
+        changed = await memory.catalog.edit(current.id, Rethink(body.value), PERSON, expect=body.version)
+    return show(changed, BlockInfo)
 
 
 @operation("GET", "/api/teams/{team}/archives")
 async def list_archives(tenant: Tenant, team: str) -> ArchiveList:
     """The archives of a team."""
-    shown: list[ArchiveShown] = []
+    archives: list[ArchiveInfo] = []
     async with _memory(tenant, team) as memory:
         for archive in await memory.catalog.find(Archive, limit=_MAX_LISTED):
             passages, _ = await memory.catalog.count(archive.id)
-            shown.append(
-                ArchiveShown(
+            archives.append(
+                ArchiveInfo(
                     id=archive.id,
                     name=archive.name,
                     description=archive.description,
@@ -100,11 +100,11 @@ async def list_archives(tenant: Tenant, team: str) -> ArchiveList:
                     passages=passages,
                 )
             )
-    return ArchiveList(tuple(shown))
+    return ArchiveList(tuple(archives))
 
 
 @operation("POST", "/api/teams/{team}/search")
-async def search_archives(tenant: Tenant, team: str, body: Search) -> FoundList:
+async def search_archives(tenant: Tenant, team: str, body: SearchBody) -> SearchHits:
     """The passages that fit a question best."""
     async with _memory(tenant, team) as memory:
         archives = await memory.catalog.find(Archive, limit=_MAX_LISTED)
@@ -115,11 +115,11 @@ async def search_archives(tenant: Tenant, team: str, body: Search) -> FoundList:
         wanted = [by_name[name] for name in body.archives] or archives
         within = Filter(tags=body.tags)
         hits = await memory.search(wanted, body.query, within=within, limit=body.limit) if wanted else []
-    found: list[Found] = []
+    results: list[SearchHit] = []
     for hit in hits:
         passage = hit.passage
-        found.append(
-            Found(
+        results.append(
+            SearchHit(
                 id=passage.id,
                 archive=by_name[passage.archive].name if passage.archive in by_name else passage.archive,
                 text=passage.text,
@@ -131,4 +131,4 @@ async def search_archives(tenant: Tenant, team: str, body: Search) -> FoundList:
                 created=passage.created,
             )
         )
-    return FoundList(tuple(found))
+    return SearchHits(tuple(results))

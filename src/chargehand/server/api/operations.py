@@ -147,7 +147,7 @@ async def read_body(request: Request, shape: type[Shape]) -> Shape:
 def read_query(request: Request, shape: type[Shape]) -> Shape:
     """The query, as `shape` and nothing else. What may be given several times is a tuple."""
     parameters = _parameters(shape)
-    given: dict[str, object] = {}
+    values_by_name: dict[str, object] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
         if name not in parameters:
@@ -155,11 +155,11 @@ def read_query(request: Request, shape: type[Shape]) -> Shape:
             raise Problem(422, "invalid", f"there is no query parameter {name[:40]!r}; {hint}")
         if len(values) > 1 and not parameters[name]:
             raise Problem(422, "invalid", f"{name} is given {len(values)} times; give it once")
-        given[name] = values if parameters[name] else values[0]
+        values_by_name[name] = values if parameters[name] else values[0]
     try:
-        return msgspec.convert(given, shape, strict=False)
+        return msgspec.convert(values_by_name, shape, strict=False)
     except msgspec.ValidationError as error:
-        raise misfit(error, shape, given) from error
+        raise misfit(error, shape, values_by_name) from error
 
 
 @cache

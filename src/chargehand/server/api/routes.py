@@ -14,7 +14,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.api import control, events, memory, rerun, runs, teams
+from chargehand.server.api import control, events, memory, runs, teams
 from chargehand.server.api.operations import (
     CODES,
     OPERATIONS,
@@ -28,13 +28,13 @@ from chargehand.server.routing import Api
 from chargehand.server.streams import MEDIA_TYPE
 from chargehand.server.tenants import Tenant
 
-DECLARED_IN = (teams, runs, control, rerun, events, memory)
+DECLARED_IN = (teams, runs, control, events, memory)
 Json: TypeAlias = dict[str, Any]
 VERSION = "1"
 _JSON = "application/json"
 _TEXT = {"type": "string"}
 _STREAM = {"type": "object", "properties": {"id": _TEXT, "event": _TEXT, "data": _TEXT}, "required": ["data"]}
-"""One event of a stream; its data is an EntryShown as JSON."""
+"""One event of a stream; its data is an EntryInfo as JSON."""
 _IDEMPOTENCY_KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -134,7 +134,7 @@ def _responses(operation: Operation) -> Json:
     if operation.creates:
         good["headers"] = {
             "Location": {"description": "The run.", "schema": _TEXT},
-            "Idempotency-Replayed": {"description": "Sent before.", "schema": _TEXT},
+            "Idempotency-Replayed": {"description": "RequestBody before.", "schema": _TEXT},
         }
     responses: Json = {"201" if operation.creates else "200": good}
     if operation.may_be_empty:

@@ -18,17 +18,17 @@ from chargehand.journal.protocol import DamagedRun, Ends
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
-    Begun,
-    Bounded,
-    RunAsked,
+    AmountInfo,
+    BoundedBody,
+    NewRunBody,
+    RequestBody,
+    RunCreated,
     RunFilter,
-    RunLine,
+    RunInfo,
     RunPage,
-    RunShown,
-    Sent,
-    Spent,
+    RunSummary,
     State,
-    TaskShown,
+    TaskInfo,
     show,
 )
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
@@ -49,17 +49,17 @@ _CACHE = "cache"  # what offers results of many runs
 
 def begins_run(path: str) -> Callable[[Handler], Handler]:
     """An operation that begins a run."""
-    return operation("POST", path, scope="run", reply=Begun, creates=True)
+    return operation("POST", path, scope="run", reply=RunCreated, creates=True)
 
 
 @begins_run("/api/runs")
-async def create_run(tenant: Tenant, request: Request, body: RunAsked) -> Response:
+async def create_run(tenant: Tenant, request: Request, body: NewRunBody) -> Response:
     """Begin a run; answered when it is on disk."""
     new = NewRun(body.goal, bounds_of(body), body.plan)
     return await begin_once(tenant, request, body, lambda key: begin_run(tenant, body.team, new, key))
 
 
-def bounds_of(sent: Bounded) -> Bounds:
+def bounds_of(sent: BoundedBody) -> Bounds:
     caps = sent.budget
     budget = Budget() if caps is None else Budget(tokens=caps.tokens, usd=caps.usd, calls=caps.calls)
     return Bounds(budget, sent.seconds, sent.approve)
@@ -71,7 +71,7 @@ async def begin_run(tenant: Tenant, team: str, new: NewRun, key: RunKey | None) 
 
 
 async def begin_once(
-    tenant: Tenant, request: Request, sent: Sent, begin: Callable[[RunKey | None], Awaitable[str]]
+    tenant: Tenant, request: Request, sent: RequestBody, begin: Callable[[RunKey | None], Awaitable[str]]
 ) -> Response:
     """Begin a run; 201 when it is on disk. A call that is made again is answered by the run that it began.
 
@@ -83,19 +83,19 @@ async def begin_once(
     first = entries[0]
     assert isinstance(first.event, ev.RunRequested), "a run begins with its request"
     team = tenant.part(Teams).teams.get(first.event.team)
-    shown = Begun(
+    created = RunCreated(
         run=begun.run,
         team=first.event.team,
         goal=first.event.goal,
         started=first.at,
         deadline=first.event.deadline,
         source=source_of(entries),
-        notice=bounds_of(sent).describe_cuts(team) if isinstance(sent, Bounded) and team is not None else "",
+        notice=bounds_of(sent).describe_cuts(team) if isinstance(sent, BoundedBody) and team is not None else "",
     )
     headers = {"Location": f"/api/runs/{begun.run}"}
     if begun.replayed:
         headers["Idempotency-Replayed"] = "true"
-    return reply(shown, 201, headers)
+    return reply(created, 201, headers)
 
 
 def source_of(entries: Sequence[ev.Entry]) -> str:
@@ -108,12 +108,12 @@ def source_of(entries: Sequence[ev.Entry]) -> str:
 
 
 @operation("GET", "/api/runs/{run}")
-async def show_run(tenant: Tenant, run: str) -> RunShown:
+async def show_run(tenant: Tenant, run: str) -> RunInfo:
     """A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks."""
-    return await run_shown(tenant, run)
+    return await run_info(tenant, run)
 
 
-async def run_shown(tenant: Tenant, run: str) -> RunShown:
+async def run_info(tenant: Tenant, run: str) -> RunInfo:
     """A run as it stands, folded once."""
     entries = await tenant.journal.read(run)
     tracer = Tracer.replay(run, entries)
@@ -122,16 +122,16 @@ async def run_shown(tenant: Tenant, run: str) -> RunShown:
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
-    return RunShown(
-        line=line_of(tenant, RecordedRun(run, entries, state)),
+    return RunInfo(
+        summary=summary_of(tenant, RecordedRun(run, entries, state)),
         plan=planned(state),
-        tasks=tuple(show(task, TaskShown) for task in traced.tasks),
+        tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
         answer=traced.answer,
         notice="" if team is None else team.notice,
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
-        limits=Spent(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
+        limits=AmountInfo(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
         notes=tuple(traced.notes),
         traced=count_traced(tracings.values()),
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
@@ -151,12 +151,12 @@ def state_of(tenant: Tenant, recorded: RecordedRun) -> State:
     return "running" if tenant.runs.is_running(recorded.root) else "interrupted"
 
 
-def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:
+def summary_of(tenant: Tenant, recorded: RecordedRun) -> RunSummary:
     state = recorded.state
     requested = recorded.requested
     end = state.ended
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
-    return RunLine(
+    return RunSummary(
         run=recorded.run,
         team=requested.team,
         goal=requested.goal,
@@ -166,7 +166,7 @@ def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:
         ended=None if end is None else state.at,
         reason="" if end is None else end.reason,
         entries=state.seq,
-        spent=show(state.ledger.spent, Spent),
+        spent=show(state.ledger.spent, AmountInfo),
         tasks=len(tasks),
         done=sum(progress.status is Status.DONE for progress in tasks),
         gaps=len(gaps(state) if end is None else end.gaps),
@@ -178,51 +178,51 @@ def line_of(tenant: Tenant, recorded: RecordedRun) -> RunLine:
 # --- list
 
 
-class RunLines:
-    """Lines of runs that have ended: these do not change any more. `tenant.part(RunLines)` is it."""
+class RunSummaries:
+    """Lines of runs that have ended: these do not change any more. `tenant.part(RunSummaries)` is it."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._kept: dict[str, RunLine] = {}
+        self._kept: dict[str, RunSummary] = {}
 
-    async def of(self, run: str, *, over: bool) -> RunLine:
+    async def of(self, run: str, *, over: bool) -> RunSummary:
         """`over`: its last entry says that it has ended."""
-        line = self._kept.get(run) if over else None
-        if line is None:
+        summary = self._kept.get(run) if over else None
+        if summary is None:
             try:
-                line = line_of(self._tenant, await read_run(self._tenant, run))
+                summary = summary_of(self._tenant, await read_run(self._tenant, run))
             except Corrupt as error:
-                return await _damaged_line(self._tenant, run, str(error))
+                return await _damaged_summary(self._tenant, run, str(error))
             if over:
-                self._kept[run] = line
+                self._kept[run] = summary
                 if len(self._kept) > _MAX_KEPT:
                     del self._kept[next(iter(self._kept))]
-        return line
+        return summary
 
     def knows(self, run: str) -> bool:
         return run in self._kept
 
 
-async def _damaged_line(tenant: Tenant, run: str, reason: str) -> RunLine:
-    """The line of a run that is damaged, with what its readable entries say."""
+async def _damaged_summary(tenant: Tenant, run: str, reason: str) -> RunSummary:
+    """The summary of a run that is damaged, with what its readable entries say."""
     try:
         entries = (await tenant.journal.read_readable(run)).entries
     except ChargehandError:  # not even that
         entries = []
     if not entries:
-        return RunLine(run=run, state="damaged", reason=reason)
-    known = line_of(tenant, RecordedRun(run, entries, replay(entries)))
-    return structs.replace(known, state="damaged", reason=reason)
+        return RunSummary(run=run, state="damaged", reason=reason)
+    readable = summary_of(tenant, RecordedRun(run, entries, replay(entries)))
+    return structs.replace(readable, state="damaged", reason=reason)
 
 
 @operation("GET", "/api/runs")
 async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
     """Runs, the latest first; `before` is the `next` of the page before."""
     before = query.before
-    found: list[RunLine] = []
+    page_runs: list[RunSummary] = []
     looked_at = 0
     read = 0
-    lines = tenant.part(RunLines)
+    summaries = tenant.part(RunSummaries)
     has_filter = structs.replace(query, before=0, limit=1) != RunFilter(before=0, limit=1)
     size = max(_PAGE, query.limit) if has_filter else query.limit
     while looked_at < _MAX_LOOKED_AT:
@@ -232,21 +232,21 @@ async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
             looked_at += 1
             if isinstance(row, Ends) and not _may_fit(row, query):
                 continue  # its entries need not be read
-            read += not lines.knows(row.run)
-            line = await _line(tenant, row)
-            if _fits(line, query):
-                found.append(line)
-            if len(found) >= query.limit or read >= _MAX_READ:
-                return RunPage(tuple(found), before)
+            read += not summaries.knows(row.run)
+            summary = await _summary(tenant, row)
+            if _fits(summary, query):
+                page_runs.append(summary)
+            if len(page_runs) >= query.limit or read >= _MAX_READ:
+                return RunPage(tuple(page_runs), before)
         if len(page) < size:
-            return RunPage(tuple(found), None)
-    return RunPage(tuple(found), before)
+            return RunPage(tuple(page_runs), None)
+    return RunPage(tuple(page_runs), before)
 
 
-async def _line(tenant: Tenant, row: Ends | DamagedRun) -> RunLine:
+async def _summary(tenant: Tenant, row: Ends | DamagedRun) -> RunSummary:
     if isinstance(row, DamagedRun):
-        return await _damaged_line(tenant, row.run, row.damage)
-    return await tenant.part(RunLines).of(row.run, over=isinstance(row.last.event, ev.RunEnded))
+        return await _damaged_summary(tenant, row.run, row.damage)
+    return await tenant.part(RunSummaries).of(row.run, over=isinstance(row.last.event, ev.RunEnded))
 
 
 def _may_fit(row: Ends, query: RunFilter) -> bool:
@@ -255,18 +255,18 @@ def _may_fit(row: Ends, query: RunFilter) -> bool:
     if not isinstance(requested, ev.RunRequested):
         return False
     parent = "" if requested.parent is None else requested.parent.run
-    known = RunLine(
+    summary = RunSummary(
         run=row.run, state="running", team=requested.team, goal=requested.goal, started=row.first.at, parent=parent
     )
-    return _fits(known, structs.replace(query, state=UNSET, cost=0.0))
+    return _fits(summary, structs.replace(query, state=UNSET, cost=0.0))
 
 
-def _fits(line: RunLine, query: RunFilter) -> bool:
-    if line.parent and not query.nested:
+def _fits(summary: RunSummary, query: RunFilter) -> bool:
+    if summary.parent and not query.nested:
         return False
-    if query.team not in (UNSET, line.team) or query.state not in (UNSET, line.state):
+    if query.team not in (UNSET, summary.team) or query.state not in (UNSET, summary.state):
         return False
-    if line.started < query.since or line.spent.usd < query.cost:
+    if summary.started < query.since or summary.spent.usd < query.cost:
         return False
     text = query.text.casefold()
-    return text in line.goal.casefold() or text in line.run.casefold()
+    return text in summary.goal.casefold() or text in summary.run.casefold()

@@ -1,4 +1,4 @@
-"""What clients of this API send, and what they are told. Amounts of money are dollars.
+"""Request bodies, queries and replies of the HTTP API. Money is in dollars.
 
 Instants are seconds since 1970; other times are seconds since the run began. Replies that show a struct of the runtime
 are filled from it by field name (`show`), so a field is declared where it is shown and nowhere else.
@@ -30,7 +30,7 @@ PageSize: TypeAlias = Annotated[int, Meta(ge=1, le=200)]
 State: TypeAlias = Literal[
     "running", "paused", "needs_input", "interrupted", "complete", "partial", "failed", "cancelled", "damaged"
 ]
-"""`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: nobody carries it; resume it.
+"""`damaged`: its entries cannot all be read; `reason` says why. `interrupted`: no process drives it; resume it.
 `needs_input`: a person must answer its question.
 """
 LATEST = 2**53
@@ -47,14 +47,14 @@ def show(value: object, shape: type[_Shown]) -> _Shown:
     return msgspec.convert(value, shape, from_attributes=True)
 
 
-class Sent(Struct, frozen=True, forbid_unknown_fields=True):
+class RequestBody(Struct, frozen=True, forbid_unknown_fields=True):
     """What is sent. Fields that do not exist are refused."""
 
 
 # --- bodies
 
 
-class Caps(Sent, frozen=True):
+class BudgetBody(RequestBody, frozen=True):
     """What a run may use at most. It can be less than its team may use, never more."""
 
     usd: Money | None = None
@@ -62,30 +62,30 @@ class Caps(Sent, frozen=True):
     calls: Count | None = None
 
 
-class Bounded(Sent, frozen=True):
-    budget: Caps | None = None
+class BoundedBody(RequestBody, frozen=True):
+    budget: BudgetBody | None = None
     seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
     approve: bool | None = None
 
 
-class RunAsked(Bounded, frozen=True, kw_only=True):
-    """A run. With a plan nobody plans; with `approve` it waits for a person to agree to its plan."""
+class NewRunBody(BoundedBody, frozen=True, kw_only=True):
+    """A run. A given plan is not planned anew; with `approve` the run waits for approval of its plan."""
 
     team: Name
     goal: Goal
     plan: Plan | None = None
 
 
-class DraftAsked(Sent, frozen=True):
+class PlanBody(RequestBody, frozen=True):
     goal: Goal
 
 
-class Reason(Sent, frozen=True):
+class ReasonBody(RequestBody, frozen=True):
     reason: Words = ""
 
 
-class Verdict(Sent, frozen=True):
-    """What a person says to a plan. `number` is that of the question, which asks about one plan and no other.
+class VerdictBody(RequestBody, frozen=True):
+    """The decision about a plan. `number` is that of the question.
 
     `edit` comes with the edited plan, `reject` may come with feedback.
     """
@@ -96,9 +96,9 @@ class Verdict(Sent, frozen=True):
     plan: Plan | None = None
 
 
-class Answer(Sent, frozen=True):
+class AnswerBody(RequestBody, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
-    outcome nobody knows done (with a result), again, fail. `number` is that of the question.
+    outcome is unknown done (with a result), again, fail. `number` is that of the question.
     """  # noqa: D205 - one sentence
 
     number: QuestionNumber
@@ -108,21 +108,21 @@ class Answer(Sent, frozen=True):
     result: object = None
 
 
-class RetryAsked(Sent, frozen=True):
+class RetryBody(RequestBody, frozen=True):
     """`tasks` are done again with all that needs them; left out, those that failed or were skipped."""
 
     tasks: Names = ()
 
 
-class Skip(Sent, frozen=True):
-    """Nothing needs to be said."""
+class SkipBody(RequestBody, frozen=True):
+    """No fields."""
 
 
-class Reassign(Sent, frozen=True):
+class ReassignBody(RequestBody, frozen=True):
     worker: Name
 
 
-class Fork(Bounded, frozen=True):
+class ForkBody(BoundedBody, frozen=True):
     """A new run that takes over what the old one finished, as far as tasks and inputs are the same.
 
     `again` are tasks whose results are not taken over. A new goal without a plan is planned anew.
@@ -133,21 +133,21 @@ class Fork(Bounded, frozen=True):
     again: Names = ()
 
 
-class Feedback(Sent, frozen=True):
+class FeedbackBody(RequestBody, frozen=True):
     """How well a routed run went, from 0 to 1, and who should have done it."""
 
     good: Annotated[float, Meta(ge=0, le=1)]
     worker: Annotated[str, Meta(max_length=200)] = ""
 
 
-class BlockEdit(Sent, frozen=True):
+class BlockEdit(RequestBody, frozen=True):
     """The whole new text, and the version it was made from."""
 
     value: Annotated[str, Meta(max_length=150_000)]
     version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
-class Search(Sent, frozen=True):
+class SearchBody(RequestBody, frozen=True):
     """`archives` are names or ids; left out, all of the team's."""
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"\S")]
@@ -159,7 +159,7 @@ class Search(Sent, frozen=True):
 # --- queries
 
 
-class RunFilter(Sent, frozen=True):
+class RunFilter(RequestBody, frozen=True):
     """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars."""
 
     team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
@@ -172,32 +172,32 @@ class RunFilter(Sent, frozen=True):
     limit: PageSize = 50
 
 
-class EntriesAfter(Sent, frozen=True):
+class EntriesAfter(RequestBody, frozen=True):
     """`after` is the number of the last entry that was seen."""
 
     after: Count = 0
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
-class EventsAfter(Sent, frozen=True):
+class EventsAfter(RequestBody, frozen=True):
     after: Count = 0
 
 
-class EventsOfRuns(Sent, frozen=True):
+class EventsOfRuns(RequestBody, frozen=True):
     """`after` has a number for each run, in the order of `run`, with dots between."""
 
     run: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=500)], ...], Meta(min_length=1, max_length=32)]
     after: Annotated[str, Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,15})*$")] | UnsetType = UNSET
 
 
-class TraceFormat(Sent, frozen=True):
+class TraceFormat(RequestBody, frozen=True):
     """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line."""
 
     format: Literal["json", "jsonl"] = "json"
     nested: bool = False
 
 
-class Past(Sent, frozen=True):
+class HistoryQuery(RequestBody, frozen=True):
     before: Count = LATEST
     limit: PageSize = 50
 
@@ -205,7 +205,7 @@ class Past(Sent, frozen=True):
 # --- replies: teams
 
 
-class WorkerShown(Struct, frozen=True):
+class WorkerInfo(Struct, frozen=True):
     name: str
     description: str
     tags: tuple[str, ...]
@@ -214,7 +214,7 @@ class WorkerShown(Struct, frozen=True):
     concurrency: int
 
 
-class Limits(Struct, frozen=True):
+class TeamLimits(Struct, frozen=True):
     """What a run of the team may use at most; null is no cap."""
 
     seconds: Seconds
@@ -226,25 +226,25 @@ class Limits(Struct, frozen=True):
     width: int
 
 
-class TeamShown(Struct, frozen=True):
+class TeamInfo(Struct, frozen=True):
     """`strategy` is how it is led; `notice` what people must know about the models behind it."""
 
     name: str
     strategy: str
-    workers: tuple[WorkerShown, ...]
+    workers: tuple[WorkerInfo, ...]
     examples: tuple[str, ...]
-    limits: Limits
+    limits: TeamLimits
     approve: bool
     memory: bool
     notice: str
 
 
 class TeamList(Struct, frozen=True):
-    teams: tuple[TeamShown, ...]
+    teams: tuple[TeamInfo, ...]
 
 
-class Drafted(Struct, frozen=True):
-    """A plan that was not run, with what it would take. `usd` is what making it cost; null: nobody knows."""
+class PlanDraft(Struct, frozen=True):
+    """A plan that was not run, with what it would take. `usd` is what planning cost; null: unknown."""
 
     plan: Plan
     findings: tuple[Finding, ...]
@@ -254,10 +254,10 @@ class Drafted(Struct, frozen=True):
     usd: float | None
 
 
-class Healths(Struct, frozen=True):
+class HealthReport(Struct, frozen=True):
     """`runs` is how many were looked at, the latest ones; times are seconds."""
 
-    found: tuple[WorkerHealth, ...]
+    workers: tuple[WorkerHealth, ...]
     runs: int
     at: Instant
 
@@ -265,7 +265,7 @@ class Healths(Struct, frozen=True):
 # --- replies: runs
 
 
-class Begun(Struct, frozen=True):
+class RunCreated(Struct, frozen=True):
     """A run that is on disk. `source` is the run that it takes results over from.
 
     `notice` says which limits were asked for beyond what its team may use, and which hold instead; empty if none were.
@@ -280,13 +280,13 @@ class Begun(Struct, frozen=True):
     notice: str = ""
 
 
-class Spent(Struct, frozen=True):
+class AmountInfo(Struct, frozen=True):
     usd: float = 0.0
     tokens: int = 0
     calls: int = 0
 
 
-class RunLine(Struct, frozen=True, kw_only=True):
+class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of."""
 
     run: str
@@ -298,7 +298,7 @@ class RunLine(Struct, frozen=True, kw_only=True):
     ended: Instant | None = None
     reason: str = ""
     entries: int = 0
-    spent: Spent = Spent()
+    spent: AmountInfo = AmountInfo()
     tasks: int = 0
     done: int = 0
     gaps: int = 0
@@ -309,11 +309,11 @@ class RunLine(Struct, frozen=True, kw_only=True):
 class RunPage(Struct, frozen=True):
     """`next` is what `before` must be for the next page; null after the last. A page may be short, even empty."""
 
-    runs: tuple[RunLine, ...]
+    runs: tuple[RunSummary, ...]
     next: int | None
 
 
-class AttemptShown(Struct, frozen=True):
+class AttemptInfo(Struct, frozen=True):
     attempt: int
     worker: str
     began: Seconds
@@ -322,7 +322,7 @@ class AttemptShown(Struct, frozen=True):
     failure: Failure | None
 
 
-class TaskShown(Struct, frozen=True):
+class TaskInfo(Struct, frozen=True):
     id: TaskId
     instruction: str
     worker: str
@@ -330,35 +330,35 @@ class TaskShown(Struct, frozen=True):
     status: str
     began: Seconds | None
     ended: Seconds | None
-    attempts: tuple[AttemptShown, ...]
+    attempts: tuple[AttemptInfo, ...]
     failure: Failure | None
     reused: ReusedResult | None
     result: object
-    used: Spent
+    used: AmountInfo
 
 
-class RunShown(Struct, frozen=True):
+class RunInfo(Struct, frozen=True):
     """A run as it stands, by what is on disk. `notice` is what people must know about the models of its team.
 
-    `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and nobody
-    gave, by the task that says them; those of the answer itself are under the empty name.
+    `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
+    input gave, by the task that says them; those of the answer itself are under the empty name.
     """
 
-    line: RunLine
+    summary: RunSummary
     plan: Plan
-    tasks: tuple[TaskShown, ...]
+    tasks: tuple[TaskInfo, ...]
     gaps: tuple[Gap, ...]
     answer: object
     notice: str
     question: ev.InputRequested | None
     deadline: Instant
-    limits: Spent | None
+    limits: AmountInfo | None
     notes: tuple[NoteTrace, ...]
     traced: Traced
     untraced: dict[str, tuple[Statement, ...]]
 
 
-class EntryShown(Struct, frozen=True):
+class EntryInfo(Struct, frozen=True):
     """`event` is as docs/journal.md says, by its `type`."""
 
     run: str
@@ -373,13 +373,13 @@ class Entries(Struct, frozen=True):
     `damage` says why the entries after the last one cannot be read; empty when they can.
     """
 
-    entries: tuple[EntryShown, ...]
+    entries: tuple[EntryInfo, ...]
     last: int
     over: bool
     damage: str
 
 
-class Damaged(Struct, frozen=True):
+class DamageReport(Struct, frozen=True):
     """The last event of a damaged run: the first entry that cannot be read, and what is wrong with it."""
 
     run: str
@@ -387,7 +387,7 @@ class Damaged(Struct, frozen=True):
     detail: str
 
 
-class FeedbackShown(Struct, frozen=True):
+class FeedbackResult(Struct, frozen=True):
     """What was made of feedback: workers that the request is an example of now, and of which it is none any more."""
 
     run: str
@@ -399,7 +399,7 @@ class FeedbackShown(Struct, frozen=True):
 # --- replies: memory
 
 
-class BlockShown(Struct, frozen=True):
+class BlockInfo(Struct, frozen=True):
     """`version` counts changes: an edit that names another than the present one is refused.
 
     `instruction` is what of it gives instructions: of a trusted block all, or what it held before it was tainted.
@@ -421,22 +421,22 @@ class BlockShown(Struct, frozen=True):
 
 
 class BlockList(Struct, frozen=True):
-    blocks: tuple[BlockShown, ...]
+    blocks: tuple[BlockInfo, ...]
 
 
-class OriginShown(Struct, frozen=True):
+class ChangeOrigin(Struct, frozen=True):
     by: str
     name: str
     run: str
     task: str
 
 
-class ChangeShown(Struct, frozen=True):
+class BlockChange(Struct, frozen=True):
     """`added` took the place of `removed`, from character `start` on."""
 
     version: int
     kind: str
-    origin: OriginShown
+    origin: ChangeOrigin
     when: Instant
     start: int
     removed: str
@@ -447,11 +447,11 @@ class ChangeShown(Struct, frozen=True):
 class History(Struct, frozen=True):
     """The latest first; `next` is what `before` must be for more, null after the last."""
 
-    changes: tuple[ChangeShown, ...]
+    changes: tuple[BlockChange, ...]
     next: int | None
 
 
-class ArchiveShown(Struct, frozen=True):
+class ArchiveInfo(Struct, frozen=True):
     id: str
     name: str
     description: str
@@ -460,10 +460,10 @@ class ArchiveShown(Struct, frozen=True):
 
 
 class ArchiveList(Struct, frozen=True):
-    archives: tuple[ArchiveShown, ...]
+    archives: tuple[ArchiveInfo, ...]
 
 
-class Found(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     """A passage that fits. `archive` is the name of its archive, `why` says for people what matched."""
 
     id: str
@@ -477,5 +477,5 @@ class Found(Struct, frozen=True):
     created: Instant
 
 
-class FoundList(Struct, frozen=True):
-    found: tuple[Found, ...]
+class SearchHits(Struct, frozen=True):
+    hits: tuple[SearchHit, ...]

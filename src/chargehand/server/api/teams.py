@@ -12,13 +12,13 @@ from chargehand.runtime.stats import MAX_RUNS, health
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
     LATEST,
-    DraftAsked,
-    Drafted,
-    Healths,
-    Limits,
+    HealthReport,
+    PlanBody,
+    PlanDraft,
+    TeamInfo,
+    TeamLimits,
     TeamList,
-    TeamShown,
-    WorkerShown,
+    WorkerInfo,
     show,
 )
 from chargehand.server.run_control import root_of
@@ -40,24 +40,24 @@ class Drafts:
 @operation("GET", "/api/teams")
 async def list_teams(tenant: Tenant) -> TeamList:
     """The teams of this server."""
-    return TeamList(tuple(map(_shown, tenant.part(Teams).teams.values())))
+    return TeamList(tuple(map(_team_info, tenant.part(Teams).teams.values())))
 
 
 @operation("GET", "/api/teams/{team}")
-async def show_team(tenant: Tenant, team: str) -> TeamShown:
+async def show_team(tenant: Tenant, team: str) -> TeamInfo:
     """A team: its workers, how it is led, examples, limits."""
-    return _shown(tenant.part(Teams).named(team))
+    return _team_info(tenant.part(Teams).get(team))
 
 
-def _shown(team: Team) -> TeamShown:
+def _team_info(team: Team) -> TeamInfo:
     budget = team.budget
     limits = team.policy.limits
-    return TeamShown(
+    return TeamInfo(
         name=team.name,
         strategy=str(type(team.supervisor.strategy).__struct_config__.tag),
-        workers=tuple(show(worker, WorkerShown) for worker in team.members),
+        workers=tuple(show(worker, WorkerInfo) for worker in team.members),
         examples=tuple(team.supervisor.examples),
-        limits=Limits(
+        limits=TeamLimits(
             seconds=team.timeout,
             usd=budget.usd,
             tokens=budget.tokens,
@@ -73,19 +73,19 @@ def _shown(team: Team) -> TeamShown:
 
 
 @operation("POST", "/api/teams/{team}/plan", scope="run")
-async def draft_plan(tenant: Tenant, team: str, body: DraftAsked) -> Drafted:
+async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
     """A plan for a goal, checked and reckoned; nothing is done about it."""
     served = await tenant.part(Teams).of(team)
     tenant.runs.check()
-    known = await served.keep_budget()
+    team_in_budget = await served.keep_budget()
     async with tenant.part(Drafts).turn:
-        drafted = await draft(served.executor, known.request(body.goal, time.time()))
-    return Drafted(
+        drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
+    return PlanDraft(
         plan=drafted.plan,
         findings=drafted.findings,
         forecast=drafted.forecast,
         unserved=drafted.unserved,
-        notes=(*(note.text for note in known.budget_notes()), *drafted.notes),
+        notes=(*(note.text for note in team_in_budget.budget_notes()), *drafted.notes),
         usd=None if drafted.spent is None else drafted.spent.usd,
     )
 
@@ -95,9 +95,9 @@ class LatestHealth:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._last: Healths | None = None
+        self._last: HealthReport | None = None
 
-    async def look(self, now: Instant) -> Healths:
+    async def look(self, now: Instant) -> HealthReport:
         if self._last is None or not 0 <= now - self._last.at < _FRESH:
             journal = self._tenant.journal
             names = [row.run for row in await journal.latest(before=LATEST, limit=MAX_RUNS)]
@@ -109,11 +109,11 @@ class LatestHealth:
                     runs.append((name, entries))
                     if self._tenant.runs.is_running(root_of(name, entries[0].event)):
                         driven.add(name)
-            self._last = Healths(health(runs, now, driven=driven), len(runs), now)
+            self._last = HealthReport(health(runs, now, driven=driven), len(runs), now)
         return self._last
 
 
 @operation("GET", "/api/health/workers")
-async def show_health(tenant: Tenant) -> Healths:
+async def show_health(tenant: Tenant) -> HealthReport:
     """How workers, tools and models are doing, by the latest runs."""
     return await tenant.part(LatestHealth).look(time.time())

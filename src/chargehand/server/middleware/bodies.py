@@ -49,7 +49,7 @@ class Bodies:
         elif is_read or length is not None or b"transfer-encoding" in headers:
             body = await _whole(receive, most)
             if body is None:
-                return  # whoever called is gone
+                return  # the client disconnected
             if body and is_read and not _JSON.match(headers.get(b"content-type", b"")):
                 detail = "a body is JSON here: send it with `Content-Type: application/json`"
                 raise Problem(415, "not_json_type", detail)
@@ -83,23 +83,23 @@ async def _whole(receive: Receive, most: int) -> bytes | None:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Gives a body that was taken in once more, and then what else comes."""
-    kept: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:
-        return kept.pop() if kept else await receive()
+        return unread.pop() if unread else await receive()
 
     return receive_again
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """For bodies that are read piece by piece: the piece that is too much raises a problem in whoever reads."""
-    left = most
+    """For bodies that are read in pieces: the piece that exceeds the limit raises a problem."""
+    remaining = most
 
     async def receive_counted() -> Message:
-        nonlocal left
+        nonlocal remaining
         message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
+        remaining -= len(message.get("body", b""))
+        if remaining < 0:
             raise too_large(most)
         return message
 

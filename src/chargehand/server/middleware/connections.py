@@ -1,8 +1,7 @@
-"""Open connections and what is listened to on them: so many, and so many bytes of headers, for so long.
+"""Limits on open connections, and on the size and time of headers. `bounded_http(limits)` is uvicorn's protocol class.
 
-A connection is a stranger's until a call on it brought a good token. Strangers of one address can keep out other
-strangers only, and nobody who has a token. How much a body may be is checked later; here it only has to come to an end.
-Whoever starts uvicorn hands `bounded_http(limits)` to it.
+A connection is anonymous until a call on it brings a valid token. Anonymous connections of one address can push out
+only other anonymous ones. The size of bodies is checked later; here a body only has to end.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ class Connections:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are more than there may be: nobody is left who could be closed."""
+        """Whether more connections are open than allowed, and none of them is anonymous."""
         return len(self._networks) > self._most
 
     def _drop(self, connection: Connection) -> None:
@@ -101,11 +100,11 @@ def check_crowd(scope: Scope) -> None:
 def _network(address: str) -> str:
     """What one customer has: an IPv4 address, or the network of an IPv6 one."""
     try:
-        known = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return address
-    if isinstance(known, IPv6Address) and known.ipv4_mapped is None:
-        return str(int(known) >> (128 - _NETWORK))
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(int(parsed) >> (128 - _NETWORK))
     return address
 
 
@@ -114,7 +113,7 @@ def _network(address: str) -> str:
 PATIENCE: Seconds = 15.0
 """How long headers may take to arrive."""
 UPLOAD: Seconds = 120.0
-"""How long any body may take to arrive, also one that nobody wants: it keeps a connection open."""
+"""How long any body may take to arrive, also one that is not read: it keeps a connection open."""
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n"
     b"connection: close\r\n\r\n"

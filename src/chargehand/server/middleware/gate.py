@@ -1,7 +1,6 @@
-"""What every call passes before anything is read from its body: by which name, from which page, whose token, how often.
+"""Checks of every call before its body is read: headers, host, origin, path, token, rate.
 
-Each check is a middleware around the next (`guard` puts them together). What a key allows is checked by the API, and
-what is in a body, beyond its size, depth and keys, by who reads it.
+Each check is a middleware around the next; `guard` composes them. Scopes of keys are checked by the API.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
 from chargehand.server.settings import FIRST, LOOPBACK, Settings
 
 OPEN = frozenset(("/", "/healthz", "/readyz"))
-"""Where nobody is asked for a token: what is there says nothing about anybody."""
+"""Paths that need no token: they show nothing of any tenant."""
 _STRANGER = Caller(FIRST)
 _ONCE = frozenset(
     (
@@ -78,7 +77,7 @@ class Gate:
             await self._lifespan(scope, receive, send)
             return
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})  # nobody here speaks like that
+            await send({"type": "websocket.close", "code": 1008})  # WebSockets are not supported
             return
         path: str = scope["path"]
         if len(path) > 1 and path.endswith("/"):
@@ -209,7 +208,7 @@ class Rates:
             return over
         if who not in self._due and len(self._due) >= _MOST:
             # those who owe nothing; failing that, all: to remember too many costs more than to let some call again
-            self._due = {known: due for known, due in self._due.items() if due > now}
+            self._due = {caller: due for caller, due in self._due.items() if due > now}
             if len(self._due) >= _MOST:
                 self._due.clear()
         self._due[who] = due

@@ -94,7 +94,7 @@ class KeyFile:
         self._connection.close()
 
     def version(self) -> int:
-        """Another number whenever somebody else has written."""
+        """Changes whenever another connection has written."""
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def all(self) -> list[Key]:
@@ -107,7 +107,7 @@ class KeyFile:
             self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", structs.astuple(key))
 
     def revoke(self, which: str, now: Instant) -> Key:
-        """From now on nobody comes in with it, and who is in must leave. To revoke it again changes nothing."""
+        """Refuse the key from now on, and end its open streams. Idempotent."""
         with self._explained():
             self._connection.execute("UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL", (now, which))
         keys = {key.id: key for key in self.all()}
@@ -153,7 +153,7 @@ def first_token(settings: Settings, now: Instant) -> str | None:
 
 
 def _digest(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()  # enough: what is hashed has 256 bits that nobody can guess
+    return hashlib.sha256(token).digest()  # enough: a token has 256 random bits
 
 
 # --- who is calling
@@ -231,7 +231,7 @@ class Keyring:
                 self._refresh()
 
     def _refresh(self) -> None:
-        """Read the keys again if somebody has changed them. What cannot be read lets nobody in."""
+        """Read the keys again if the file has changed. While it cannot be read, no key is valid."""
         if self._file is None:
             return
         try:

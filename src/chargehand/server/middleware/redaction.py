@@ -58,10 +58,10 @@ class Redactor:
     """Knows secrets. `clean` is for text and for JSON alike: what is put in a secret's place fits both."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = [secret.strip() for secret in secrets]
+        texts = [secret.strip() for secret in secrets]
         # the longest first: one may stand inside another
         self._forms = tuple(
-            sorted({form for secret in known if _worth(secret) for form in forms(secret)}, key=len, reverse=True)
+            sorted({form for secret in texts if _worth(secret) for form in forms(secret)}, key=len, reverse=True)
         )
 
     def clean(self, body: bytes) -> bytes:
@@ -81,12 +81,12 @@ class Redactor:
         try:
             body = _ENCODER.encode(value)
         except (TypeError, ValueError, RecursionError):
-            return value  # it cannot be written, and whoever tries will be told
+            return value  # it cannot be encoded, so it cannot be written either
         cleaned = self.clean(body)
         return value if cleaned is body else msgspec.json.decode(cleaned, type=shape or type(value))
 
     def text(self, text: str) -> str:
-        """The same for text; half surrogate pairs are kept for whoever refuses them."""
+        """The same for text; lone surrogates are kept."""
         body = text.encode("utf-8", "surrogatepass")
         cleaned = self.clean(body)
         return text if cleaned is body else cleaned.decode("utf-8", "surrogatepass")
@@ -97,31 +97,31 @@ def _worth(secret: str) -> bool:
     return len(secret) >= (_PLAIN if secret.isalpha() and (secret.islower() or secret.isupper()) else _SHORTEST)
 
 
-def _shaped(found: re.Match[bytes]) -> bytes:
+def _shaped(match: re.Match[bytes]) -> bytes:
     """Not within a word (`task-…`), and not without a digit, as names are."""
-    body = found.string
-    at = found.start()
-    if (at and _WORD.match(body, at - 1)) or not _DIGIT.search(found[0]):
-        return found[0]
+    body = match.string
+    at = match.start()
+    if (at and _WORD.match(body, at - 1)) or not _DIGIT.search(match[0]):
+        return match[0]
     return _MARK
 
 
 def forms(secret: str) -> set[bytes]:
     """A secret as it may stand in a text: plain, in JSON inside JSON, in a URL, in base64 at any of three offsets."""
     plain = secret.encode("utf-8", "replace")
-    found = {plain, quote(secret, safe="", errors="replace").encode(), quote(secret, errors="replace").encode()}
+    spellings = {plain, quote(secret, safe="", errors="replace").encode(), quote(secret, errors="replace").encode()}
     escaped = plain.decode()
     for _ in range(3):
         escaped = _ENCODER.encode(escaped)[1:-1].decode()
-        found.add(escaped.encode())
-    found |= {re.sub(rb"%[0-9A-F]{2}", lambda one: one[0].lower(), form) for form in tuple(found)}
+        spellings.add(escaped.encode())
+    spellings |= {re.sub(rb"%[0-9A-F]{2}", lambda match: match[0].lower(), form) for form in tuple(spellings)}
     for offset in range(3):
         coded = base64.b64encode(b"\0" * offset + plain)
         # characters that hold bits of what stands before or behind are another each time
         inner = coded[(0, 2, 3)[offset] : len(coded) - (0, 3, 2)[(offset + len(plain)) % 3]]
         if len(inner) >= _SHORTEST:
-            found |= {inner, inner.translate(bytes.maketrans(b"+/", b"-_"))}
-    return found
+            spellings |= {inner, inner.translate(bytes.maketrans(b"+/", b"-_"))}
+    return spellings
 
 
 @contextmanager

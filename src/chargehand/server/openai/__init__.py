@@ -1,1 +1,1 @@
-"""A team as a model, for whoever speaks the API of OpenAI. Nobody else imports it."""
+"""The OpenAI-compatible API: a team as a model."""

@@ -1,7 +1,7 @@
 """A team as a model, for clients of OpenAI: models, chat completions and responses.
 
 A response is a run, so it is stored anyway. `previous_response_id` goes on from what was said there. With
-`store: false` nobody can go on from it, or retrieve it.
+`store: false` it cannot be continued or retrieved.
 """
 
 import functools
@@ -38,8 +38,17 @@ from chargehand.server.openai.request import (
     read_turns,
     recorded_request,
 )
-from chargehand.server.openai.run import Call, run_call, wait_for_run
-from chargehand.server.openai.stream import ChatWriter, Listener, ResponseWriter, Writer, in_slot, write_stream
+from chargehand.server.openai.stream import (
+    Call,
+    ChatWriter,
+    Listener,
+    ResponseWriter,
+    Writer,
+    in_slot,
+    run_call,
+    wait_for_run,
+    write_stream,
+)
 from chargehand.server.problem import Fault, Problem
 from chargehand.server.routing import Api
 from chargehand.server.run_control import RecordedRun, read_run, tell_run

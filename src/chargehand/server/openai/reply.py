@@ -82,43 +82,43 @@ class Answer(Struct, frozen=True):
 def answer_of(recorded: RecordedRun) -> Answer:
     """What came of a run that has stopped; raises a problem for one that came to nothing."""
     run = recorded.run
-    found = outcome(run, recorded.state)
-    text = _question(recorded) if recorded.state.ended is None else _ended_text(recorded, found)
+    finished = outcome(run, recorded.state)
+    text = _question(recorded) if recorded.state.ended is None else _ended_text(recorded, finished)
     stats = Stats()
     stats.record(run, recorded.entries)
     output = sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
-    is_cut_short = found.ending == "partial" and found.reason in _CUT_SHORT
+    is_cut_short = finished.ending == "partial" and finished.reason in _CUT_SHORT
     return Answer(
         run=run,
         text=text,
-        ending=found.ending,
-        tokens=found.spent.tokens,
-        output_tokens=min(output, found.spent.tokens),
+        ending=finished.ending,
+        tokens=finished.spent.tokens,
+        output_tokens=min(output, finished.spent.tokens),
         finish="length" if is_cut_short else "stop",
     )
 
 
-def _ended_text(recorded: RecordedRun, found: RunOutcome) -> str:
+def _ended_text(recorded: RecordedRun, finished: RunOutcome) -> str:
     run = recorded.run
-    if found.ending == "cancelled":
+    if finished.ending == "cancelled":
         raise run_problem(run, 409, "run_cancelled", f"run {run!r} was cancelled; ask again to begin another")
     request = recorded_request(recorded.requested)
     is_for_worker = request is not None and request.worker
-    text, is_good = _worker_text(recorded) if is_for_worker else _team_text(recorded, found)
+    text, is_good = _worker_text(recorded) if is_for_worker else _team_text(recorded, finished)
     if not is_good:
         raise run_problem(run, 500, "run_failed", f"{text}\n(run {run}; what it did: GET /api/runs/{run})")
     return text
 
 
-def _team_text(recorded: RecordedRun, found: RunOutcome) -> tuple[str, bool]:
+def _team_text(recorded: RecordedRun, finished: RunOutcome) -> tuple[str, bool]:
     """The answer of a team, and whether it is one."""
-    answer = _words(answer_or_fallback(found))
+    answer = _words(answer_or_fallback(finished))
     notes = [entry.event for entry in recorded.entries if isinstance(entry.event, ev.Noted)]
-    unserved = found.reason == "no_plan" and found.gaps and all(gap.status == "unserved" for gap in found.gaps)
+    unserved = finished.reason == "no_plan" and finished.gaps and all(gap.status == "unserved" for gap in finished.gaps)
     if unserved:  # who says hello must be told what there is to ask
         assumed = [note.fact.text for note in notes if isinstance(note.fact, Assumed)]
         return "\n\n".join((answer, *assumed)), False
-    is_good = found.ending in ("complete", "partial")
+    is_good = finished.ending in ("complete", "partial")
     return answer or ("There is nothing to say." if is_good else "There is no answer."), is_good
 
 
@@ -145,7 +145,7 @@ def _question(recorded: RecordedRun) -> str:
     what = {
         "plan": f"Before anything is done, a person must agree to this plan:\n{_plan(recorded.state)}",
         "tool": f"Before this call is made, a person must agree to it:\n{question.text}",
-        "effect": f"Nobody knows what became of this call; a person must say so:\n{question.text}",
+        "effect": f"The outcome of this call is unknown; a person must say what happened:\n{question.text}",
     }[question.what]
     return (
         f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with "

@@ -1,6 +1,6 @@
-"""What clients of OpenAI send, as far as it means anything here, and the goal of a team that is made from it.
+"""Requests of OpenAI clients, and the goal of a team made from one.
 
-What is not named in here is ignored; what cannot be honoured is refused: better said than done otherwise.
+Fields that are not declared here are ignored; fields that cannot be honoured are refused.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ MAX_EARLIER = 32_000
 MAX_TURN = 8_000
 """Characters of one earlier turn."""
 _MAX_ITEMS = 10_000
-_WISHES = "Whoever asks also says this about the answer:"
+_WISHES = "The client also says this about the answer:"
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _API = "openai"
 TEAM_PREFIX = "team/"
@@ -105,7 +105,7 @@ def check_response(sent: ResponseSent) -> None:
     if sent.background and sent.stream:
         raise refused("stream", "a response in the background is not streamed; retrieve it by its id")
     if sent.background and sent.store is False:
-        raise refused("store", "a response in the background must be stored, or nobody could retrieve it")
+        raise refused("store", "a response in the background must be stored, or it could not be retrieved")
 
 
 def _check_tools(param: str, tools: Tools, choice: object) -> None:
@@ -132,7 +132,7 @@ class Target(Struct, frozen=True):
 
     @property
     def reads_facts(self) -> bool:
-        """Whether nobody in it reads more than the request."""
+        """Whether every model of it reads only the request."""
         return all(worker.model == BUILT_IN for worker in self.team.members)
 
     @property
@@ -148,7 +148,7 @@ class Target(Struct, frozen=True):
 
 
 def find_target(tenant: Tenant, name: str) -> Target:
-    """Who is meant; 404 if nobody is. A team's whole name goes before a worker's."""
+    """The team or worker of a model name; 404 if there is none. A team's name wins over a worker's."""
     teams = tenant.part(Teams).teams
     plain = name.removeprefix(TEAM_PREFIX)
     if plain in teams:
@@ -161,7 +161,7 @@ def find_target(tenant: Tenant, name: str) -> Target:
 
 
 def list_targets(tenant: Tenant) -> list[Target]:
-    """Everybody that can be called. Teams first: they are what is mostly wanted."""
+    """Every team and worker, teams first."""
     teams = tenant.part(Teams).teams.values()
     names = [(team, "") for team in teams] + [(team, worker.name) for team in teams for worker in team.members]
     return [Target(f"{TEAM_PREFIX}{team.name}{':' if worker else ''}{worker}", team, worker) for team, worker in names]
@@ -181,7 +181,7 @@ class Conversation(Struct, frozen=True):
     """The last thing the user said is the request; what was said before is material for it.
 
     Earlier turns may repeat what tools found somewhere, so they are given as data, never as orders. `wishes` are system
-    messages: they come from whoever makes the call and owns the request, so they are part of it. The team's own
+    messages: they come from the owner of the request, so they are part of it. The team's own
     instructions stay above both.
     """
 
@@ -217,22 +217,22 @@ def read_conversation(turns: Sequence[Turn], param: str) -> Conversation:
             spoken.append(turn)
     last = max((number for number, turn in enumerate(spoken) if turn.role == "user"), default=-1)
     if last < 0:
-        raise refused(param, "nobody asks for anything; send a message of the user with some text", "invalid_value")
+        raise refused(param, "there is no request; send a user message with some text", "invalid_value")
     request = spoken.pop(last)
     return Conversation(request.text.strip(), "\n\n".join(wishes), bounded(spoken))
 
 
 def bounded(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """The latest of these turns, as far as there is room for them."""
-    kept: list[Turn] = []
+    recent: list[Turn] = []
     room = MAX_EARLIER
     for turn in reversed(turns):
         text = turn.text if len(turn.text) <= MAX_TURN else f"{turn.text[: MAX_TURN - 2]} …"
         room -= len(text)
         if room < 0:
             break
-        kept.append(structs.replace(turn, text=text))
-    return tuple(reversed(kept))
+        recent.append(structs.replace(turn, text=text))
+    return tuple(reversed(recent))
 
 
 def read_turns(messages: Sequence[MessageSent], param: str) -> list[Turn]:
