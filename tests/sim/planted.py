@@ -108,7 +108,7 @@ BUGS = (
         "closed=True, unserved=lost)",
         "closed=True)",
     ),
-    Bug("Retry-After is ignored", "engine/decide.py", "wait = max(jitter, failure.retry_after)", "wait = jitter"),
+    Bug("Retry-After is ignored", "engine/decide.py", "return max(jitter, failure.retry_after)", "return jitter"),
     Bug(
         "a planner's long Retry-After is waited for",
         "engine/decide.py",

@@ -1,6 +1,7 @@
 """`admit`: the door. What the world reports becomes an event here, or is refused with a reason."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -17,33 +18,28 @@ def admit(state: RunState, report: ev.Event) -> ev.Event:
     """The event a report amounts to; Refused when it does not fit what is so now."""
     if state.ended is not None:
         raise Refused("the run has ended")
-    match report:
-        case ev.AttemptSucceeded() | ev.AttemptFailed():
-            return _outcome(state, report)
-        case ev.StepStarted():
-            return _step(state, report)
-        case ev.StepFinished() | ev.StepFailed():
-            return _step_end(state, report)
-        case ev.TasksAdded():
-            return _proposal(state, report)
-        case ev.SupervisionStarted() | ev.SupervisionFailed() | ev.TaskRefined() | ev.AnswerWritten():
-            return _supervision(state, report)
-        case ev.InputAnswered():
-            return _reply(state, report)
-        case ev.CancelRequested() | ev.PauseSet() | ev.RunResumed() | ev.ResultsOffered() | ev.Noted():
-            return report
-        case _:
-            raise Refused(f"{type(report).__name__} is decided, never reported")
+    check = _ADMISSIONS.get(type(report))
+    if check is None:
+        raise Refused(f"{type(report).__name__} is decided, never reported")
+    return check(state, report)
 
 
 _Paid = TypeVar("_Paid", bound=ev.Paid)
 
 
 def _sane(report: _Paid) -> _Paid:
+    """The report; where its cost is negative, what was reserved is charged: a provider that pays us is mistaken."""
     used = report.used
     if used is None or (used.tokens >= 0 and used.micros >= 0 and used.calls >= 0):
         return report
-    return structs.replace(report, used=None)  # a provider that pays us is mistaken: charge what was reserved
+    return structs.replace(report, used=None)
+
+
+def _as_reported(_state: RunState, report: ev.Event) -> ev.Event:
+    return report
+
+
+# --- attempts and their steps
 
 
 def _running(state: RunState, task: TaskId, attempt: int) -> Progress:
@@ -54,26 +50,39 @@ def _running(state: RunState, task: TaskId, attempt: int) -> Progress:
 
 
 def _outcome(state: RunState, report: ev.AttemptSucceeded | ev.AttemptFailed) -> ev.Event:
+    """The outcome of an attempt; while an effect of it is open, it can only be that its outcome is not known."""
     progress = _running(state, report.task, report.attempt)
-    if progress.steps and progress.in_doubt():
-        mistake = report.failure.code_error if isinstance(report, ev.AttemptFailed) else None
-        doubt = EFFECT_IN_DOUBT
-        if mistake is not None:
-            message = f"{EFFECT_IN_DOUBT.message}: {mistake.describe()}"
-            doubt = structs.replace(EFFECT_IN_DOUBT, message=message, code_error=mistake)
-        return ev.AttemptFailed(report.task, report.attempt, doubt, _sane(report).used)
+    report = _sane(report)
+    if not progress.in_doubt():
+        return report
+    doubt = EFFECT_IN_DOUBT
+    if isinstance(report, ev.AttemptFailed) and report.failure.code_error is not None:
+        mistake = report.failure.code_error
+        doubt = structs.replace(doubt, message=f"{doubt.message}: {mistake.describe()}", code_error=mistake)
+    return ev.AttemptFailed(report.task, report.attempt, doubt, report.used)
+
+
+def _step_start(state: RunState, report: ev.StepStarted) -> ev.Event:
+    progress = _running(state, report.task, report.attempt)
+    if progress.steps is not None and report.step in progress.steps:
+        raise Refused(f"step {report.step} of {report.task!r} has been started before")
+    if state.ledger.capped:
+        # what the attempt itself holds is given back at its first step
+        more = (report.reserve or NOTHING) - progress.held
+        if not state.ledger.covers(more, keep=state.requested.budget.floor):
+            raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
+    return report
+
+
+def _step_end(state: RunState, report: ev.StepFinished | ev.StepFailed) -> ev.Event:
+    steps = _running(state, report.task, report.attempt).steps
+    step = None if steps is None else steps.get(report.step)
+    if step is None or step.result is not None:
+        raise Refused(f"step {report.step} of {report.task!r} is not open")
     return _sane(report)
 
 
-def _step(state: RunState, report: ev.StepStarted) -> ev.Event:
-    progress = _running(state, report.task, report.attempt)
-    if report.step in (progress.steps or {}):
-        raise Refused(f"step {report.step} of {report.task!r} has been started before")
-    # what the attempt itself holds is given back at its first step
-    more = (report.reserve or NOTHING) - progress.held
-    if not state.ledger.covers(more, keep=state.requested.budget.floor):
-        raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
-    return report
+# --- the duties of the supervisor
 
 
 def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK) -> None:
@@ -81,49 +90,54 @@ def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK)
         raise Refused(f"nobody is waiting for {duty} number {number} any more")
 
 
-def _step_end(state: RunState, report: ev.StepFinished | ev.StepFailed) -> ev.Event:
-    step = (_running(state, report.task, report.attempt).steps or {}).get(report.step)
-    if step is None or step.result is not None:
-        raise Refused(f"step {report.step} of {report.task!r} is not open")
+def _answer(state: RunState, report: ev.AnswerWritten) -> ev.Event:
+    _expect(state, "answer", report.number)
     return _sane(report)
 
 
-def _supervision(
-    state: RunState, report: ev.SupervisionStarted | ev.SupervisionFailed | ev.TaskRefined | ev.AnswerWritten
-) -> ev.Event:
-    if isinstance(report, ev.AnswerWritten):
-        _expect(state, "answer", report.number)
-        return _sane(report)
-    if isinstance(report, ev.TaskRefined):
-        _expect(state, "refine", report.number, report.task)
-        return _sane(report)
-    if isinstance(report, ev.SupervisionStarted) and not state.ledger.covers(report.reserve or NOTHING):
+def _refinement(state: RunState, report: ev.TaskRefined) -> ev.Event:
+    _expect(state, "refine", report.number, report.task)
+    return _sane(report)
+
+
+def _supervision_failure(state: RunState, report: ev.SupervisionFailed) -> ev.Event:
+    _expect(state, report.duty, report.number, report.task)
+    return _sane(report)
+
+
+def _more_calls(state: RunState, report: ev.SupervisionStarted) -> ev.Event:
+    """A duty that is under way needs more calls than one: they are held before they are made."""
+    if not state.ledger.covers(report.reserve or NOTHING):
         raise Refused(f"the budget does not cover more calls of the supervisor ({report.duty})")
     _expect(state, report.duty, report.number, report.task)
-    if isinstance(report, ev.SupervisionStarted):
-        return report  # it is under way and needs more calls than one: they are held before they are made
-    return _sane(report)
+    return report
 
 
 def _proposal(state: RunState, report: ev.TasksAdded) -> ev.Event:
+    """Tasks that can run; else the failure of the planner, with what is wrong with them."""
     _expect(state, "plan", report.number)
+    report = _sane(report)
     if not report.tasks and report.done and (state.tasks or report.unserved or not report.closed):
-        return _sane(report)  # the planner has nothing to add
+        return report  # the planner has nothing to add
     requested = state.requested
     planned = len(state.tasks) - state.items
     linted = lint(report.tasks, requested.roster, requested.policy.limits, known=state.tasks, planned=planned)
     errors = linted.errors
     if not errors and state.replans:
-        before = {fingerprint(one.task) for one in state.tasks.values()}
+        before = {fingerprint(progress.task) for progress in state.tasks.values()}
         if before.issuperset(map(fingerprint, linted.tasks)):
-            said = "This changes nothing: every task was in the plan before. Ask for something else, or for nothing."
-            errors = (ev.Finding(code="unchanged", place="plan", message=said),)
+            errors = (_UNCHANGED,)
     if errors:
         failure = ev.Failure("logic", f"the plan cannot run: {_explain(errors[0])}")
-        return ev.SupervisionFailed("plan", report.number, failure, findings=errors, used=_sane(report).used)
-    return structs.replace(_sane(report), tasks=linted.tasks, warnings=linted.warnings)
+        return ev.SupervisionFailed("plan", report.number, failure, findings=errors, used=report.used)
+    return structs.replace(report, tasks=linted.tasks, warnings=linted.warnings)
 
 
+_UNCHANGED = ev.Finding(
+    code="unchanged",
+    place="plan",
+    message="This changes nothing: every task was in the plan before. Ask for something else, or for nothing.",
+)
 _MORE_TASKS = "to allow more, set Policy(limits=Limits(max_tasks=...)), or policy.limits.max_tasks in the team file"
 
 
@@ -133,9 +147,33 @@ def _explain(finding: ev.Finding) -> str:
     return f"{message}; {_MORE_TASKS}" if finding.code == "too_many_tasks" else message
 
 
+# --- the person
+
+
+_PLAN_VERDICTS = ("approve", "edit", "reject")
+_CALL_VERDICTS = ("approve", "reject")
+_EFFECT_VERDICTS = ("done", "again", "fail")
+
+
+def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
+    asked = state.input
+    if asked is None or asked.number != report.number:
+        raise Refused(f"question {report.number} is not being asked")
+    if asked.what == "effect":
+        verdicts = _EFFECT_VERDICTS
+    elif asked.what == "plan" and not asked.task:
+        verdicts = _PLAN_VERDICTS
+    else:  # the plan of a nested run cannot be edited from here
+        verdicts = _CALL_VERDICTS
+    if report.verdict not in verdicts:
+        raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
+    _check_calls(asked, report.also)
+    return _edited_plan(state, report) if report.verdict == "edit" else report
+
+
 def _check_calls(asked: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
     """Refused for a verdict on a call that nobody asks about, and for two on the same one."""
-    waiting = [] if asked.question is None else [one.call for one in asked.question.also]
+    waiting = [] if asked.question is None else [pending.call for pending in asked.question.also]
     for verdict in verdicts:
         if verdict.call not in waiting:
             known = ", ".join(map(str, waiting)) or "none"
@@ -143,22 +181,33 @@ def _check_calls(asked: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...])
         waiting.remove(verdict.call)
 
 
-def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
-    asked = state.input
-    if asked is None or asked.number != report.number:
-        raise Refused(f"question {report.number} is not being asked")
-    plan = ("approve", "edit", "reject")
-    own_plan = asked.what == "plan" and not asked.task  # that of a team inside cannot be edited from here
-    fitting = plan if own_plan else plan[::2] if asked.what != "effect" else ("done", "again", "fail")
-    if report.verdict not in fitting:
-        raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(fitting)}")
-    _check_calls(asked, report.also)
-    if report.verdict != "edit":
-        return report
-    if report.plan is None:
+def _edited_plan(state: RunState, report: ev.InputAnswered) -> ev.Event:
+    plan = report.plan
+    if plan is None:
         raise Refused("an edit comes with the edited plan")
-    kept = {task for task, one in state.tasks.items() if one.round != state.round}
-    linted = lint(report.plan.tasks, state.requested.roster, state.requested.policy.limits, known=kept)
+    known = {task for task, progress in state.tasks.items() if progress.round != state.round}
+    linted = lint(plan.tasks, state.requested.roster, state.requested.policy.limits, known=known)
     if linted.errors:
         raise PlanInvalid(linted.errors)
-    return structs.replace(report, plan=Plan(linted.tasks, report.plan.combine, report.plan.goal))
+    return structs.replace(report, plan=Plan(linted.tasks, plan.combine, plan.goal))
+
+
+_ADMISSIONS: dict[type, Callable[[RunState, Any], ev.Event]] = {
+    ev.StepStarted: _step_start,
+    ev.StepFinished: _step_end,
+    ev.StepFailed: _step_end,
+    ev.AttemptSucceeded: _outcome,
+    ev.AttemptFailed: _outcome,
+    ev.TasksAdded: _proposal,
+    ev.AnswerWritten: _answer,
+    ev.TaskRefined: _refinement,
+    ev.SupervisionStarted: _more_calls,
+    ev.SupervisionFailed: _supervision_failure,
+    ev.InputAnswered: _reply,
+    ev.CancelRequested: _as_reported,
+    ev.PauseSet: _as_reported,
+    ev.RunResumed: _as_reported,
+    ev.ResultsOffered: _as_reported,
+    ev.Noted: _as_reported,
+}
+"""What may be reported, and how it is judged."""

@@ -156,12 +156,18 @@ class Ledger(Struct):
     held_tokens: int = 0
     held_micros: int = 0
     held_calls: int = 0
+    capped: bool = False
+    """Whether the budget has a cap on tokens, dollars or calls."""
+
+    def __post_init__(self) -> None:
+        budget = self.budget
+        self.capped = budget.tokens is not None or budget.usd is not None or budget.calls is not None
 
     def covers(self, amount: Amount, *, keep: Amount = NOTHING) -> bool:
         """Whether this much more may be reserved while `keep` stays untouched."""
-        budget = self.budget
         if not self.capped:
             return True
+        budget = self.budget
         return (
             _room(budget.tokens, self.tokens + self.held_tokens, amount.tokens, keep.tokens)
             and _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros)
@@ -182,11 +188,6 @@ class Ledger(Struct):
         self.tokens += booked.tokens
         self.micros += booked.micros
         self.calls += booked.calls
-
-    @property
-    def capped(self) -> bool:
-        budget = self.budget
-        return budget.tokens is not None or budget.micros is not None or budget.calls is not None
 
     @property
     def spent(self) -> Amount:

@@ -3,12 +3,13 @@
 It changes nothing itself. What one call returns may be folded in order without asking again in between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
+from typing import TypeAlias
 
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING
+from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import EFFECT_IN_DOUBT, OpenStep
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds, backoff
@@ -57,32 +58,37 @@ def decide(state: RunState, now: Instant) -> list[ev.Event]:
 
 
 def _timed_out(state: RunState, now: Instant) -> list[ev.Event]:
+    """What has run out of its time: duties of the supervisor, and the task whose timer is due first."""
     events: list[ev.Event] = []
-    if not (state.planning.is_open or state.answering.is_open or state.timers):
-        return events
-    duties: tuple[tuple[ev.Duty, SupervisorDuty], ...] = (("plan", state.planning), ("answer", state.answering))
-    for kind, duty in duties:
-        if duty.is_open and now >= duty.timer:
-            events.append(ev.SupervisionFailed(kind, duty.number, _timeout_of(kind)))
+    if state.planning.is_open and now >= state.planning.timer:
+        events.append(ev.SupervisionFailed("plan", state.planning.number, _timeout_of("plan")))
+    if state.answering.is_open and now >= state.answering.timer:
+        events.append(ev.SupervisionFailed("answer", state.answering.number, _timeout_of("answer")))
     if state.timers and now >= state.timers[0][0]:
-        progress = state.ordered[state.timers[0][1]]
-        task = progress.task.id
-        if progress.status is Status.BACKING_OFF:
-            events.append(ev.BackoffEnded(task))
-        elif progress.status is Status.REFINING:
-            events.append(ev.SupervisionFailed("refine", progress.failures, _timeout_of("refine"), task))
-        else:
-            failure = EFFECT_IN_DOUBT if progress.in_doubt() else _timeout_of("work", progress.running_steps())
-            events.append(ev.AttemptFailed(task, progress.attempt, failure))
+        events.append(_task_timer(state.ordered[state.timers[0][1]]))
     return events
 
 
+def _task_timer(progress: Progress) -> ev.Event:
+    task = progress.task.id
+    if progress.status is Status.BACKING_OFF:
+        return ev.BackoffEnded(task)
+    if progress.status is Status.REFINING:
+        return ev.SupervisionFailed("refine", progress.failures, _timeout_of("refine"), task)
+    if progress.in_doubt():
+        return ev.AttemptFailed(task, progress.attempt, EFFECT_IN_DOUBT)
+    return ev.AttemptFailed(task, progress.attempt, _timeout_of("work", progress.running_steps()))
+
+
 def _timeout_of(what: str, running: tuple[OpenStep, ...] = ()) -> ev.Failure:
-    still_running = f"; still running: {', '.join(step.name for step in running)}" if running else ""
-    return ev.Failure("timeout", f"the time allowed to {what} was over{still_running}", running=running)
+    message = f"the time allowed to {what} was over"
+    if running:
+        message += f"; still running: {', '.join(step.name for step in running)}"
+    return ev.Failure("timeout", message, running=running)
 
 
 def _consequences(state: RunState, now: Instant) -> list[ev.Event]:
+    """What follows from tasks that settled or failed."""
     events: list[ev.Event] = []
     for task, because in state.unreachable.items():
         events.append(ev.TaskSkipped(task, "input", because))
@@ -124,7 +130,7 @@ def _join(progress: Progress) -> ev.Event:
 
 
 def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Event | None:
-    """What becomes of a failed task; None while somebody else's question is being asked."""
+    """What becomes of a failed task; None while another question is open."""
     failure = progress.failure
     policy = state.requested.policy
     task = progress.task.id
@@ -133,11 +139,8 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
         return _question_about(state, progress, failure) if state.input is None else None
     if failure.kind in ("uncertain", "budget", "deadline"):
         return ev.TaskFailed(task, failure)
+    wait = _wait_after(state, progress, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
-    wait = 0.0
-    if failure.kind != "logic":
-        jitter = backoff(state.requested.seed, policy.retry, progress.failures, task, progress.attempt)
-        wait = max(jitter, failure.retry_after)
     parked = failure.retry_after > policy.retry.obey_retry_after or now + wait >= work_until(state)
     if progress.failures >= allowed or failure.permanent or parked:
         other = _next_worker(state, progress)
@@ -147,8 +150,17 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
     return _refinement(state, progress, now) or ev.RetryScheduled(task, now)
 
 
+def _wait_after(state: RunState, progress: Progress, failure: ev.Failure) -> Seconds:
+    """How long a worker waits before it tries again. What it did wrong itself needs no wait."""
+    if failure.kind == "logic":
+        return 0.0
+    retry = state.requested.policy.retry
+    jitter = backoff(state.requested.seed, retry, progress.failures, progress.task.id, progress.attempt)
+    return max(jitter, failure.retry_after)
+
+
 def _next_worker(state: RunState, progress: Progress) -> str:
-    """Who takes over from a worker that failed: the next in line that is not the same by its spec; empty: nobody."""
+    """Who takes over from a worker that failed: the next in line that is not the same by its spec; empty: no worker."""
     failed: set[str] = set()
     for name in (progress.worker, *progress.tried):
         failed.add(state.agents[name].spec or name)
@@ -162,9 +174,9 @@ def _next_worker(state: RunState, progress: Progress) -> str:
 def _question_about(state: RunState, progress: Progress, failure: ev.Failure) -> ev.InputRequested:
     number = state.asked + 1
     task = progress.task.id
-    question = failure.question
     if failure.kind != "approval":
         return ev.InputRequested(number, "effect", task)
+    question = failure.question
     what = "tool" if question is None else question.what
     return ev.InputRequested(number=number, what=what, task=task, text=failure.message, question=question)
 
@@ -177,8 +189,12 @@ def _refinement(state: RunState, progress: Progress, now: Instant) -> ev.Event |
     if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
         return None  # a plain retry is better than none
     until = min(now + policy.supervision, work_until(state))
-    held = None if reserve == NOTHING else reserve
-    return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=held)
+    return ev.SupervisionStarted("refine", progress.failures, until, progress.task.id, reserve=_reservation(reserve))
+
+
+def _reservation(amount: Amount) -> Amount | None:
+    """What an event says that is reserved: an amount, or nothing at all."""
+    return None if amount == NOTHING else amount
 
 
 # --- which ready tasks start, and with whom: critical path first, healthy and idle workers first
@@ -190,48 +206,56 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
     With a capped budget one at a time, since each changes what the next may count on.
     """
     free = state.requested.policy.limits.width - state.running
-    if free <= 0 or not state.ready_queues:
+    if free <= 0:
         return []
     if state.ledger.capped or state.breakers:
         free = 1
     events: list[ev.Event] = []
-    extra: dict[str, int] = {}
-    short: Progress | None = None
-    fronts = _fronts(state)
+    starting: dict[str, int] = {}
+    unaffordable: Progress | None = None
+    queues = list(state.ready_queues.values())
+    walks = [urgent_first(state, queue) for queue in queues]
+    fronts = _fronts(walks)
     while fronts and len(events) < free:
-        entry, _, walk, queue = fronts[0]
-        progress = state.ordered[entry[1]]
-        event = _reuse(state, progress) or _refused(state, progress) or _start(state, progress, queue, extra, now, last)
+        (_, order), number = fronts[0]
+        progress = state.ordered[order]
+        event = _reuse(state, progress) or _refused(state, progress)
+        event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
             heappop(fronts)  # nobody of this queue is free
-            continue
-        if isinstance(event, ev.TaskSkipped) and event.reason == "budget":
-            short = short or progress
-            heappop(fronts)
-            continue
-        events.append(event)
-        following = next(walk, None)
-        if following is None:
+        elif isinstance(event, ev.TaskSkipped) and event.reason == "budget":
+            unaffordable = unaffordable or progress
             heappop(fronts)
         else:
-            heapreplace(fronts, (following, fronts[0][1], walk, queue))
-    if not events and short is not None and state.ledger.reserved == NOTHING:
-        return [ev.TaskSkipped(short.task.id, "budget")]  # nothing under way could give any money back
+            events.append(event)
+            _advance(fronts, walks[number])
+    if not events and unaffordable is not None and state.ledger.reserved == NOTHING:
+        return [ev.TaskSkipped(unaffordable.task.id, "budget")]  # nothing under way could give any money back
     return events
 
 
-_Front = tuple[tuple[float, int], int, Iterator[tuple[float, int]], ReadyQueue]
+_Entry: TypeAlias = tuple[float, int]
+"""A ready task in its queue: its urgency, and its place in the run."""
 
 
-def _fronts(state: RunState) -> list[_Front]:
-    fronts: list[_Front] = []
-    for number, queue in enumerate(state.ready_queues.values()):
-        walk = urgent_first(state, queue)
-        first = next(walk, None)
-        if first is not None:
-            fronts.append((first, number, walk, queue))
+def _fronts(walks: Sequence[Iterator[_Entry]]) -> list[tuple[_Entry, int]]:
+    """A heap of the most urgent task of each queue, with the number of the queue."""
+    fronts: list[tuple[_Entry, int]] = []
+    for number, walk in enumerate(walks):
+        entry = next(walk, None)
+        if entry is not None:
+            fronts.append((entry, number))
     heapify(fronts)
     return fronts
+
+
+def _advance(fronts: list[tuple[_Entry, int]], walk: Iterator[_Entry]) -> None:
+    """Go on to the next task of the queue that comes first."""
+    entry = next(walk, None)
+    if entry is None:
+        heappop(fronts)
+    else:
+        heapreplace(fronts, (entry, fronts[0][1]))
 
 
 def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
@@ -254,7 +278,7 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
 
 
 def _refused(state: RunState, progress: Progress) -> ev.Event | None:
-    """A skip where the models of everybody who may take a task refuse every call: no attempt would come to anything."""
+    """A skip where the models of all workers that may take a task refuse every call: no attempt could succeed."""
     if not state.refused:
         return None
     models = [state.agents[name].model for name in line_of(state, progress.task) if name in state.agents]
@@ -264,22 +288,27 @@ def _refused(state: RunState, progress: Progress) -> ev.Event | None:
 
 
 def _start(
-    state: RunState, progress: Progress, queue: ReadyQueue, extra: dict[str, int], now: Instant, last: Instant
+    state: RunState, progress: Progress, queue: ReadyQueue, starting: dict[str, int], now: Instant, last: Instant
 ) -> ev.Event | None:
-    """An attempt; None when nobody can take it now; a skip when the budget is too small for it."""
-    choice = _choose(state, progress, queue, extra, now)
+    """An attempt; None when no worker can take it now; a skip when the budget is too small for it.
+
+    `starting` counts the attempts that start along with it, by worker.
+    """
+    choice = _choose(state, progress, queue, starting, now)
     if choice is None:
         return None
     agent, probes = choice
     reserve = agent.estimate
     if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
         return ev.TaskSkipped(progress.task.id, "budget")
-    extra[agent.name] = extra.get(agent.name, 0) + 1
-    number = progress.attempt + (not progress.redo)
-    until = min(now + agent.timeout, last)
-    held = None if reserve == NOTHING else reserve
+    starting[agent.name] = starting.get(agent.name, 0) + 1
     return ev.AttemptStarted(
-        task=progress.task.id, attempt=number, worker=agent.name, until=until, reserve=held, probes=probes
+        task=progress.task.id,
+        attempt=progress.attempt if progress.redo else progress.attempt + 1,
+        worker=agent.name,
+        until=min(now + agent.timeout, last),
+        reserve=_reservation(reserve),
+        probes=probes,
     )
 
 
@@ -287,9 +316,9 @@ _Choice = tuple[Agent, tuple[str, ...]]
 
 
 def _choose(
-    state: RunState, progress: Progress, queue: ReadyQueue, extra: dict[str, int], now: Instant
+    state: RunState, progress: Progress, queue: ReadyQueue, starting: dict[str, int], now: Instant
 ) -> _Choice | None:
-    """The least loaded of those who may take it; where breakers bar them all, whoever may stand in."""
+    """The least loaded of those who may take it; where breakers bar them all, of the fallbacks."""
     names = queue.candidates
     if state.breakers and not progress.redo and all(_probes(state, name, now) is None for name in names):
         gone = (*names, *progress.tried)
@@ -300,8 +329,9 @@ def _choose(
         agent = state.agents.get(name)
         if agent is None:
             continue
-        load = state.load.get(name, 0) + extra.get(name, 0)
-        if (agent.concurrency and load >= agent.concurrency) or (best is not None and load >= least):
+        load = state.load.get(name, 0) + starting.get(name, 0)
+        is_full = bool(agent.concurrency and load >= agent.concurrency)
+        if is_full or (best is not None and load >= least):
             continue
         probes = _probes(state, name, now)
         if probes is not None:
@@ -359,7 +389,7 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
     retry_at = _retry_at(state, "plan", now)
     late = retry_at >= _plan_until(state)  # asked again, it could not answer in time
     if _is_given_up(duty, state.requested.policy.limits.plans) or broke or late:
-        if state.tasks:  # what there is must do; who may have left something out says so
+        if state.tasks:  # what there is must do, and the answer says that something may be missing
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(duty.number, (), closed=True, unserved=lost)
         return ev.RunEnded("failed", "budget") if broke else _fallback_plan(state, late=late)
@@ -458,9 +488,12 @@ def _started(state: RunState, kind: ev.Duty, now: Instant, why: ev.Why = "first"
     duty = state.planning if kind == "plan" else state.answering
     last = _plan_until(state) if kind == "plan" else answer_until(state)
     until = min(now + requested.policy.supervision, last)
-    reserve = None if requested.roster.supervision == NOTHING else requested.roster.supervision
     return ev.SupervisionStarted(
-        duty=kind, number=duty.number + (not duty.redo), until=until, task=NO_TASK, why=why, reserve=reserve
+        duty=kind,
+        number=duty.number if duty.redo else duty.number + 1,
+        until=until,
+        why=why,
+        reserve=_reservation(requested.roster.supervision),
     )
 
 
@@ -470,9 +503,9 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     policy = state.requested.policy
     if duty.is_open:
         return None
-    done = any(one.status is Status.DONE for one in state.tasks.values())
-    is_open = state.combine != "none" and state.answer is None and done
-    wanted = is_open and not _is_given_up(duty, policy.limits.answers)
+    done = any(progress.status is Status.DONE for progress in state.tasks.values())
+    is_missing = done and state.combine != "none" and state.answer is None
+    wanted = is_missing and not _is_given_up(duty, policy.limits.answers)
     affordable = state.ledger.covers(state.requested.roster.supervision)
     last = answer_until(state)
     retry_at = _retry_at(state, "answer", now)
@@ -486,7 +519,11 @@ def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
     inside = missing_gaps(state)
     if done and state.combine != "none" and state.answer is None:
         missing = (*missing, unwritten_gap(state, broke=broke))
-    cause: ev.EndReason | None = "deadline" if state.time_up else "budget" if broke or state.budget_hit else None
+    cause: ev.EndReason | None = None
+    if state.time_up:
+        cause = "deadline"
+    elif broke or state.budget_hit:
+        cause = "budget"
     if state.time_up and not state.approved and not done:
         return ev.RunEnded("needs_input", "no_input", missing)
     if not done:

@@ -327,26 +327,24 @@ def check_declared(
     """The same for a function, or for the `__init__` of a class."""
 
     def decorate(function: Callable[_P, _Made]) -> Callable[_P, _Made]:
-        signature = inspect.signature(function)
-        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
-        known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+        parameters = list(inspect.signature(function).parameters.values())
+        known = [each.name for each in parameters if each.name != "self" and each.kind is not each.VAR_KEYWORD]
+        positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+        others = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+
+        def check(name: str, value: object) -> None:
+            types = _types_of(function)
+            if name in types and not fits_type(value, types[name]):
+                raise wrong_value(owner, name, value, types[name])
 
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> _Made:
             check_keywords(owner, keywords, known, elsewhere)
-            try:
-                given = signature.bind(*args, **keywords).arguments
-            except TypeError:  # the function itself says which argument is missing
-                return function(*args, **keywords)
-            types = _types_of(function)
-            for parameter in parameters:
-                name = parameter.name
-                if name in given and name in types:
-                    values = given[name] if parameter.kind is parameter.VAR_POSITIONAL else (given[name],)
-                    for value in values:
-                        if not fits_type(value, types[name]):
-                            raise wrong_value(owner, name, value, types[name])
-            return function(*args, **keywords)
+            for name, value in (*zip(positional, args, strict=False), *keywords.items()):
+                check(name, value)
+            for value in args[len(positional) :]:
+                check(others, value)
+            return function(*args, **keywords)  # which says itself what is missing or too much
 
         return checked
 

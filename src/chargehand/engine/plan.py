@@ -176,8 +176,9 @@ def fingerprint(task: Task) -> tuple[object, ...]:
 
 def digest(*parts: bytes | str) -> str:
     """A short hash of a sequence; where one part ends is part of it."""
-    hashed = blake2b(digest_size=16)
+    pieces: list[bytes] = []
     for part in parts:
         raw = part.encode() if isinstance(part, str) else part
-        hashed.update(len(raw).to_bytes(8, "big") + raw)
-    return hashed.hexdigest()
+        pieces.append(len(raw).to_bytes(8, "big"))
+        pieces.append(raw)
+    return blake2b(b"".join(pieces), digest_size=16).hexdigest()

@@ -55,7 +55,7 @@ class Status(Enum):
     DROPPED = "dropped"
 
 
-class Step(Struct):
+class Step(Struct, gc=False):
     """One recorded call inside an attempt; without a result it is still open."""
 
     name: str
@@ -131,7 +131,7 @@ class Progress(Struct):
 SETTLED = frozenset((Status.DONE, Status.FAILED, Status.SKIPPED, Status.DROPPED))
 
 
-class SupervisorDuty(Struct):
+class SupervisorDuty(Struct, gc=False):
     """A duty of the supervisor: planning or answering. `next` says why it is to be done (again), None: it is not."""
 
     next: ev.Why | None = None

@@ -8,8 +8,7 @@ from typing import get_args
 
 import msgspec
 
-from chargehand.engine.events import VERSIONS, Entry, Event
-from chargehand.engine.policy import Instant
+from chargehand.engine.events import VERSIONS, Event
 from chargehand.errors import Corrupt, NotJson
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
@@ -19,7 +18,6 @@ UPCASTS: dict[tuple[str, int], Upcast] = {}
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_ENTRY_DECODER = msgspec.json.Decoder(Entry)
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _UNWRITABLE = (*_UNREADABLE, TypeError, ValueError)
 _CHANGED = "it would be read back as something else"  # for example a list where a tuple belongs
@@ -93,35 +91,6 @@ def upcast(kind: str, version: int, body: bytes, *, run: str, seq: int) -> Event
         return _DECODER.decode(_ENCODER.encode(fields))
     except _UNREADABLE as error:
         raise _unreadable(kind, version, run, seq, str(error)) from error
-
-
-class _Written(msgspec.Struct, frozen=True, gc=False):
-    """An entry whose event is encoded already; it looks the same."""
-
-    seq: int
-    at: Instant
-    event: msgspec.Raw
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """An entry whole, in its present shape only: for keeping in memory."""
-    kept = _CHECKED.pop(id(entry.event), None)
-    if kept is not None and kept[0] is entry.event:
-        return _ENCODER.encode(_Written(entry.seq, entry.at, msgspec.Raw(kept[1])))
-    try:
-        body = _ENCODER.encode(entry)
-        if _ENTRY_DECODER.decode(body) == entry:
-            return body
-    except _UNWRITABLE as error:
-        raise _refusal(entry.event, str(error)) from error
-    raise _refusal(entry.event, _CHANGED)
-
-
-def decode_entry(body: bytes, *, run: str, seq: int) -> Entry:
-    try:
-        return _ENTRY_DECODER.decode(body)
-    except _UNREADABLE as error:
-        raise _unreadable("entry", 1, run, seq, str(error)) from error
 
 
 def _unreadable(kind: str, version: int, run: str, seq: int, problem: str) -> Corrupt:

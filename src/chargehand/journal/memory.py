@@ -1,4 +1,4 @@
-"""A journal that ends with the process. It keeps encoded bytes: they are small, and prove that events can be read back.
+"""A journal that ends with the process. It keeps entries as they are, once it is proved that they can be read back.
 
 Nothing here waits, so it may serve a simulated loop. Not safe for several threads.
 """
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import RunUnknown
-from chargehand.journal.codec import TAGS, decode_entry, encode_entry
+from chargehand.journal.codec import TAGS, encode
 from chargehand.journal.protocol import (
     DamagedRun,
     Ends,
@@ -34,7 +34,7 @@ class _Stream(Struct, eq=False):
     epoch: int = 0
     held: bool = False
     ended: bool = False
-    bodies: list[bytes] = []
+    entries: list[Entry] = []
 
 
 class MemoryJournal:
@@ -56,11 +56,11 @@ class MemoryJournal:
         check_name(run)
         stream = self._streams.get(run) or _Stream()
         process = os.getpid() if stream.held else 0
-        check_claim(run, seq=len(stream.bodies), process=process, new=new, steal=steal)
+        check_claim(run, seq=len(stream.entries), process=process, new=new, steal=steal)
         self._streams[run] = stream
         stream.epoch += 1
         stream.held = True
-        return Lease(run, stream.epoch, len(stream.bodies))
+        return Lease(run, stream.epoch, len(stream.entries))
 
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
         self.append_now(lease, entries)
@@ -73,28 +73,25 @@ class MemoryJournal:
         stream = self._streams.get(lease.run)
         if stream is None or stream.epoch != lease.epoch or not stream.held:
             raise fenced(lease.run, lease.epoch)
-        bodies = [encode_entry(entry) for entry in entries]
+        for entry in entries:
+            encode(entry.event)
         before = entries[0].seq - 1
         last = entries[-1].seq
-        stored = len(stream.bodies)
+        stored = len(stream.entries)
         if stored == before:
-            stream.bodies += bodies
+            stream.entries += entries
             stream.ended = type(entries[-1].event) is RunEnded
         elif stored < last:
             raise misfit(lease.run, stored, before + 1)
-        elif stream.bodies[before:last] != bodies:
+        elif stream.entries[before:last] != list(entries):
             raise differs(lease.run, before + 1)
         lease.seq = max(lease.seq, last)
 
     async def read(self, run: str, *, after: int = 0) -> list[Entry]:
         stream = self._streams.get(run)
-        if stream is None or not stream.bodies:
+        if stream is None or not stream.entries:
             raise RunUnknown(run)
-        return [self._entry(run, stream, seq) for seq in range(max(after, 0) + 1, len(stream.bodies) + 1)]
-
-    def _entry(self, run: str, stream: _Stream, seq: int) -> Entry:
-        body = stream.bodies[seq - 1]
-        return decode_entry(body, run=run, seq=seq)
+        return stream.entries[max(after, 0) :]
 
     async def release(self, lease: Lease) -> None:
         stream = self._streams.get(lease.run)
@@ -116,11 +113,11 @@ class MemoryJournal:
                 self._streams.pop(run, None)
 
     async def runs(self) -> list[RunRow]:
-        return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.bodies]
+        return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.entries]
 
     def _row(self, run: str, stream: _Stream) -> RunRow:
-        first = self._entry(run, stream, 1)
-        last = self._entry(run, stream, len(stream.bodies))
+        first = stream.entries[0]
+        last = stream.entries[-1]
         return RunRow(
             run=run,
             seq=last.seq,
@@ -135,10 +132,9 @@ class MemoryJournal:
         """So many runs with a lower number than `before`, the latest first."""
         count = len(self._streams)
         older = islice(enumerate(reversed(self._streams.items())), max(0, count - before + 1), None)
-        found = ((count - place, run, stream) for place, (run, stream) in older if stream.bodies)
+        found = ((count - place, run, stream) for place, (run, stream) in older if stream.entries)
         return [
-            Ends(number, run, self._entry(run, stream, 1), self._entry(run, stream, len(stream.bodies)))
-            for number, run, stream in islice(found, limit)
+            Ends(number, run, stream.entries[0], stream.entries[-1]) for number, run, stream in islice(found, limit)
         ]
 
     def route_examples(self, team: str) -> RouteExamples:

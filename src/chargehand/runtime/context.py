@@ -218,24 +218,20 @@ class _StepContext:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
         asked = digest(name, request)
-        if effect == "effect" and asked in self._effects:
-            return _shaped(self._effects[asked], shape)
+        recorded = self._next_recorded(asked, effect)
+        if recorded is not None:
+            return _shaped(recorded, shape)
         task = self._work.task
         attempt = self._work.number
-        self._number += 1
-        recorded = self._recorded.get(self._number)
-        if recorded is not None and recorded.result is not None and recorded.request == asked:
-            return _shaped(recorded.result, shape)
-        if recorded is not None:
-            self._diverge()
-            return await self.step(
-                name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
-            )
         number = self._number
         started = ev.StepStarted(
             task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
         )
-        held = await self._start(started, reserve, share=share)
+        held: Amount | None = None
+        if effect == "read" and reserve == NOTHING:  # neither acts nor costs: nobody need wait until it is on disk
+            self._line.put(started)
+        else:
+            held = await self._start(started, reserve, share=share)
         key = f"{self._line.run}/{task}/{attempt}/{number}"
         self._open_steps[key] = number
         try:
@@ -251,15 +247,27 @@ class _StepContext:
                 reserve.leave()
         if effect == "read":
             result = encode_value(done.value)
-            await self._line.ask(
-                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
-            )
         else:
             result, _ = encode_or_text(done.value)
-            await self._record(
-                ev.StepFinished(task=task, attempt=attempt, step=number, result=result, good=done.good, used=done.used)
-            )
+        finished = ev.StepFinished(task, attempt, number, result, done.good, done.used)
+        if effect == "read":
+            await self._line.ask(finished)
+        else:
+            await self._record(finished)
         return _shaped(result, shape)
+
+    def _next_recorded(self, asked: str, effect: Effect) -> Raw | None:
+        """The result of the next step, where it was recorded before; None: it is made, under a new number."""
+        if effect == "effect" and asked in self._effects:
+            return self._effects[asked]
+        self._number += 1
+        recorded = self._recorded.get(self._number)
+        if recorded is None:
+            return None
+        if recorded.result is not None and recorded.request == asked:
+            return recorded.result
+        self._diverge()
+        return self._next_recorded(asked, effect)
 
     async def _record(self, finished: ev.StepFinished) -> None:
         """Record what was done in the world: that it costs an impossible amount does not undo it."""
@@ -270,11 +278,8 @@ class _StepContext:
 
     async def _start(self, started: ev.StepStarted, reserve: Amount | Claim, *, share: bool) -> Amount | None:
         """Record a step before it is made; what is held for it."""
-        if reserve is NOTHING or reserve == NOTHING:
-            if started.effect == "read":  # neither acts nor costs: nobody need wait until it is on disk
-                self._line.put(started)
-            else:
-                await self._begin(started, share=share)
+        if reserve == NOTHING:
+            await self._begin(started, share=share)
             return None
         if isinstance(reserve, Claim):
             await self._claim(started, reserve)

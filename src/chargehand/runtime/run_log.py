@@ -5,14 +5,16 @@ It says what the journal says, to whoever listens to `logging.getLogger("chargeh
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.facts import BreakerChanged
 from chargehand.engine.failure import CodeError
 from chargehand.engine.policy import Instant
+from chargehand.engine.roster import breaker_name
 from chargehand.engine.state import RunState
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ LOGGED = frozenset((ev.AttemptFailed, ev.SupervisionFailed, ev.Noted, ev.RetrySc
 
 class RunLog:
     """The lines of one run. What is true of many tasks, a mistake in code or a refusal, is said once."""
+
+    __slots__ = ("_run", "_said")
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -37,14 +41,13 @@ class RunLog:
                 self._retry(state, event)
             case ev.TaskFailed():
                 logger.info("run %s: task %s failed (%s)", self._run, event.task, event.failure.kind)
+            case ev.Noted(fact=BreakerChanged(state=stands)):
+                level = logging.WARNING if stands == "open" else logging.INFO
+                logger.log(level, "run %s: %s", self._run, event.text)
             case _:
                 failure = ev.failure_in(event)
                 if failure is not None:
                     self._failure(failure)
-
-    def breaker(self, text: str, *, opened: bool) -> None:
-        """A breaker changed."""
-        logger.log(logging.WARNING if opened else logging.INFO, "run %s: %s", self._run, text)
 
     def _retry(self, state: RunState, event: ev.RetryScheduled) -> None:
         failure = state.tasks[event.task].failure
@@ -84,55 +87,49 @@ def traceback_text(mistake: CodeError) -> str:
 # --- breakers, in words for the journal
 
 
-_LONGEST = 120
+_MAX_REASON = 120
 _DAY = 86_400.0
-_Attempted = ev.AttemptStarted | ev.AttemptSucceeded | ev.AttemptFailed
+Attempted: TypeAlias = ev.AttemptStarted | ev.AttemptSucceeded | ev.AttemptFailed
+"""The events that may change a breaker: that of the worker who makes the attempt."""
 
 
-def breaker_states(breakers: Mapping[str, Breaker]) -> dict[str, tuple[int, Instant]]:
-    """How breakers stand: how often each opened, and until when its probe may take."""
-    return {name: (one.opened, one.leased) for name, one in breakers.items()}
+class BreakerWatch(Struct, frozen=True):
+    """A breaker as it was before an event, to tell what the event changed."""
+
+    name: str
+    opened: int = 0
+    leased: Instant = 0.0
+
+    def change(self, state: RunState, event: Attempted) -> ev.Noted | None:
+        """The note on what became of it; None where nothing is worth one. `state` is as it is after the event."""
+        breaker = state.breakers.get(self.name)
+        if breaker is None:
+            return None
+        who = self.name.replace(":", " ", 1)
+        if breaker.opened > self.opened and isinstance(event, ev.AttemptFailed):
+            reason = f"{event.failure.kind}: {' '.join(event.failure.message.split())[:_MAX_REASON]}"
+            what = f"the probe of {who} failed" if self.opened else f"{who} is out of order, {_count(state, breaker)}"
+            text = f"{what}; it is not asked for {_wait(breaker.until, state.at)} ({reason})"
+            return self._note("open", text, event)
+        if self.opened and not breaker.opened:
+            how = "the probe succeeded" if self.leased else "a call that was under way came back"
+            return self._note("closed", f"{who} works again, {how}", event)
+        if breaker.leased != self.leased and isinstance(event, ev.AttemptStarted):
+            probe = f"attempt {event.attempt} of {event.task} by {event.worker}"
+            return self._note("half-open", f"{who} is tried again, {probe} is the probe", event)
+        return None
+
+    def _note(self, state: Literal["open", "half-open", "closed"], text: str, event: Attempted) -> ev.Noted:
+        fact = BreakerChanged(self.name, state)
+        return ev.Noted(f"breaker {state}: {text}", event.task, event.attempt, fact=fact)
 
 
-def breaker_changes(
-    state: RunState, before: dict[str, tuple[int, Instant]], event: ev.Event
-) -> list[tuple[ev.Noted, bool]]:
-    """What an event changed, and whether a breaker opened. `before` is how they stood; it is brought up to date."""
-    if not isinstance(event, _Attempted):
-        return []
-    now = breaker_states(state.breakers)
-    changed = [name for name, found in now.items() if found != before.get(name, (0, 0.0))]
-    notes: list[tuple[ev.Noted, bool]] = []
-    for name in changed:
-        was = before.get(name, (0, 0.0))
-        opened = now[name][0] > was[0]
-        change = _change(state, name, was, event)
-        if change is not None:
-            text, stands = change
-            fact = BreakerChanged(name, stands)
-            notes.append((ev.Noted(f"breaker {stands}: {text}", event.task, event.attempt, fact=fact), opened))
-    before.update(now)
-    return notes
-
-
-def _change(
-    state: RunState, name: str, was: tuple[int, Instant], event: _Attempted
-) -> tuple[str, Literal["open", "half-open", "closed"]] | None:
-    """What became of a breaker in words, and how it stands; None where nothing is worth a note."""
-    breaker = state.breakers[name]
-    who = name.replace(":", " ", 1)
-    opened, leased = was
-    if breaker.opened > opened and isinstance(event, ev.AttemptFailed):
-        why = f"{event.failure.kind}: {' '.join(event.failure.message.split())[:_LONGEST]}"
-        what = f"the probe of {who} failed" if opened else f"{who} is out of order, {_count(state, breaker)}"
-        return f"{what}; it is not asked for {_wait(breaker.until, state.at)} ({why})", "open"
-    if opened and not breaker.opened:
-        how = "the probe succeeded" if leased else "a call that was under way came back"
-        return f"{who} works again, {how}", "closed"
-    if breaker.leased and breaker.leased != leased and isinstance(event, ev.AttemptStarted):
-        probe = f"attempt {event.attempt} of {event.task} by {event.worker}"
-        return f"{who} is tried again, {probe} is the probe", "half-open"
-    return None
+def watch_breaker(state: RunState, event: Attempted) -> BreakerWatch:
+    """The breaker that an event may change, before it does."""
+    worker = event.worker if isinstance(event, ev.AttemptStarted) else state.tasks[event.task].worker
+    name = breaker_name(state.agents[worker])
+    breaker = state.breakers.get(name)
+    return BreakerWatch(name) if breaker is None else BreakerWatch(name, breaker.opened, breaker.leased)
 
 
 def _wait(until: Instant, now: Instant) -> str:

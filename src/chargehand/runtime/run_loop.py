@@ -26,7 +26,7 @@ from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
-from chargehand.runtime.run_log import LOGGED, RunLog, breaker_changes, breaker_states
+from chargehand.runtime.run_log import LOGGED, Attempted, BreakerWatch, RunLog, watch_breaker
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ _SOON = 0.02
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _FAREWELL = 5.0  # seconds to write the last entries of a process that is told to stop
+_STEPS = frozenset((ev.StepStarted, ev.StepFinished))
 _ENCODER = json.Encoder()
 
 
@@ -78,6 +79,37 @@ def _is_same(listener: Listener, other: Listener) -> bool:
 class RunLoop:
     """One run under way in this process."""
 
+    __slots__ = (
+        "_alarm",
+        "_clock",
+        "_held",
+        "_inbox",
+        "_journal",
+        "_lease",
+        "_listener",
+        "_listening",
+        "_log",
+        "_now",
+        "_on_text",
+        "_over",
+        "_running",
+        "_short",
+        "_told",
+        "_trouble",
+        "_unwritten",
+        "_urgent",
+        "_waiting",
+        "_waits_for_input",
+        "_wakeup",
+        "_writing",
+        "executor",
+        "heard",
+        "kept",
+        "run",
+        "runner",
+        "state",
+    )
+
     def __init__(
         self,
         journal: Journal,
@@ -109,7 +141,6 @@ class RunLoop:
         self._listening: list[asyncio.Future[None]] = []  # wait for a question
         self._waits_for_input = False
         self._told: dict[str, int] = {}
-        self._breakers_before = breaker_states(state.breakers)
         self._log = RunLog(lease.run)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self.kept = kept
@@ -135,7 +166,7 @@ class RunLoop:
         check(report)
         if self._over:  # nobody reads this any more: a worker that asks while it lets go would be waited for for ever
             raise _no_longer(self.run)
-        if self._now is not None and isinstance(report, ev.StepStarted | ev.StepFinished):
+        if self._now is not None and type(report) in _STEPS:
             self._record(admit(self.state, report), max(self._clock(), self.state.at))
             self._write_now()
             return
@@ -293,17 +324,23 @@ class RunLoop:
                     self._waiting.append(future)
 
     def _record(self, event: ev.Event, now: float, *, urgent: bool = True) -> None:
-        entry = ev.Entry(self.state.seq + 1, now, event)
-        fold(self.state, entry)
+        state = self.state
+        entry = ev.Entry(state.seq + 1, now, event)
+        watch: BreakerWatch | None = None
+        if isinstance(event, ev.AttemptFailed) or (state.breakers and isinstance(event, Attempted)):
+            watch = watch_breaker(state, event)
+        fold(state, entry)
+        self._unwritten.append(entry)
+        if urgent:
+            self._urgent = True
         if self._short and isinstance(event, ev.Paid):
             _release(self._short)
-        self._unwritten.append(entry)
-        self._urgent = self._urgent or urgent
         if type(event) in LOGGED:
-            self._log.hear(self.state, event)
-        for noted, opened in breaker_changes(self.state, self._breakers_before, event) if self.state.breakers else ():
-            self._record(noted, now)
-            self._log.breaker(noted.text, opened=opened)
+            self._log.hear(state, event)
+        if watch is not None and isinstance(event, Attempted):
+            noted = watch.change(state, event)
+            if noted is not None:
+                self._record(noted, now)
 
     def _write_now(self) -> None:
         """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""

@@ -78,10 +78,11 @@ class Arguments(Struct, frozen=True):
             raise ToolFailed(
                 f"the arguments of {self.tool} are no JSON object ({error}). {self._expected()}"
             ) from error
-        if self._misfits(arguments):  # null for an argument that may be left out means that it is
+        misfits = self._misfits(arguments)
+        if misfits:  # null for an argument that may be left out means that it is
             required = self.schema.get("required", ())
             arguments = {name: value for name, value in arguments.items() if value is not None or name in required}
-        misfits = self._misfits(arguments)
+            misfits = self._misfits(arguments)
         if not misfits:
             try:
                 made = self.decoder.decode(msgspec.json.encode(arguments))
