@@ -24,10 +24,11 @@ from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
-from chargehand.agents.setup import check_memory, furnish, only_reads, with_memory_tools, with_toolbox
+from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
 from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec, lent
+from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.worker import Worker
 from chargehand.engine import budget as budgets
 from chargehand.engine import events as ev
@@ -124,6 +125,7 @@ class Team:
             prompts=Prompts(supervisor.prompts),
             background=behind,
             checks=declare_checks(checks or {}, front),
+            tool_breakers=ToolBreakers(policy.breaking),
             hedging=None if supervisor.hedge is None else Hedging(supervisor.hedge),
         )
         self._enrol(supervisor.plan)
@@ -310,18 +312,16 @@ class Team:
                 if unpriced:
                     raise PriceUnknown(unpriced)
             memory = None if self._shared is None else await stack.enter_async_context(self._shared.opened())
-            crowd = [await furnish(None if one.is_delegated else memory, one) for one in self.spec.everybody]
             teams = await stack.enter_async_context(self.spec.at_work(self.budget, finder))
             embedding = self.spec.route_embedding(self._lookup)
             if embedding is not None:
                 stack.push_async_callback(embedding.close)
-            executor = self.spec.executor(
+            executor = await self.spec.executor(
                 finder=finder,
                 roster=self.roster,
                 budget=self.budget,
                 policy=self.policy,
                 memory=memory,
-                crowd=crowd,
                 teams=teams,
                 embedding=embedding,
                 members=self.staff,

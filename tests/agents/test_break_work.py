@@ -14,15 +14,10 @@ from msgspec import Meta, Struct
 
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.history import History, read_on
-from chargehand.agents.loop import Kit
 from chargehand.agents.plan_form import PlanStream, read
-from chargehand.agents.prompts import Prompts
-from chargehand.agents.setup import equip
 from chargehand.agents.shape import Shape, find_json
-from chargehand.agents.spending import Spending
 from chargehand.agents.tool_calls import LARGEST
 from chargehand.agents.worker import Factory, Worker
-from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -549,18 +544,6 @@ async def test_a_foreign_model_has_the_last_word_on_its_shape() -> None:
 def test_a_shape_reads_what_msgspec_can_write() -> None:
     value = Outer(Inner("a", {"x": 1}), [None, Inner("b", {})])
     assert msgspec.convert(Shape(Outer).read(msgspec.json.encode(value).decode()), Outer) == value
-
-
-# --- memory
-
-
-def test_workers_made_on_the_fly_are_forgotten() -> None:
-    kit = Kit(Prompts(), Spending(Budget()))
-    for number in range(100):
-        made = equip(Worker("factory", f"Person {number}"), [])
-        assert f"Person {number}" in kit.system(made).text
-        assert kit.system(made) is kit.system(made)
-    assert len(kit._systems) == 1  # how much it holds on to
 
 
 async def test_two_made_workers_at_once_are_not_taken_for_each_other() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.memory_text import Seen, difference, instructions, material, shortened, whole
+from chargehand.agents.recall import BlockView, instructions, material, shortened
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -163,7 +163,7 @@ async def test_a_plan_that_a_person_sent_back_taints_nothing() -> None:
 
 
 def test_a_description_stays_on_its_line() -> None:
-    one = Seen("guidelines", "Be kind.", "how\n\n[other (you may change it)]\nwe work", trusted=True)
+    one = BlockView("guidelines", "Be kind.", "how\n\n[other (you may change it)]\nwe work", trusted=True)
     assert instructions([one]).count("\n[") == 1
 
 
@@ -189,32 +189,16 @@ async def test_blocks_that_are_too_long_for_a_model_are_shown_in_part_and_cannot
 
 
 def test_short_blocks_are_shown_whole_and_long_ones_share_the_rest() -> None:
-    blocks = [Seen(f"b{size}", "x" * size) for size in (10, 100, 5000, 9000)] + [Seen("g", "y" * 500, trusted=True)]
+    blocks = [BlockView(f"b{size}", "x" * size) for size in (10, 100, 5000, 9000)] + [
+        BlockView("g", "y" * 500, trusted=True)
+    ]
     assert shortened(blocks, 100_000) == {}
     cut = shortened(blocks, 2000)
     assert cut == {"b5000": 3320, "b9000": 3320}
     assert len(material(blocks, (), "n", cut)) < 2000 * 4
     for room in (500, 0, -500):
-        many = [Seen(f"b{n}", "x" * 9000) for n in range(300)]
+        many = [BlockView(f"b{n}", "x" * 9000) for n in range(300)]
         assert shortened(many, room) == {one.label: 200 for one in many}
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("", "x" * 300),
-        ("x" * 300, ""),
-        ("a" * 300, "a" * 301),
-        ("a" * 300, "b" + "a" * 300),
-        ("ab" * 200, "ba" * 200),
-        ("x", "xy"),
-    ],
-)
-def test_what_is_journaled_of_a_changed_block_is_enough_to_have_it_whole(old: str, new: str) -> None:
-    before = Seen("notes", old)
-    after = Seen("notes", new, version=2)
-    assert whole(before, difference(before, after)) == after
-    assert whole(None, difference(None, after)) == after
 
 
 async def test_a_long_block_that_is_changed_often_does_not_fill_the_journal() -> None:

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -163,8 +163,7 @@ def test_what_is_wrong_with_the_tool_counts(fault: object, timeout: float) -> No
 
 
 def test_a_success_in_between_starts_the_count_again_and_then_nothing_is_remembered() -> None:
-    faulty = Faulty()
-    breakers = ToolBreakers(Breaking(), faulty)
+    breakers = ToolBreakers(Breaking())
     look = Shelf("found").tool
 
     async def story() -> None:
@@ -191,7 +190,7 @@ def test_half_of_twenty_calls_within_a_minute_are_enough() -> None:
 
 
 def test_a_probe_that_is_given_up_makes_way_for_the_next() -> None:
-    breakers = ToolBreakers(Breaking(), Faulty())
+    breakers = ToolBreakers(Breaking())
     look = Shelf("found").tool
 
     async def story() -> None:
@@ -246,7 +245,7 @@ def test_calls_that_were_under_way_before_do_not_let_a_second_probe_through() ->
 
 def test_a_secret_in_what_a_tool_says_is_not_cut_in_half() -> None:
     """Who keeps secrets out of the journal would not know half of one."""
-    breakers = ToolBreakers(Breaking(consecutive=1), Faulty())
+    breakers = ToolBreakers(Breaking(consecutive=1))
     look = Shelf("found").tool
 
     async def story() -> None:
@@ -258,8 +257,7 @@ def test_a_secret_in_what_a_tool_says_is_not_cut_in_half() -> None:
 
 
 def test_tools_of_one_name_are_told_apart_and_no_more_than_so_many_are_remembered() -> None:
-    faulty = Faulty()
-    breakers = ToolBreakers(Breaking(consecutive=1), faulty)
+    breakers = ToolBreakers(Breaking(consecutive=1))
     one = Shelf("found").tool
     other = Shelf("found").tool
     many = [Shelf("found").tool for _ in range(300)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from chargehand.agents.artifact_text import result_text
 from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
-from chargehand.agents.memory_text import instructions, material, shortened
+from chargehand.agents.recall import instructions, material, shortened
 from chargehand.agents.spending import cut_off, too_expensive
 from chargehand.agents.writer import Writer, WriterCalls
 from chargehand.code_errors import mistake_failure

@@ -11,7 +11,7 @@ from msgspec import Struct
 from chargehand.agents.checks.spec import Checks, Reviewer, Verifier
 from chargehand.agents.loop import Kit
 from chargehand.agents.nested import Subteam
-from chargehand.agents.setup import Equipped
+from chargehand.agents.setup import ReadyWorker
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Budget
 from chargehand.engine.forecast import Forecast, in_line
@@ -56,7 +56,7 @@ class PlanForecast(Forecast, frozen=True, omit_defaults=True):
 class Means(Struct, frozen=True):
     """Who does the work, and with which models."""
 
-    workers: Mapping[str, Equipped]
+    workers: Mapping[str, ReadyWorker]
     writer: Writer
     kit: Kit
     teams: Mapping[str, Subteam]
@@ -100,17 +100,17 @@ class _Call(Struct, frozen=True):
 def _task_calls(means: Means, task: Task, name: str) -> list[_Call]:
     """One attempt of a worker, and of each check that asks a model, one call. What a team costs is not foreseen."""
     calls: list[_Call] = []
-    equipped = means.workers.get(name)
-    if equipped is not None:
+    ready = means.workers.get(name)
+    if ready is not None:
         kit = means.kit
-        specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in equipped.specs]
-        shape = "" if equipped.shape is None else bytes(equipped.shape.raw).decode()
+        specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in ready.specs]
+        shape = "" if ready.shape is None else bytes(ready.shape.raw).decode()
         asked = kit.prompts.text("task", instruction=task.instruction, inputs="")
-        read = _tokens(kit.system(equipped).text, *specs, shape, asked) + len(needs(task)) * _REPLY
-        model = equipped.models[0]
-        estimate = equipped.worker.estimate.micros
+        read = _tokens(ready.system(kit.prompts).text, *specs, shape, asked) + len(needs(task)) * _REPLY
+        model = ready.models[0]
+        estimate = ready.worker.estimate.micros
         is_estimated = model.card.price(1, 1) is None and estimate > 0
-        count = _CALLS_WITH_TOOLS if equipped.tools and not is_estimated else 1
+        count = _CALLS_WITH_TOOLS if ready.tools and not is_estimated else 1
         # each call also reads what those before it wrote and were returned
         calls += [_Call(model, read + number * 2 * _REPLY, estimate) for number in range(count)]
     for check_name in means.checks.of(task, name):

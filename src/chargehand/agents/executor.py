@@ -14,7 +14,7 @@ from chargehand.agents.inputs import request_text
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.nested import Subteam
 from chargehand.agents.planner import Lead
-from chargehand.agents.setup import Equipped, equip, skills, toolset
+from chargehand.agents.setup import ReadyWorker, make_ready, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.spending import cut_off, supervision
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole, chat
@@ -49,7 +49,7 @@ _NO_MODELS: Mapping[str, Model] = {}
 class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     """The executor a runner works with; everything it needs is connected already."""
 
-    workers: Mapping[str, Equipped]
+    workers: Mapping[str, ReadyWorker]
     lead: Lead
     writer: Writer
     kit: Kit
@@ -92,8 +92,8 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     def attempt(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
             return self._inspected(brief, context)
-        equipped = self.workers.get(brief.worker)
-        return self._delegate(brief, context) if equipped is None else work(equipped, self.kit, brief, context)
+        ready = self.workers.get(brief.worker)
+        return self._delegate(brief, context) if ready is None else work(ready, self.kit, brief, context)
 
     def _delegate(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         """The attempt of a worker without a model of its own: a team, a function, or one that is made first."""
@@ -110,18 +110,18 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         inspector = Inspector(checks=self.checks, workers=self.workers, writer=self.writer, verifiers=self.verifiers)
         seen = Witness(context)
         names = self.checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
-        equipped = self.workers.get(brief.worker)
+        ready = self.workers.get(brief.worker)
         checked = CheckedAttempt(inspector, names, brief, seen)
-        if equipped is None:
+        if ready is None:
             return checked.run(self._delegate(brief, seen))
-        attempt = Attempt(equipped, self.kit, brief, seen)
+        attempt = Attempt(ready, self.kit, brief, seen)
         return checked.run(attempt.run(), attempt)
 
     async def _made(self, brief: Brief, context: StepContext) -> Done:
-        equipped = None
+        ready = None
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
-            equipped = await self.workshop.make(brief, context, self.kit)
-        if equipped is None:
+            ready = await self.workshop.make(brief, context, self.kit)
+        if ready is None:
             known = ", ".join((*self.workers, *self.teams, *self.functions)) or "nobody"
             raise WorkFailed(
                 Failure(
@@ -131,7 +131,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
                     code="unknown_worker",
                 )
             )
-        return await work(equipped, self.kit, brief, context)
+        return await work(ready, self.kit, brief, context)
 
     def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]:
         return planner.refine(self.lead, brief, context)
@@ -152,7 +152,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         if self.workshop is not None:
             factory = self.workshop.factory
             made = Worker(factory.name, tools=factory.tools, steps=factory.steps)
-            workers[factory.name] = equip(made, [self.workshop.model])
+            workers[factory.name] = make_ready(made, [self.workshop.model])
         means = Means(
             workers=workers,
             writer=self.writer,
@@ -189,7 +189,7 @@ class Workshop:
         self.model = model
         self._tools = toolset(f"factory {factory.name!r}", factory.tools)
 
-    async def make(self, brief: Brief, context: StepContext, kit: Kit) -> Equipped:
+    async def make(self, brief: Brief, context: StepContext, kit: Kit) -> ReadyWorker:
         """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
         request = self._request(brief, kit)
         reservation = kit.spending.reserve([self.model], request)
@@ -204,7 +204,7 @@ class Workshop:
         worker = Worker(
             self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps
         )
-        return equip(worker, [self.model])
+        return make_ready(worker, [self.model])
 
     def _request(self, brief: Brief, kit: Kit) -> Request:
         listing = "\n".join(f"- {tool.name}: {tool.spec.description}" for tool in self._tools.values()) or "(none)"

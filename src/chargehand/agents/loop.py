@@ -10,12 +10,11 @@ from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe,
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, show_inputs
-from chargehand.agents.memory_text import block_facts, turn_facts
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import Recall, Speaker
-from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped, nameable
+from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
+from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
 from chargehand.agents.spending import Spending, cut_off
-from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, Calls
 from chargehand.agents.worker import REPEATS
 from chargehand.engine.budget import NOTHING
@@ -44,21 +43,13 @@ class Kit(Struct, eq=False, frozen=True):
 
     prompts: Prompts
     spending: Spending
-    breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking(), Faulty()))
+    breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking()))
     hedging: Hedging | None = None
-    _systems: dict[str, tuple[Equipped, Message]] = field(default_factory=dict[str, "tuple[Equipped, Message]"])
-
-    def system(self, equipped: Equipped) -> Message:
-        """What a worker is told about itself: the same message each time, so that nobody has to encode it again."""
-        known = self._systems.get(equipped.worker.name)
-        if known is None or known[0] is not equipped:  # workers made for a task share a name
-            known = self._systems[equipped.worker.name] = (equipped, _system(equipped, self.prompts))
-        return known[1]
 
 
-def work(equipped: Equipped, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+def work(ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
     """Do the task of a brief; WorkFailed when it does not work out."""
-    return Attempt(equipped, kit, brief, context).run()  # not awaited here: thousands may wait, and each frame counts
+    return Attempt(ready, kit, brief, context).run()  # not awaited here: thousands may wait, and each frame counts
 
 
 class Attempt:
@@ -83,8 +74,8 @@ class Attempt:
         "_tried",
     )
 
-    def __init__(self, equipped: Equipped, kit: Kit, brief: Brief, context: StepContext) -> None:
-        self._equipped = equipped
+    def __init__(self, ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> None:
+        self._equipped = ready
         self._kit = kit
         self._context = context
         self._brief = brief
@@ -92,25 +83,25 @@ class Attempt:
         nonce = new_nonce()
         given = show_inputs(brief, nonce, by_handle=True)
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text).strip()
-        opening = (kit.system(equipped), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
+        opening = (ready.system(kit.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
-        self._history = History(opening, equipped.window, nonce)
+        self._history = History(opening, ready.window, nonce)
         for handle, text in given.kept.items():
             self._history.keep(handle, text)
         self._asked = brief.instruction
         self._outside = brief.outside
         self._tried: Calls | None = None
-        self._subject = Working(brief.message or brief.instruction, equipped.card, given.inputs, given.gaps)
+        self._subject = Working(brief.message or brief.instruction, ready.card, given.inputs, given.gaps)
         self._repairs = 0
         self._longer = 0  # tokens a reply is to have room for, since one was cut
         self._steps = 0
         self._repeats = 0
         self._recall: Recall | None = None
-        desk = equipped.desk
-        if desk is not None and desk.looked(brief.steps):  # what it is told is not known before it has looked
-            self._recall = Recall(desk, context, equipped.window)
+        memory = ready.memory
+        if memory is not None and memory.is_shown(brief.steps):  # what it is told is not known before it has looked
+            self._recall = Recall(memory, context, ready.window)
         else:
-            context.prompt(equipped.models[0].card.handle, opening, equipped.names)
+            context.prompt(ready.models[0].card.handle, opening, tuple(ready.tools))
 
     @property
     def _calls(self) -> Calls:
@@ -119,7 +110,7 @@ class Attempt:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
             breakers = self._kit.breakers
             self._tried = Calls(
-                equipped=self._equipped,
+                ready=self._equipped,
                 context=self._context,
                 history=self._history,
                 brief=self._brief,
@@ -194,50 +185,50 @@ class Attempt:
 
     async def _remind(self, recall: Recall, step: int) -> None:
         """Show what memory holds now, before the model is asked."""
-        equipped = self._equipped
+        ready = self._equipped
         kit = self._kit
         history = self._history
-        speaker = Speaker(
+        summarizer = Summarizer(
             prompts=kit.prompts,
-            speaks=self._uses_words,
-            reserve=partial(kit.spending.reserve, equipped.models, estimate=equipped.worker.estimate),
+            uses_model=self._uses_words,
+            reserve=partial(kit.spending.reserve, ready.models, estimate=ready.worker.estimate),
             call=partial(kit.spending.call, context=self._context),
         )
-        system = kit.system(equipped)
-        if await recall.look(speaker, tokens(system.text) + tokens(self._task.text)):
+        system = ready.system(kit.prompts)
+        if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
             history.reopen(recall.opening(system, self._task.text, history.nonce))
             blocks = block_facts(recall.blocks.values())
             self._subject = structs.replace(self._subject, blocks=blocks, earlier=turn_facts(recall.turns))
             self._calls.seen = recall.versions
             self._calls.tainted = self._calls.tainted or recall.tainted
         if step == 1:
-            self._context.prompt(equipped.models[0].card.handle, history.brief, equipped.names)
+            self._context.prompt(ready.models[0].card.handle, history.brief, tuple(ready.tools))
 
     # --- the model
 
     async def _ask(self) -> Reply:
-        equipped = self._equipped
+        ready = self._equipped
         try:
             if self._history.fit():
                 self._context.note("the history was shortened to fit the model's window")
         except Invalid as error:
             raise WorkFailed(Failure("resource", str(error), permanent=True), NOTHING) from error
-        schema = equipped.shape.raw if equipped.shape is not None else None
+        schema = ready.shape.raw if ready.shape is not None else None
         if self._recall is not None and self._subject.chat_turns != self._history.chat_turns:
             self._subject = structs.replace(self._subject, chat_turns=self._history.chat_turns)
         request = Request(
             messages=self._history.messages,
             tools=self._tools(),
             schema=schema,
-            settings=equipped.worker.settings,
+            settings=ready.worker.settings,
             subject=self._subject,
         )
         spending = self._kit.spending
         reservation = spending.reserve(
-            equipped.models,
+            ready.models,
             request,
             read=None if spending.capped else self._history.tokens,
-            estimate=equipped.worker.estimate,
+            estimate=ready.worker.estimate,
             at_least=self._longer,
         )
 
@@ -252,14 +243,14 @@ class Attempt:
         )
 
     def _tools(self) -> tuple[ToolSpec, ...]:
-        equipped = self._equipped
+        ready = self._equipped
         if self._tried is not None and self._tried.circle:  # it has what it asks for: it can only answer or give up
             return (GIVE_UP,)
         more = (READ_MORE,) if self._history.kept else ()
-        if not equipped.worker.rules:
-            return equipped.specs + more
-        open_now = set(allowed(equipped.worker.rules, self._calls.made, equipped.names))
-        return tuple(spec for spec in equipped.specs if spec.name in open_now or spec.name not in equipped.tools) + more
+        if not ready.worker.rules:
+            return ready.specs + more
+        open_now = set(allowed(ready.worker.rules, self._calls.made, tuple(ready.tools)))
+        return tuple(spec for spec in ready.specs if spec.name in open_now or spec.name not in ready.tools) + more
 
     # --- the end
 
@@ -345,14 +336,6 @@ class Attempt:
             message = f"the model did not send a usable result: {problem}"
             raise WorkFailed(Failure("logic", message, code=code), NOTHING)
         self._history.add(Message("user", said))
-
-
-def _system(equipped: Equipped, prompts: Prompts) -> Message:
-    worker = equipped.worker
-    system = prompts.text("work", name=worker.name, description=worker.description, prompt=worker.prompt)
-    if equipped.shape is not None:
-        system += f"\n\nReply with JSON of this schema and nothing else:\n{bytes(equipped.shape.raw).decode()}"
-    return Message("system", system)
 
 
 def _missing_parts(text: str, messages: Sequence[Message]) -> tuple[str, ...]:

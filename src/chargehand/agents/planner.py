@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 from msgspec import Raw, Struct, field
 
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
-from chargehand.agents.memory_text import Seen, instructions, material, shortened
 from chargehand.agents.plan_form import PlanStream, read, schema
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import BlockView, instructions, material, shortened
 from chargehand.agents.shape import one_line, sent_back
 from chargehand.agents.spending import Spending, SupervisorCalls, cut_off, too_expensive
 from chargehand.concurrency import BareTaskGroup
@@ -56,7 +56,7 @@ class Lead(Struct):
     review: bool = False
     combine: Combine | None = None
     reserve: Amount = NOTHING
-    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+    shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     embedding: Embedding | None = None
     sample: Callable[[str], Amount] | None = None
     _system: Message | None = None
@@ -65,7 +65,7 @@ class Lead(Struct):
     def names(self) -> tuple[str, ...]:
         return tuple(card.name for card in self.cards)
 
-    async def blocks(self) -> Sequence[Seen]:
+    async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
         return () if self.shared is None else await self.shared()
 
@@ -149,7 +149,7 @@ class Question(Struct, frozen=True):
     schema: Raw
     subject: Subject
     slots: Mapping[str, str] = field(default_factory=dict[str, str])
-    blocks: Sequence[Seen] = ()
+    blocks: Sequence[BlockView] = ()
     nonce: str = ""
 
     def request(self, lead: Lead) -> Request:
@@ -241,7 +241,7 @@ def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
     )
 
 
-def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[Seen]) -> Request:
+def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> Request:
     nonce = new_nonce()
     given = show_inputs(brief, nonce, by_id(brief.tasks))
     findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw, Struct, structs
 
 from chargehand.agents.messages import MessageTools
-from chargehand.agents.recall import Desk
+from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import EarlierTurns, WorkerMemory
 from chargehand.agents.shape import Shape
 from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import NOTHING
@@ -20,7 +21,7 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
-from chargehand.models.messages import ToolSpec
+from chargehand.models.messages import Message, ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard
 from chargehand.text.names import did_you_mean, listed
@@ -53,29 +54,53 @@ READ_MORE = ToolSpec(
 OURS = frozenset((GIVE_UP.name, READ_MORE.name))
 
 
-class Equipped(Struct, frozen=True):
-    """A worker ready to work. `models` are tried in turn; `specs` are its tools as a model sees them.
-
-    With a `desk` it is shown its memory before each call of its model. One that `takes_cut_replies` answers with what
-    there is of a reply that reached its limit; else such a reply is asked for again.
-    """
+class ReadyWorker(Struct, eq=False):
+    """A worker ready to work."""
 
     worker: Worker
     tools: dict[str, Tool]
-    specs: tuple[ToolSpec, ...]
     models: tuple[Model, ...]
+    """Tried in turn."""
     shape: Shape | None
     card: WorkerCard
-    names: tuple[str, ...]
+    """As a planner sees it."""
+    specs: tuple[ToolSpec, ...]
+    """Its tools as a model sees them."""
     window: int
-    desk: Desk | None = None
+    memory: WorkerMemory | None = None
+    """With one it is shown its memory before each call of its model."""
     takes_cut_replies: bool = False
+    """It answers with what there is of a reply that reached its limit; else such a reply is asked for again."""
+    _system: Message | None = None
+
+    def system(self, prompts: Prompts) -> Message:
+        """What its model is told about it: the same message each time, so that it is encoded once."""
+        if self._system is None:
+            worker = self.worker
+            text = prompts.text("work", name=worker.name, description=worker.description, prompt=worker.prompt)
+            if self.shape is not None:
+                text += f"\n\nReply with JSON of this schema and nothing else:\n{bytes(self.shape.raw).decode()}"
+            self._system = Message("system", text)
+        return self._system
 
 
-def equip(
-    worker: Worker, models: Sequence[Model], named: Mapping[str, Tool] | None = None, desk: Desk | None = None
-) -> Equipped:
-    """Make a worker ready; Invalid, naming it, where it cannot work."""
+def worker_card(worker: Worker, tools: Mapping[str, Tool]) -> WorkerCard:
+    """A worker as a planner sees it."""
+    return WorkerCard(
+        name=worker.name,
+        description=worker.description,
+        tags=tuple(worker.tags),
+        skills=skills(tools),
+        phrases=tuple(worker.skills),
+        examples=tuple(worker.examples),
+    )
+
+
+def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dict[str, Tool]:
+    """The tools of a worker by name; Invalid, naming it, where it cannot work.
+
+    `named` are the tools it may name; left out, they can be looked at but not called.
+    """
     owner = f"worker {worker.name!r}"
     tools = toolset(owner, worker.tools, named)
     try:
@@ -85,27 +110,26 @@ def equip(
     if worker.steps < 1:
         raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
     if worker.team is not None:
-        _refuse_own_parts(worker, f"{owner} is a team and has", "give that to those who are in the team")
+        _refuse_own_parts(worker, f"{owner} is a team and has", "give that to the workers of the team")
     if worker.call is not None:
         _refuse_own_parts(worker, f"{owner} has a call and", "the call brings what it works with")
-    card = WorkerCard(
-        name=worker.name,
-        description=worker.description,
-        tags=tuple(worker.tags),
-        skills=skills(tools),
-        phrases=tuple(worker.skills),
-        examples=tuple(worker.examples),
-    )
-    return Equipped(
+    return tools
+
+
+def make_ready(
+    worker: Worker, models: Sequence[Model], named: Mapping[str, Tool] | None = None, memory: WorkerMemory | None = None
+) -> ReadyWorker:
+    """Make a worker ready; Invalid, naming it, where it cannot work."""
+    tools = check_worker(worker, named)
+    return ReadyWorker(
         worker=worker,
         tools=tools,
-        specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
         models=tuple(models),
         shape=None if worker.output is None else Shape(worker.output),
-        card=card,
-        names=tuple(tools),
+        card=worker_card(worker, tools),
+        specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
         window=min((model.card.window for model in models), default=0),
-        desk=desk,
+        memory=memory,
     )
 
 
@@ -283,37 +307,41 @@ def _with_usual_tools(worker: Worker, blocks: Iterable[Access], archives: Iterab
     return structs.replace(worker, tools=(*worker.tools, *(name for name in usual if name not in taken)))
 
 
-class Furnished(Struct, frozen=True):
-    """A worker with all its tools, those that can be named by what is behind them, and its desk in the memory."""
-
-    worker: Worker
-    named: Mapping[str, Tool] = {}
-    desk: Desk | None = None
-
-
-async def furnish(
-    memory: OpenMemory | None, worker: Worker, *, with_usual_tools: bool = True, conversation: str = ""
-) -> Furnished:
-    """A worker as it goes to work with an open memory. People may have attached more to it than is declared.
+async def make_ready_with_memory(
+    worker: Worker,
+    models: Sequence[Model],
+    named: Mapping[str, Tool],
+    memory: OpenMemory,
+    *,
+    with_usual_tools: bool = True,
+    earlier: EarlierTurns = "material",
+    conversation: str = "",
+) -> ReadyWorker:
+    """Make a worker ready that uses an open memory. People may have attached more to it than is declared.
 
     Without the usual tools it has those that it names, and no others. In a `conversation` beside its own it remembers
     that one.
     """
-    if memory is None:
-        return Furnished(worker)
     agent = memory.agents[worker.name]
     blocks: dict[str, Access] = {}
     archives: dict[str, Access] = {}
-    for held in await memory.catalog.attached(agent):
-        if isinstance(held.thing, Block):
-            blocks[held.thing.label] = _block_access(held.thing, held.grant)
+    for attachment in await memory.catalog.attached(agent):
+        if isinstance(attachment.thing, Block):
+            blocks[attachment.thing.label] = _block_access(attachment.thing, attachment.grant)
         else:
-            archives[held.thing.name] = held.grant.access
+            archives[attachment.thing.name] = attachment.grant.access
     if with_usual_tools:
         worker = _with_usual_tools(worker, blocks.values(), archives.values())
-    shows = bool(blocks) or worker.remembers
-    desk = Desk(memory, agent, worker.remembers, shows=shows, conversation=conversation)
-    return Furnished(worker, memory_tools(memory, worker.name, blocks, archives, conversation), desk)
+    own = WorkerMemory(
+        memory=memory,
+        agent=agent,
+        remembers=worker.remembers,
+        shows=bool(blocks) or worker.remembers,
+        earlier=earlier,
+        conversation=conversation,
+    )
+    tools = {**memory_tools(memory, worker.name, blocks, archives, conversation), **named}
+    return make_ready(worker, models, tools, own)
 
 
 def _block_access(block: Block, grant: Grant) -> Access:

@@ -15,20 +15,30 @@ from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
-from chargehand.agents.setup import Equipped, Furnished, equip, nameable, roster_agent, skills, toolset
+from chargehand.agents.setup import (
+    ReadyWorker,
+    check_worker,
+    make_ready,
+    make_ready_with_memory,
+    nameable,
+    roster_agent,
+    skills,
+    toolset,
+    worker_card,
+)
 from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
 from chargehand.agents.strategies.route import check as check_route
 from chargehand.agents.strategies.route import sample_cost
 from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.tool_breakers import Faulty, ToolBreakers
+from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.worker import Worker, check_worker_name
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.declared import WrittenDuration
 from chargehand.engine.plan import Combine, digest
-from chargehand.engine.policy import Policy
+from chargehand.engine.policy import Breaking, Policy
 from chargehand.engine.roster import Agent, Roster, TeamMembers
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
@@ -52,7 +62,7 @@ class TeamSpec(Struct, frozen=True):
     background: tuple[Worker, ...] = ()
     checks: Checks = NO_CHECKS
     hedging: Hedging | None = None
-    faulty: Faulty = field(default_factory=Faulty)
+    tool_breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking()))
     load: ThreadLoad = field(default_factory=ThreadLoad)
     replica_loads: dict[str, ReplicaLoad] = field(default_factory=dict[str, ReplicaLoad])
 
@@ -62,7 +72,7 @@ class TeamSpec(Struct, frozen=True):
             raise Invalid(f"a team needs at least one worker, or a factory that makes them{only}")
         for worker in self.everybody:
             check_worker_name(worker.name)
-            equip(worker, ())
+            check_worker(worker)
         for model in self._named_models():
             if isinstance(model, str):
                 check_handle(model)
@@ -125,7 +135,7 @@ class TeamSpec(Struct, frozen=True):
 
     def cards(self) -> tuple[WorkerCard, ...]:
         """The team as a planner sees it."""
-        cards = [equip(worker, ()).card for worker in self.workers]
+        cards = [worker_card(worker, check_worker(worker)) for worker in self.workers]
         if self.supervisor.factory is not None:
             tools = toolset(f"factory {self.supervisor.factory.name!r}", self.supervisor.factory.tools)
             cards.append(
@@ -174,25 +184,24 @@ class TeamSpec(Struct, frozen=True):
             handles += await team.unpriced_models(finder)
         return tuple(dict.fromkeys(handles))
 
-    def executor(
+    async def executor(
         self,
         finder: Finder,
         roster: Roster,
         budget: Budget,
         policy: Policy,
         memory: OpenMemory | None,
-        crowd: Sequence[Furnished],
         teams: Mapping[str, Subteam],
         embedding: Embedding | None = None,
         members: TeamMembers | None = None,
         listeners: Sequence[Listener] = (),
     ) -> AgentExecutor:
         """The executor, its models found."""
-        usual, planner, judge = (_found(finder, one) for one in self.models)
+        usual, planner, judge = (_found(finder, model) for model in self.models)
         spending = Spending(budget, finder.observations)
-        kit = Kit(self.prompts, spending, ToolBreakers(policy.breaking, self.faulty), self.hedging)
+        kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
         models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
-        workers = _equipped(crowd, models, self._message_tools(models, capped=spending.capped))
+        workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             model=planner,
@@ -250,15 +259,26 @@ class TeamSpec(Struct, frozen=True):
         first = ReplicaPool(replicas, self.replica_loads) if replicas else _found(finder, worker.model or usual)
         return [first, *(_found(finder, model) for model in worker.fallback_models)]
 
-    def _message_tools(self, models: Mapping[str, Sequence[Model]], *, capped: bool) -> MessageTools:
-        """What carries messages between workers."""
-        members = tuple(self.agent(worker) for worker in self.workers)
-        contracts = {worker.name: worker.contract for worker in self.workers if worker.contacts}
-        allowances: dict[str, Amount] = {}
-        if capped:
-            for one in self.workers:
-                allowances[one.name] = allowance(one, models[one.name])
-        return MessageTools(members, allowances, contracts)
+    async def _ready_workers(
+        self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
+    ) -> dict[str, ReadyWorker]:
+        """The workers that are no teams and no functions, ready to work, by name."""
+        messages = MessageTools(
+            agents=tuple(self.agent(worker) for worker in self.workers),
+            allowances={worker.name: allowance(worker, models[worker.name]) for worker in self.workers if capped},
+            contracts={worker.name: worker.contract for worker in self.workers if worker.contacts},
+        )
+        ready: dict[str, ReadyWorker] = {}
+        for worker in self.everybody:
+            if worker.is_delegated:
+                continue
+            own = messages.tools(worker.name) if worker.contacts else {}
+            if memory is None:
+                ready[worker.name] = make_ready(worker, models[worker.name], {**nameable(), **own})
+            else:
+                named = {**MessageTools().tools(), **own}
+                ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], named, memory)
+        return ready
 
     def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
         made = self.supervisor.factory
@@ -358,21 +378,6 @@ def lent(
     return Worker(
         name or team.name, said, tags=tags, estimate=estimate, timeout=usual if timeout is None else timeout, team=team
     )
-
-
-def _equipped(
-    crowd: Sequence[Furnished], models: Mapping[str, Sequence[Model]], messages: MessageTools
-) -> dict[str, Equipped]:
-    """The workers that are no teams, ready to work, by name."""
-    ready: dict[str, Equipped] = {}
-    for furnished in crowd:
-        worker = furnished.worker
-        if worker.is_delegated:
-            continue
-        mail = messages.tools(worker.name) if worker.contacts else {}
-        named = {**nameable(), **mail, **furnished.named}
-        ready[worker.name] = equip(worker, models[worker.name], named, furnished.desk)
-    return ready
 
 
 def _found(finder: Finder, given: AnyModel) -> Model:

@@ -12,7 +12,7 @@ from msgspec import Struct, field, structs
 
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
-from chargehand.agents.setup import GIVE_UP, READ_MORE, Equipped
+from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.code_errors import mistake_failure
 from chargehand.concurrency import BareTaskGroup
@@ -106,7 +106,7 @@ class Calls(Struct, eq=False, kw_only=True):
     workers wrote, and why a person did not allow a call.
     """
 
-    equipped: Equipped
+    ready: ReadyWorker
     context: StepContext
     history: History
     brief: Brief
@@ -173,7 +173,7 @@ class Calls(Struct, eq=False, kw_only=True):
         stable: dict[tuple[str, str], int] = {}
         acting: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
-            known = self.equipped.tools.get(call.name) if len(calls) > 1 else None
+            known = self.ready.tools.get(call.name) if len(calls) > 1 else None
             if known is not None and (known.effect != "read" or self._asks_first(known)):
                 first = acting.setdefault(_identity(call), number)
                 if first != number:
@@ -204,12 +204,10 @@ class Calls(Struct, eq=False, kw_only=True):
             raise WorkFailed(Failure("logic", reason, permanent=final), NOTHING)
         if call.name == READ_MORE.name:
             return None, ""
-        rules = self.equipped.worker.rules
-        tool = self.equipped.tools.get(call.name)
+        rules = self.ready.worker.rules
+        tool = self.ready.tools.get(call.name)
         if tool is None:
-            return None, self._mistaken(
-                f"There is no tool {call.name!r}; {did_you_mean(call.name, self.equipped.tools)}"
-            )
+            return None, self._mistaken(f"There is no tool {call.name!r}; {did_you_mean(call.name, self.ready.tools)}")
         if problem := objection(rules, asked, call.name, step):
             return tool, self._mistaken(problem)
         because = self._needs_leave(call, tool)
@@ -217,7 +215,7 @@ class Calls(Struct, eq=False, kw_only=True):
 
     def _asks_first(self, tool: Tool) -> bool:
         """Whether every call of this tool needs leave, by its declaration or by a rule."""
-        return tool.approve or needs_approval(self.equipped.worker.rules, tool.name)
+        return tool.approve or needs_approval(self.ready.worker.rules, tool.name)
 
     def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: nobody is."""
@@ -241,7 +239,7 @@ class Calls(Struct, eq=False, kw_only=True):
         if wish.key not in self._answers:
             if problem := _wrong_arguments(tool, call):
                 return problem  # nobody is asked about a call that cannot be made
-            worker = self.equipped.worker.name
+            worker = self.ready.worker.name
             question = Question(
                 what="tool",
                 tool=call.name,
@@ -272,9 +270,9 @@ class Calls(Struct, eq=False, kw_only=True):
         seen = {_identity(calls[number])}
         others: list[PendingCall] = []
         for place, call in enumerate(calls[number + 1 : AT_ONCE], number + 2):
-            tool = self.equipped.tools.get(call.name)
+            tool = self.ready.tools.get(call.name)
             is_same = _identity(call) in seen
-            if is_same or tool is None or objection(self.equipped.worker.rules, made, call.name, step):
+            if is_same or tool is None or objection(self.ready.worker.rules, made, call.name, step):
                 continue
             seen.add(_identity(call))
             because = self._needs_leave(call, tool)
@@ -326,7 +324,7 @@ class Calls(Struct, eq=False, kw_only=True):
         where = self.context.where
         return Caller(
             key=key,
-            worker=self.equipped.worker.name,
+            worker=self.ready.worker.name,
             tainted=self.tainted,
             seen=self.seen,
             run=where.run,
@@ -357,7 +355,7 @@ class Calls(Struct, eq=False, kw_only=True):
         if tool is not None and not tool.trusted:
             self.tainted = True
         seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
-        if seen.stuck and (returned.error or may_exit(self.equipped.worker.rules, self.made)):
+        if seen.stuck and (returned.error or may_exit(self.ready.worker.rules, self.made)):
             raise WorkFailed(Failure("logic", f"no progress: {seen.warning}", code="repeated_call"), NOTHING)
         if seen.stuck:
             self.circle = seen.warning

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from chargehand.agents.memory_text import Seen
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.recall import BlockView
 from chargehand.agents.spending import Reservation, Spending, SupervisorCalls
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
@@ -26,7 +26,7 @@ class Writer(Struct, frozen=True):
     """A function that answers instead: it is given the goal, results and gaps."""
     reserve: Amount = NOTHING
     """What is held for a call in any case."""
-    shared: Callable[[], Awaitable[Sequence[Seen]]] | None = None
+    shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees."""
     learns: bool = False
     """Whether a result that a judge selects confirms the route to its worker."""

@@ -19,7 +19,7 @@ from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, desc
 from chargehand.agents.inputs import read_inputs
 from chargehand.agents.loop import Attempt
 from chargehand.agents.nested import ONCE, Came
-from chargehand.agents.setup import Equipped
+from chargehand.agents.setup import ReadyWorker
 from chargehand.agents.worker import Worker
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
@@ -94,7 +94,7 @@ class Inspector(Struct, frozen=True):
     """The checks of a team, and the models and workers that make them."""
 
     checks: Checks
-    workers: Mapping[str, Equipped]
+    workers: Mapping[str, ReadyWorker]
     writer: Writer
     """Its model judges for verifiers without one of their own."""
     verifiers: Mapping[str, Model]

@@ -11,7 +11,6 @@ from msgspec import Raw, Struct
 
 from chargehand.agents import planner
 from chargehand.agents.inputs import today
-from chargehand.agents.memory_text import Seen
 from chargehand.agents.planner import (
     LONGEST_LINE,
     Lead,
@@ -25,6 +24,7 @@ from chargehand.agents.planner import (
     read_list,
     read_worker,
 )
+from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
     encode_schema,
@@ -100,7 +100,7 @@ class _Tree(Struct):
     lead: Lead
     brief: Brief
     context: StepContext
-    blocks: Sequence[Seen]
+    blocks: Sequence[BlockView]
     breadth: int
     used: list[Amount | None] = []
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct, structs
 
 from chargehand.agents.loop import Kit, work
-from chargehand.agents.memory_text import instructions, material, visible_blocks
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.setup import Equipped, equip, furnish, roster_agent
+from chargehand.agents.recall import instructions, material, visible_blocks
+from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
 from chargehand.agents.spending import CallCap, Spending, calls_for
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import Budget
@@ -142,14 +142,13 @@ class AgentExecutor(Executor):
         )
         client_side = client_side_tools(request.tools, partial(self._sessions.client_return, run))
         try:
-            equipped = await self._equip(profile, request, client_side)
+            ready = await self._equip(profile, request, client_side)
         except Invalid as error:
             raise WorkFailed(Failure("logic", str(error), permanent=True)) from error
         parent = context.request.parent
         if parent is not None:  # another agent wrote to it
-            equipped = structs.replace(equipped, models=self._allowances.metered(parent.root, equipped.models))
-        kit = Kit(self._kit.prompts, self._kit.spending, self._kit.breakers)  # one keeps what every agent was ever told
-        return await work(equipped, kit, brief, context)
+            ready = structs.replace(ready, models=self._allowances.metered(parent.root, ready.models))
+        return await work(ready, self._kit, brief, context)
 
     # --- what agents are
 
@@ -174,16 +173,16 @@ class AgentExecutor(Executor):
 
     async def system_prompt(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
-        equipped = await self._equip(profile, AgentRequest(profile.id, ()), {})
+        ready = await self._equip(profile, AgentRequest(profile.id, ()), {})
         held = visible_blocks(await self._catalog.attached(profile.id)).values()
-        return self._kit.system(equipped).text + instructions(held) + "\n\n" + material(held, (), "now", {})
+        return ready.system(self._kit.prompts).text + instructions(held) + "\n\n" + material(held, (), "now", {})
 
     async def _equip(
         self,
         profile: Profile,
         request: AgentRequest,
         client_side: Mapping[str, Tool],
-    ) -> Equipped:
+    ) -> ReadyWorker:
         """An agent ready to work, with what is attached to it now.
 
         Tools of the client come before the agent's of the same name.
@@ -193,18 +192,20 @@ class AgentExecutor(Executor):
         names = [name for name in dict.fromkeys((*profile.tools, *client_side)) if name in known]
         rules = read_rules(profile.settings.get("tool_rules"), names)
         worker = _worker(profile, names, rules, request.steps)
-        ready = await furnish(self._tenant.memory, worker, with_usual_tools=False, conversation=request.conversation)
-        tools = {**ready.named, **self._agent_messages.tools, **custom}
-        desk = ready.desk
-        if desk is not None:
-            hides_turns = profile.settings.get("message_buffer_autoclear")
-            desk = structs.replace(desk, earlier="hidden" if hides_turns else "chat")
         model = bound_model(self.model(profile), profile.settings)
-        equipped = equip(ready.worker, [model], tools, desk)
+        ready = await make_ready_with_memory(
+            worker,
+            [model],
+            {**self._agent_messages.tools, **custom},
+            self._tenant.memory,
+            with_usual_tools=False,
+            earlier="hidden" if profile.settings.get("message_buffer_autoclear") else "chat",
+            conversation=request.conversation,
+        )
         options = options_of(profile.settings)
         return structs.replace(
-            equipped,
-            shape=equipped.shape if options.schema is None else JsonReply(options.schema),
+            ready,
+            shape=ready.shape if options.schema is None else JsonReply(options.schema),
             takes_cut_replies=options.accepts_cut_replies,
         )
 
