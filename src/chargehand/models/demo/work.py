@@ -397,7 +397,7 @@ def _ask_others(job: Job) -> str:
     if job.tool(_ASK_OTHERS) is None or not only_remembers(job.tools):
         return ""
     outcome = job.outcomes_of(_ASK_OTHERS, [{"message": job.subject.instruction}])[0]
-    if outcome.error or not isinstance(outcome.value, dict):
+    if outcome.error:
         raise RefusedError(f"no other worker could be asked: {outcome.error}")
     replies = msgspec.convert(outcome.value, _WorkerReplies).replies
     answered = [reply for reply in replies if reply.reply]
