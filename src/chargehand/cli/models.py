@@ -10,7 +10,7 @@ from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 from chargehand.models.local.catalog import CATALOG
 from chargehand.models.local.pull import PullFailed, installed, pull, remove
-from chargehand.models.testing.fault_server.modes import MODES
+from chargehand.models.testing.fault_server.faults import MODES
 from chargehand.models.testing.fault_server.server import serve
 
 FAULT_PORT = 8787

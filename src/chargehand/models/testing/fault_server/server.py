@@ -1,4 +1,4 @@
-"""Listens on this machine, finds out which fault is asked for, and plays it. What the faults are is in `modes`."""
+"""Listens on this machine, finds out which fault is asked for, and plays it. `faults` has the table of them."""
 
 import asyncio
 from asyncio import StreamReader, StreamWriter
@@ -10,14 +10,19 @@ from typing import Self, cast
 import msgspec
 
 from chargehand.errors import Invalid
-from chargehand.models.testing.fault_server.blocks import BlockShape
-from chargehand.models.testing.fault_server.chat import ChatShape
-from chargehand.models.testing.fault_server.exchange import Ask, Exchange, Head, Line, TooMuch
-from chargehand.models.testing.fault_server.modes import ELSEWHERE, MODES, PLAYS
-from chargehand.models.testing.fault_server.shapes import MODEL, Json, Shape, answer, dump
+from chargehand.models.testing.fault_server.connection import HEAD_LIMIT, BadRequest, Connection, Exchange, Head
+from chargehand.models.testing.fault_server.faults import ELSEWHERE, MODES, PLAYS
+from chargehand.models.testing.fault_server.protocols import (
+    MODEL,
+    ChatProtocol,
+    Json,
+    MessagesProtocol,
+    WireProtocol,
+    dump,
+    echo,
+)
 
-_HEAD_LIMIT = 64 * 1024
-_SHAPES: dict[str, Shape] = {"/chat/completions": ChatShape(), "/messages": BlockShape()}
+_PROTOCOLS: dict[str, WireProtocol] = {"/chat/completions": ChatProtocol(), "/messages": MessagesProtocol()}
 
 
 class FaultServer:
@@ -37,7 +42,7 @@ class FaultServer:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=_HEAD_LIMIT)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=HEAD_LIMIT)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -65,62 +70,63 @@ class FaultServer:
         call = asyncio.current_task()
         assert call is not None
         self._calls.add(call)
-        line = Line(reader, writer)
+        connection = Connection(reader, writer)
         try:
-            while await self._turn(line):
-                line.kept = False
+            while await self._turn(connection):
+                connection.is_reusable = False
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away, which is what many faults make it do
         except asyncio.CancelledError:
-            pass  # the server is being closed; nobody waits for this connection
+            pass  # the server is being closed, and no task waits for this connection
         finally:
             self._calls.discard(call)
-            line.close()
+            connection.close()
 
-    async def _turn(self, line: Line) -> bool:
+    async def _turn(self, connection: Connection) -> bool:
         """One request; whether another may follow on this connection."""
         try:
-            head = await line.read_head()
+            head = await connection.read_head()
             if head is None:
                 return False
-            body = await line.read_body(head)
-        except TooMuch as error:
-            await line.whole(dump({"error": {"message": str(error)}}), 400)
+            body = await connection.read_body(head)
+        except BadRequest as error:
+            await connection.send_whole(dump({"error": {"message": str(error)}}), 400)
             return False
         if head.method == "GET":
-            await line.whole(dump(self._about(head.path)))
+            await connection.send_whole(dump(self._about(head.path)))
         else:
-            await self._post(line, head, body)
-        return line.kept
+            await self._post(connection, head, body)
+        return connection.is_reusable
 
     def _about(self, path: str) -> Json:
         if path.endswith("/models"):
             return {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
         return {"modes": MODES, "requests": dict(self.requests)}
 
-    async def _post(self, line: Line, head: Head, body: bytes) -> None:
+    async def _post(self, connection: Connection, head: Head, body: bytes) -> None:
         path = head.path.partition("?")[0]
-        shape = next((shape for end, shape in _SHAPES.items() if path.endswith(end)), None)
+        protocol = next((protocol for end, protocol in _PROTOCOLS.items() if path.endswith(end)), None)
         mode = self._chosen(path, head)
-        if shape is None or mode not in PLAYS:
+        if protocol is None or mode not in PLAYS:
             hint = f"nothing at {path!r}: POST to /fault/<mode>/v1/chat/completions or /fault/<mode>/v1/messages"
-            return await line.whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
+            return await connection.send_whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
         self.requests[mode] += 1
         try:
             asked = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
-            return await line.whole(dump(shape.error(400, f"the request is not JSON: {error}")), 400)
+            return await connection.send_whole(dump(protocol.error(400, f"the request is not JSON: {error}")), 400)
         if not isinstance(asked, dict):
-            return await line.whole(dump(shape.error(400, "the request is not an object")), 400)
+            return await connection.send_whole(dump(protocol.error(400, "the request is not an object")), 400)
         fields = cast("Json", asked)
-        ask = Ask(
-            shape=shape,
-            said=answer(fields),
+        exchange = Exchange(
+            connection=connection,
+            protocol=protocol,
+            reply=echo(fields),
             stream=fields.get("stream") is True,
             number=self.requests[mode],
             origin=self.origin,
         )
-        return await PLAYS[mode](Exchange(ask, line))
+        return await PLAYS[mode](exchange)
 
     def _chosen(self, path: str, head: Head) -> str:
         parts = path.split("/")
