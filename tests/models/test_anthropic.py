@@ -197,7 +197,7 @@ async def test_the_number_of_tokens_the_protocol_demands_is_always_sent() -> Non
 
 async def test_empty_texts_are_not_sent_because_they_are_errors_there() -> None:
     body = await sent(Request([Message("user", " "), Message("assistant", ""), Message("user", "hello")]))
-    content = [{"type": "text", "text": "(empty)"}, {"type": "text", "text": "hello", **CACHED}]
+    content = [{"type": "text", "text": "(empty)"}, {"type": "text", "text": "hello"}]
     assert body["messages"] == [{"role": "user", "content": content}]
 
 

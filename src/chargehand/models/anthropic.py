@@ -4,7 +4,7 @@ Replies are read strictly: what is not as it should be fails. Retries, limits an
 """
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TypeAlias, Unpack
 
 import msgspec
 from msgspec import Raw, Struct
@@ -12,17 +12,14 @@ from msgspec import Raw, Struct
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
-from chargehand.models.shapes import strict_schema
 from chargehand.models.stream import Events
-from chargehand.models.wire import EndpointOptions, HttpModel, Once, checked_reply, checked_usage, decoded
+from chargehand.models.wire import EndpointOptions, HttpModel, checked_reply, checked_usage, decoded, strict_schema
 
 VERSION = "2023-06-01"
 _EMPTY = "(empty)"  # an empty text block is an error there
-_USER = b'{"role":"user","content":['
-_ASSISTANT = b'{"role":"assistant","content":['
-_CACHED = b',"cache_control":{"type":"ephemeral"}}'
-_ONE_TURN = 3  # pieces of a conversation in which nobody has answered yet: its head, one turn, its end
-_json = msgspec.json.encode
+_CACHE = {"type": "ephemeral"}
+_IN_WORDS = "Reply with one JSON document and nothing else. It must fit this JSON Schema: "
+_Json: TypeAlias = dict[str, object]
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -40,10 +37,7 @@ class AnthropicMessages(HttpModel):
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
         url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         super().__init__(handle, url, name, key, headers, {"window": 200_000, **options})
-        self._opening = b'{"model":' + _json(name) + b',"max_tokens":'
-        self._blocks = Once(_blocks)
-        self._tools = Once(_tools)
-        self._schemas = Once(_schema)
+        self._name = name
 
     def _stream(self, hear: Hear) -> "MessageStream":
         return MessageStream(self._party, hear)
@@ -51,71 +45,74 @@ class AnthropicMessages(HttpModel):
     def _read(self, body: bytes) -> Reply:
         return read_whole(self._party, body)
 
-    def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
-        parts = [self._opening, b"%d" % limit]
-        system, turns = self._turns(request.messages)
-        form = self._schemas.of(request.schema) if request.schema is not None else b""
-        if form and form[:1] != b"{":  # an instruction, because the strict mode would refuse it
-            system.append(form[1:])
-            form = b""
+        system, turns = _write_turns(request.messages)
+        body: dict[str, object] = {"model": self._name, "max_tokens": limit}
+        if request.schema is not None:
+            strict = strict_schema(request.schema, optional=True)
+            if strict is not None:
+                body["output_config"] = {"format": {"type": "json_schema", "schema": strict}}
+            else:
+                system.append({"type": "text", "text": _IN_WORDS + bytes(request.schema).decode()})
+        tools = [_write_tool(tool) for tool in request.tools]
         if system:
-            system[-1] = _marked(system[-1])
-            parts += b',"system":[', b",".join(system), b"]"
-        if len(turns) > _ONE_TURN:  # called again: what was said before it is read from the cache the next time
-            turns[-2] = _marked(turns[-2])
-        parts += [b',"messages":[', *turns, b"]"]  # joined once, with all the rest: it can be large
-        if form:
-            parts += b',"output_config":', form
-        if request.tools:
-            tools = self._tools.of(request.tools)
-            parts += b',"tools":', (tools if system else _marked(tools[:-1]) + b"]")
+            system[-1]["cache_control"] = _CACHE
+            body["system"] = system
+        elif tools:
+            tools[-1]["cache_control"] = _CACHE
+        if len(turns) > 1:  # called again: what was said before it is read from the cache the next time
+            turns[-1].content[-1]["cache_control"] = _CACHE
+        body["messages"] = turns
+        if tools:
+            body["tools"] = tools
         if settings.temperature is not None:
-            parts += b',"temperature":', _json(settings.temperature)
-        if settings.parallel_tool_calls is False and request.tools:
-            parts.append(b',"tool_choice":{"type":"auto","disable_parallel_tool_use":true}')
-        parts.append(b',"stream":true}' if streamed else b"}")
-        return b"".join(parts)
-
-    def _turns(self, messages: Sequence[Message]) -> tuple[list[bytes], list[bytes]]:
-        """System blocks, and turns in pieces.
-
-        Who speaks twice in a row speaks in one turn; so do all results of one round of calls.
-        """
-        system: list[bytes] = []
-        pieces: list[bytes] = []
-        speaker = b""
-        for message, blocks in zip(messages, self._blocks.each(messages), strict=True):
-            if message.role == "system":
-                system.append(blocks)
-            elif blocks:  # else it said nothing and called nothing
-                by = _ASSISTANT if message.role == "assistant" else _USER
-                pieces += (b"," if by is speaker else b"]}," + by if speaker else by), blocks
-                speaker = by
-        if not pieces and system:  # the protocol wants somebody to have spoken
-            pieces += _USER, system.pop()
-        if pieces:
-            pieces.append(b"]}")
-        return system, pieces
+            body["temperature"] = settings.temperature
+        if settings.parallel_tool_calls is False and tools:
+            body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+        if streamed:
+            body["stream"] = True
+        return body
 
 
-def _marked(blocks: bytes) -> bytes:
-    """The same blocks, the last of them marked as the end of what the provider is to keep."""
-    return blocks[:-1] + _CACHED
+class _Turn(Struct):
+    role: str
+    content: list[_Json]
 
 
-def _blocks(message: Message) -> bytes:
-    """The content blocks of one message, with commas between them."""
+def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_Turn]]:
+    """System blocks, and turns: several messages of one speaker are one turn, and so are all results of one round."""
+    system: list[_Json] = []
+    turns: list[_Turn] = []
+    for message in messages:
+        blocks = _write_blocks(message)
+        if message.role == "system":
+            system += blocks
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if not blocks:  # it said nothing and called nothing
+            continue
+        if turns and turns[-1].role == role:
+            turns[-1].content += blocks
+        else:
+            turns.append(_Turn(role, blocks))
+    if not turns and system:  # the protocol wants at least one turn
+        turns.append(_Turn("user", [system.pop()]))
+    return system, turns
+
+
+def _write_blocks(message: Message) -> list[_Json]:
+    """The content blocks of one message."""
     if message.role == "tool":
-        return _json({"type": "tool_result", "tool_use_id": message.call, "content": message.text})
-    blocks: list[bytes] = []
+        return [{"type": "tool_result", "tool_use_id": message.call, "content": message.text}]
+    blocks: list[_Json] = []
     if message.text.strip() or message.role != "assistant":
-        blocks.append(_json({"type": "text", "text": message.text if message.text.strip() else _EMPTY}))
+        blocks.append({"type": "text", "text": message.text if message.text.strip() else _EMPTY})
     blocks += [
-        _json({"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)})
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}
         for call in message.calls
     ]
-    return b",".join(blocks)
+    return blocks
 
 
 def _input(arguments: str) -> object:
@@ -126,19 +123,8 @@ def _input(arguments: str) -> object:
         return {"unreadable": arguments}
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
-    return _json(
-        [{"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in tools]
-    )
-
-
-def _schema(schema: Raw) -> bytes:
-    """The output format; or, after an exclamation mark, a system block that asks for the same in words."""
-    strict = strict_schema(schema, optional=True)
-    if strict is not None:
-        return _json({"format": {"type": "json_schema", "schema": strict}})
-    words = "Reply with one JSON document and nothing else. It must fit this JSON Schema: " + bytes(schema).decode()
-    return b"!" + _json({"type": "text", "text": words})
+def _write_tool(tool: ToolSpec) -> _Json:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
 # --- replies

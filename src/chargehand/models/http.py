@@ -6,7 +6,8 @@ Nothing is sent twice here and nothing is followed elsewhere: retries are the gu
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,7 +16,6 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import CallFailed, Party, Unreadable, garbled, late, lost, too_large
 from chargehand.models.stream import Taker
-from chargehand.models.unpack import ACCEPTED, Unpacker, unpacker
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 1024 * 1024
 _MOST_ERROR = 64 * 1024
 _LINGER = 0.2
+_PIECE = 65_536
+_GZIP = 31  # zlib's way to say: with gzip's header and checksum
+ACCEPTED = "gzip"
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,6 +53,44 @@ class Answer(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     streamed: bool = False
+
+
+class Inflate:
+    """Unpacks gzip piece by piece, so that a small body never becomes a huge one in memory.
+
+    Raises Unreadable for what is no such stream, or goes on after its end.
+    """
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=_GZIP)
+        self._begun = False
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        self._begun = True
+        rest = chunk
+        while rest:
+            try:
+                piece = self._stream.decompress(rest, _PIECE)
+            except zlib.error as error:
+                raise Unreadable(f"it cannot be decompressed ({error})") from error
+            if self._stream.unused_data:
+                raise Unreadable("its compressed body goes on after the end")
+            rest = self._stream.unconsumed_tail
+            if piece:
+                yield piece
+
+    def whole(self) -> bool:
+        return self._stream.eof or not self._begun
+
+
+def unpacker(encoding: str) -> Inflate | None:
+    """None when nothing has to be done. Raises Unreadable for an encoding that was not asked for."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return None
+    if name not in (ACCEPTED, "x-gzip"):
+        raise Unreadable("it is compressed in a way that was not asked for")
+    return Inflate()
 
 
 class Endpoint:
@@ -182,7 +223,7 @@ class _Arrival:
             raise too_large(self._endpoint.party, most)
         return Answer(status, headers, await self._read_whole(response, decoder, most))
 
-    async def _read_whole(self, response: "ClientResponse", decoder: Unpacker | None, most: int) -> bytes:
+    async def _read_whole(self, response: "ClientResponse", decoder: Inflate | None, most: int) -> bytes:
         content = response.content
         pieces: list[bytes] = []
         while chunk := await content.readany():
@@ -198,7 +239,7 @@ class _Arrival:
         _check_whole(decoder)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _read_stream(self, response: "ClientResponse", decoder: Unpacker | None, taker: Taker) -> None:
+    async def _read_stream(self, response: "ClientResponse", decoder: Inflate | None, taker: Taker) -> None:
         content = response.content
         while chunk := await content.readany():
             for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
@@ -245,6 +286,6 @@ def _is_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
 
 
-def _check_whole(decoder: Unpacker | None) -> None:
+def _check_whole(decoder: Inflate | None) -> None:
     if decoder is not None and not decoder.whole():
         raise Unreadable("its compressed body was cut off")

@@ -10,13 +10,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
-from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
+from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
-from chargehand.models.shapes import strict_schema
 from chargehand.models.stream import Events
-from chargehand.models.wire import EndpointOptions, HttpModel, Once, checked_reply, checked_usage, decoded
+from chargehand.models.wire import EndpointOptions, HttpModel, checked_reply, checked_usage, decoded, strict_schema
 
-_json = msgspec.json.encode
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have
 _COUNTS_THINKING = re.compile(r"(^|/)(gpt-[5-9]|o[1-9](?![a-z0-9]))")  # models that take only the second
 _UNKNOWN_FIELD = re.compile(
@@ -48,10 +46,7 @@ class OpenAIChat(HttpModel):
         second = self._party.place == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None
         self._tokens_field = tokens_field or _FIELDS[second]
         self._fields_tried = {self._tokens_field}
-        self._opening = b'{"model":' + _json(name) + b',"messages":['
-        self._messages = Once(_following)
-        self._tools = Once(_tools)
-        self._schemas = Once(_schema)
+        self._name = name
 
     def _stream(self, hear: Hear) -> "ChatStream":
         return ChatStream(self._party, hear, reports_cost=self._reports_cost)
@@ -70,56 +65,36 @@ class OpenAIChat(HttpModel):
         self._tokens_field = other
         return True
 
-    def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
-        parts = [self._opening, *self._messages.each(request.messages), b"]"]  # joined once: it can be large
-        parts[1] = parts[1].removeprefix(b",")
-        if request.tools:
-            parts += b',"tools":', self._tools.of(request.tools)
-        if request.schema is not None:
-            parts += b',"response_format":', self._schemas.of(request.schema)
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
         settings = request.settings
+        body: dict[str, object] = {"model": self._name, "messages": list(map(_write_message, request.messages))}
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+        if request.schema is not None:
+            strict = strict_schema(request.schema, optional=False)
+            shape = {"name": "reply", "schema": strict or request.schema, "strict": strict is not None}
+            body["response_format"] = {"type": "json_schema", "json_schema": shape}
         if settings.temperature is not None:
-            parts += b',"temperature":', _json(settings.temperature)
+            body["temperature"] = settings.temperature
         if settings.parallel_tool_calls is False and request.tools:  # without tools it would be refused
-            parts.append(b',"parallel_tool_calls":false')
-        parts.append(f',"{self._tokens_field}":{limit}'.encode())
-        parts.append(b',"stream":true,"stream_options":{"include_usage":true}}' if streamed else b"}")
-        return b"".join(parts)
+            body["parallel_tool_calls"] = False
+        body[self._tokens_field] = limit
+        if streamed:
+            body["stream"] = True
+            body["stream_options"] = {"include_usage": True}
+        return body
 
 
-def _following(message: Message) -> bytes:
-    """As it stands in the list after another message."""
-    return b"," + _message(message)
-
-
-def _message(message: Message) -> bytes:
+def _write_message(message: Message) -> dict[str, object]:
     if message.role == "tool":
-        return _json({"role": "tool", "tool_call_id": message.call, "content": message.text})
+        return {"role": "tool", "tool_call_id": message.call, "content": message.text}
     if not message.calls:
-        return _json({"role": message.role, "content": message.text})
+        return {"role": message.role, "content": message.text}
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in message.calls
     ]
-    return _json({"role": "assistant", "content": message.text or None, "tool_calls": calls})
-
-
-def _tools(tools: tuple[ToolSpec, ...]) -> bytes:
-    return _json(
-        [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-            }
-            for tool in tools
-        ]
-    )
-
-
-def _schema(schema: msgspec.Raw) -> bytes:
-    strict = strict_schema(schema, optional=False)
-    shape = {"name": "reply", "schema": strict or schema, "strict": strict is not None}
-    return _json({"type": "json_schema", "json_schema": shape})
+    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
 
 # --- replies

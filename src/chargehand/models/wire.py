@@ -1,12 +1,14 @@
-"""What both protocols share: a model behind a URL, bytes made once and read strictly, checks of any reply."""
+"""What both protocols share: a model behind a URL, replies read strictly, and schemas that strict modes take."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from sys import maxsize
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import Protocol, TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw
 
 from chargehand.engine.failure import Failure
 from chargehand.models.call_errors import (
@@ -26,44 +28,6 @@ from chargehand.models.reply_limit import depends_on_request, known_limit, reply
 from chargehand.models.stream import Taker
 
 _T = TypeVar("_T")
-_MOST_BYTES = 2 * 1024 * 1024  # for each model, of which a server may have many; one run is no use to the next
-
-
-class Once(Generic[_T]):
-    """Encodes a thing once. A history is sent again with every call, and it only grows.
-
-    It remembers by identity, which is cheap, and safe because the thing itself is kept too.
-    """
-
-    def __init__(self, encode: Callable[[_T], bytes], max_bytes: int = _MOST_BYTES) -> None:
-        self._encode = encode
-        self._most = max_bytes
-        self._size = 0
-        self._known: dict[int, tuple[_T, bytes]] = {}
-
-    def each(self, things: Sequence[_T]) -> list[bytes]:
-        """The same for many, most of which are known: a lookup each."""
-        known = self._known
-        try:
-            return [known[id(thing)][1] for thing in things]
-        except KeyError:
-            return [self.of(thing) for thing in things]
-
-    def of(self, thing: _T) -> bytes:
-        known = self._known.get(id(thing))
-        if known is not None:
-            return known[1]
-        made = self._encode(thing)
-        self._size += len(made)
-        if self._size > self._most:
-            self._forget()
-        self._known[id(thing)] = thing, made
-        return made
-
-    def _forget(self) -> None:
-        """The older half goes: what is still in use comes in again."""
-        for key in list(self._known)[: len(self._known) // 2 + 1]:
-            self._size -= len(self._known.pop(key)[1])
 
 
 def decoded(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
@@ -206,14 +170,14 @@ class HttpModel(ABC):
 
     def _written(self, request: Request, limit: int, hear: Hear | None) -> bytes:
         try:
-            return self._body(request, limit, streamed=hear is not None)
+            return msgspec.json.encode(self._body(request, limit, streamed=hear is not None))
         except ValueError as error:  # half a character, for example
             message = f"{self._party.handle}: the request cannot be written as JSON ({error}); change its text"
             raise CallFailed(Failure("logic", message, permanent=True), billed=False) from error
 
     @abstractmethod
-    def _body(self, request: Request, limit: int, *, streamed: bool) -> bytes:
-        """The request in the protocol; ValueError for text that is none."""
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:
+        """The request in the protocol."""
 
     @abstractmethod
     def _read(self, body: bytes) -> Reply:
@@ -226,3 +190,62 @@ class HttpModel(ABC):
     def _changes_request(self, status: int, words: str) -> bool:  # noqa: ARG002 - a protocol may know better
         """Whether the server refused how something was put, and it is put otherwise from now on."""
         return False
+
+
+# --- the part of a JSON Schema that providers can hold a model to
+
+_PLAIN = frozenset(("$ref", "additionalProperties", "const", "description", "enum", "required", "title", "type"))
+_BOUNDS = frozenset(
+    (
+        *("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern", "format", "default"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"),
+    )
+)
+"""Strict modes refuse lengths, ranges and patterns: they are checked when the reply is there."""
+_MOST_DEPTH = 20
+
+
+def strict_schema(schema: Raw, *, optional: bool) -> Raw | None:
+    """The schema without its bounds, if a strict mode takes that; None if it does not.
+
+    Every object has to name all it may hold. Unless `optional`, it must also need all of it.
+    """
+    strict = _strict_schema(bytes(schema), optional)
+    return Raw(strict) if strict else None
+
+
+@lru_cache(maxsize=256)
+def _strict_schema(schema: bytes, optional: bool) -> bytes:  # noqa: FBT001 - a key of the cache
+    try:
+        strict = _without_bounds(msgspec.json.decode(schema), _MOST_DEPTH, optional=optional)
+    except (ValueError, RecursionError):
+        return b""
+    return msgspec.json.encode(strict) if strict.get("type") == "object" else b""
+
+
+def _without_bounds(schema: object, depth: int, *, optional: bool) -> dict[str, object]:
+    """The same schema without its bounds; ValueError where a strict mode would refuse it."""
+    if not isinstance(schema, dict) or depth == 0:
+        raise ValueError("not a schema, or nested too deep")
+    fields = cast("dict[str, object]", schema)
+    strict: dict[str, object] = {}
+    for name, part in fields.items():
+        if name in ("properties", "$defs"):
+            parts = cast("dict[str, object]", part).items()
+            strict[name] = {key: _without_bounds(value, depth - 1, optional=optional) for key, value in parts}
+        elif name == "anyOf":
+            strict[name] = [
+                _without_bounds(value, depth - 1, optional=optional) for value in cast("list[object]", part)
+            ]
+        elif name == "items":
+            strict[name] = _without_bounds(part, depth - 1, optional=optional)
+        elif name in _PLAIN:
+            strict[name] = part
+        elif name not in _BOUNDS:
+            raise ValueError(f"strict modes do not know {name}")
+    if fields.get("type") == "object" or "properties" in fields:
+        properties = cast("dict[str, object]", fields.get("properties") or {})
+        needs_all = set(properties) == set(cast("list[str]", fields.get("required") or []))
+        if fields.get("additionalProperties") is not False or not (optional or needs_all):
+            raise ValueError("an object does not name, or does not need, all it may hold")
+    return strict
