@@ -11,7 +11,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import parse
 from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Agent, Roster
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import open_journal
 from chargehand.runtime.executor import Done, StepContext
 from chargehand.runtime.runner import Runner
 
@@ -33,7 +33,7 @@ class Counters(ScriptedExecutor):
 
 
 async def main(path: str) -> None:
-    journal = await SqliteJournal.open(path)
+    journal = await open_journal(path)
     try:
         team = Roster((Agent("ann"), Agent("bob")))
         request = RunRequested("Count letters", team, Policy(), Budget(), time.time() + 60, seed=1, plan=parse(PLAN))

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand
 
 STRATEGIES = EXAMPLES / "strategies"

@@ -192,7 +192,7 @@ async def live(options: argparse.Namespace) -> None:
     journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
     driver = Runner(journal, Executor(Outside(directory, sync=not options.quick), options.pace), listener=tell)
     rows = await journal.runs()
-    unfinished = [row.run for row in rows if row.type != "run.ended"]
+    unfinished = [row.run for row in rows if row.ended is None]
     say("open", len(unfinished))
     fresh = names(rows, options.prefix)
 

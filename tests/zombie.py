@@ -47,7 +47,7 @@ def content(path: Path, runs: list[str]) -> list[object]:
 
 
 async def unfinished(journal: SqliteJournal) -> list[str]:
-    return [row.run for row in await journal.runs() if row.type != "run.ended"]
+    return [row.run for row in await journal.runs() if row.ended is None]
 
 
 async def take_over(path: Path) -> SqliteJournal | None:

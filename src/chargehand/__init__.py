@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from chargehand.engine.roster import Agent, Match, Roster
     from chargehand.errors import ChargehandError
     from chargehand.journal.memory import MemoryJournal
-    from chargehand.journal.sqlite import SqliteJournal
+    from chargehand.journal.store import open_journal
     from chargehand.memory.archives import Archive
     from chargehand.memory.blocks import Block, Grant
     from chargehand.memory.catalog import Memory
-    from chargehand.memory.sqlite_catalog import SqliteCatalog
+    from chargehand.memory.store import open_catalog
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.testing.scripted import ScriptedModel
@@ -68,9 +68,9 @@ _MODULES = {
     "models.testing.scripted": ("ScriptedModel",),
     "runtime.approving": ("ApprovalRequest",),
     "runtime.runner": ("Runner", "Outcome"),
-    "memory.sqlite_catalog": ("SqliteCatalog",),
+    "memory.store": ("open_catalog",),
     "journal.memory": ("MemoryJournal",),
-    "journal.sqlite": ("SqliteJournal",),
+    "journal.store": ("open_journal",),
     "agents.result": ("Result",),
     "team": ("Team",),
     "engine.budget": ("Amount", "Budget"),
@@ -133,9 +133,9 @@ __all__ = [  # noqa: RUF022 - in the order of the modules above
     "ApprovalRequest",
     "Runner",
     "Outcome",
-    "SqliteCatalog",
+    "open_catalog",
     "MemoryJournal",
-    "SqliteJournal",
+    "open_journal",
     "Result",
     "Team",
     "Amount",

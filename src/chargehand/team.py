@@ -55,7 +55,8 @@ from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import Outcome, Runner
-from chargehand.runtime.shared import SharedExecutor, SharedFile
+from chargehand.runtime.shared import SharedExecutor, SharedJournal
+from chargehand.sqlite.url import StoreUrl
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Team:
         policy: Policy = _USUAL,
         timeout: WrittenDuration = 300.0,
         memory: Memory | None = None,
-        journal: Annotated[Journal | Path | str, Write('a journal, or the file of one: "runs.db"')] | None = None,
+        journal: Annotated[Journal | StoreUrl, Write('a journal, or its URL or file: "runs.db"')] | None = None,
         checks: Annotated[Mapping[str, Check], Write(_CHECKS)] | None = None,
         cache: WrittenDuration | None = None,
         lookup: Lookup | None = None,
@@ -151,9 +152,9 @@ class Team:
         policies.check(self.policy)
         rosters.check(self.roster)
 
-    def _keep_in(self, journal: Journal | Path | str | None, memory: Memory | None, lookup: Lookup | None) -> None:
+    def _keep_in(self, journal: Journal | StoreUrl | None, memory: Memory | None, lookup: Lookup | None) -> None:
         """Where runs and memory are kept, and where keys are looked up."""
-        self._journal = SharedFile(journal) if isinstance(journal, str | Path) else journal
+        self._journal = SharedJournal(journal) if isinstance(journal, str | Path) else journal
         self._lookup = lookup or os.environ.get
         self._asks = lookup is not None
         self._streams = OpenStreams()
@@ -481,7 +482,7 @@ class Team:
     @asynccontextmanager
     async def open_journal(self) -> AsyncGenerator[Journal]:
         """The journal of this team, open inside the context."""
-        if isinstance(self._journal, SharedFile):
+        if isinstance(self._journal, SharedJournal):
             async with self._journal.opened() as journal:
                 yield journal
         elif self._journal is not None:
@@ -500,9 +501,9 @@ class Team:
         return read_result(found, found.entries or await journal.read(found.run), notice)
 
     @property
-    def journal_file(self) -> Path | None:
-        """The file of its journal, if it is kept in one that this team opens."""
-        return self._journal.path if isinstance(self._journal, SharedFile) else None
+    def journal_url(self) -> StoreUrl | None:
+        """Where its journal is, if this team opens it."""
+        return self._journal.url if isinstance(self._journal, SharedJournal) else None
 
     # --- messages to its workers
 
@@ -572,12 +573,12 @@ class Team:
         """The same for code without an event loop."""
         return without_a_loop("feedback", lambda: self.feedback(run, good, worker=worker))
 
-    async def route_examples(self, journal: Path | None = None) -> tuple[RouteExample, ...]:
-        """The confirmed examples of this team. `journal`: another file than its own."""
+    async def route_examples(self, journal: StoreUrl | None = None) -> tuple[RouteExample, ...]:
+        """The confirmed examples of this team. `journal`: another one than its own."""
         async with open_examples(self, journal) as opened:
             return await opened.route_examples(self.name).list()
 
-    async def clear_route_examples(self, journal: Path | None = None) -> int:
+    async def clear_route_examples(self, journal: StoreUrl | None = None) -> int:
         """Remove all confirmed examples of this team; how many there were."""
         async with open_examples(self, journal) as opened:
             return await opened.route_examples(self.name).clear()

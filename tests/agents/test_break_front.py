@@ -153,6 +153,8 @@ async def test_a_stream_left_early_stops_the_run_and_it_can_be_resumed(closes: b
 
 async def test_a_failing_run_does_not_cancel_whoever_reads_its_stream() -> None:
     class Breaks(MemoryJournal):
+        instant = False
+
         async def append(self, lease: object, entries: Sequence[ev.Entry]) -> None:
             if entries[-1].seq > 3:
                 raise Refused("the disk is gone")

@@ -11,7 +11,7 @@ from chargehand.agents.routing import meaning as module
 from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import pack_space, unpack_space
-from chargehand.journal.route_examples import MAX_FITTED, RouteExamples
+from chargehand.journal.route_examples import MAX_FITTED, SqliteRouteExamples
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.request_facts import WorkerCard
 from tests.agents.test_routers import TEAM, Bag, with_examples
@@ -28,10 +28,10 @@ def fresh() -> Iterator[None]:
     module._VECTORS.clear()
 
 
-class Counting(RouteExamples):
+class Counting(SqliteRouteExamples):
     """Examples whose kept routers may be spoilt."""
 
-    def __init__(self, real: RouteExamples) -> None:
+    def __init__(self, real: SqliteRouteExamples) -> None:
         super().__init__(real._database, real.team)
         self.spoilt: bytes | None = None
 

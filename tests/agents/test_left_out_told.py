@@ -55,6 +55,8 @@ async def test_every_way_of_leading_tells_it(strategy: Strategy) -> None:
 class Ordered(MemoryJournal):
     """Remembers in which order the entries of all its runs were written."""
 
+    instant = False
+
     def __init__(self) -> None:
         super().__init__()
         self.order: list[tuple[str, ev.Entry]] = []

@@ -198,6 +198,8 @@ class Whole:
         whole = self
 
         class Ordered(MemoryJournal):
+            instant = False
+
             async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
                 copied(whole.place, whole.folder / f"{whole.copies}.db")
                 whole.order.extend((lease.run, one, whole.copies) for one in entries)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import EXAMPLES, JOURNAL, Done, chargehand, script, task
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.engine.events import InputAnswered
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import JOURNAL, chargehand
 from tests.cli.terminal import Terminal
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from chargehand.engine.events import AttemptSucceeded
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import COMMAND, JOURNAL, environment
 
 TEAM = """

@@ -12,7 +12,7 @@ from chargehand.cli.live_view import MAX_ROWS, LiveView, view_footer, view_rows,
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.events import AttemptStarted, Entry, InputAnswered, InputRequested, RetryScheduled, RunReleased
 from chargehand.engine.state import Work
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.terminal import Terminal
 

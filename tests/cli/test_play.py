@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from chargehand.engine.events import Entry, RunReleased
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import COMMAND, EXAMPLES, JOURNAL, Done, Underway, chargehand, environment, run_of, script, task
 
 

@@ -9,7 +9,7 @@ import pytest
 from chargehand.cli.arguments import token_price
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import RunRequested
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from chargehand.models.messages import Usage
 from chargehand.models.prices import PriceTag, flat
 from tests.cli.commands import JOURNAL, chargehand

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.store import list_runs, read_run
 from tests.cli.commands import JOURNAL, Underway, chargehand
 from tests.runtime.desk import covered
 
@@ -41,7 +41,7 @@ def team(folder: Path, more: str = "prompt: You keep notes.") -> Path:
 
 
 def batches(folder: Path) -> list[list[str]]:
-    runs = {one.run: read_run(folder / JOURNAL, one.run) for one in read_rows(folder / JOURNAL)}
+    runs = {one.run: read_run(folder / JOURNAL, one.run) for one in list_runs(folder / JOURNAL)}
     return list(covered(runs).values())
 
 

@@ -11,7 +11,7 @@ import pytest
 from chargehand.cli.main import main
 from chargehand.config.discover import TEMPLATES
 from chargehand.engine.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested, StepStarted
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import JOURNAL, Done, Underway, chargehand, fed
 
 ASKED = "What do 40 tomato seedlings cost?"

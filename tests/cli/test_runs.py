@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.report import report
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from chargehand.runtime.trace import trace
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
 from tests.cli.test_terminal import EVIL, steering

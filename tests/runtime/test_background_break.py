@@ -12,7 +12,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.protocol import DamagedRun, Ends
+from chargehand.journal.protocol import RunRow
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -83,7 +83,7 @@ async def test_one_damaged_run_keeps_nobody_from_looking_back_on_the_others(tmp_
 class Gone(MemoryJournal):
     """A journal that fails whoever looks back, in a way nobody foresaw."""
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
+    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         raise OSError(f"nothing before {before}, not even {limit}")
 
 

@@ -13,6 +13,8 @@ from chargehand.engine.plan import Plan, Task, TaskId, parse
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError, Invalid, NotJson, PlanInvalid, Refused, RunBusy, RunUnknown
+from chargehand.journal.codec import TAGS
+from chargehand.journal.protocol import RunRow
 from tests.requests import request
 from tests.virtual import NOW, Stage
 
@@ -33,8 +35,13 @@ GOOD = Plan((task("a"), task("b")))
 SEEN = tuple[str, int, str, bool]
 
 
+def _tag(row: RunRow) -> str:
+    assert row.last is not None
+    return TAGS[type(row.last.event)]
+
+
 def seen(stage: Stage) -> list[SEEN]:
-    return [(row.run, row.seq, row.type, row.held) for row in stage.play(stage.journal.runs)]
+    return [(row.run, row.seq, _tag(row), row.held) for row in stage.play(stage.journal.runs)]
 
 
 # --- plans

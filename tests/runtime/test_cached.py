@@ -215,6 +215,8 @@ async def test_what_failed_or_was_put_into_other_words_is_not_offered() -> None:
 
 async def test_a_run_that_took_results_over_goes_on_after_a_crash() -> None:
     class Crashing(MemoryJournal):
+        instant = False
+
         left = 10**9
 
         async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:

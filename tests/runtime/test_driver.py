@@ -324,6 +324,8 @@ def test_a_paused_run_starts_nothing_new() -> None:
 
 def test_whoever_asks_too_late_is_told_so_and_not_cancelled() -> None:
     class SlowJournal(MemoryJournal):
+        instant = False
+
         async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
             await asyncio.sleep(1.0)
             await super().append(lease, entries)
@@ -486,10 +488,10 @@ class _Dying(MemoryJournal):
 
     dead = False
 
-    def append_now(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+    def _append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         if self.dead:
             raise Killed
-        super().append_now(lease, entries)
+        super()._append(lease, entries)
 
 
 def _interrupted(stage: Stage, times: int, *, killed: bool) -> None:

@@ -294,6 +294,8 @@ async def test_after_a_crash_anywhere_nobody_is_asked_or_paid_again(*, capped: b
     order: list[tuple[str, ev.Entry]] = []
 
     class Ordered(MemoryJournal):
+        instant = False
+
         async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
             order.extend((lease.run, one) for one in entries)
             await super().append(lease, entries)

@@ -500,6 +500,8 @@ async def test_after_a_crash_anywhere_no_call_that_was_paid_for_is_made_again(*,
     order: list[tuple[str, ev.Entry]] = []
 
     class Ordered(MemoryJournal):
+        instant = False
+
         async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
             order.extend((lease.run, one) for one in entries)
             await super().append(lease, entries)

@@ -14,10 +14,10 @@ from chargehand.engine.plan import Combine
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal import route_examples as store
-from chargehand.journal.journal_file import open_journal_file
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.route_examples import RouteExample
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import opened_journal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Answering, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -175,12 +175,12 @@ async def test_examples_are_written_while_another_process_owns_the_journal(tmp_p
     path = tmp_path / "runs.db"
     owner = await SqliteJournal.open(path)
     try:
-        async with open_journal_file(path) as other:
+        async with opened_journal(path, create=False) as other:
             example = RouteExample(REQUEST, "billing", "feedback", "r")
             await other.route_examples("shop").record("r", "feedback", [example])
         assert [kept.request for kept in await owner.route_examples("shop").list()] == [REQUEST]
     finally:
         await owner.close()
     with pytest.raises(Refused, match="there is no journal"):
-        async with open_journal_file(tmp_path / "none.db"):
+        async with opened_journal(tmp_path / "none.db", create=False):
             pass

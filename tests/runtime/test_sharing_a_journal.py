@@ -9,7 +9,7 @@ import pytest
 
 from chargehand import Plan, Reply, Request, ScriptedModel, Supervisor, Task, Team, Worker
 from chargehand.errors import RunBusy
-from chargehand.journal.reader import read_rows
+from chargehand.journal.store import list_runs
 from chargehand.models.model import Hear, ModelCard
 
 BOATS = Task("a", "Count the boats in the harbour.", "ann")
@@ -38,7 +38,7 @@ def test_forty_runs_of_one_team_in_eight_threads_all_complete(tmp_path: Path) ->
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(run, range(40))) == ["complete"] * 40
-    assert [row.held for row in read_rows(tmp_path / "runs.db")] == [False] * 40
+    assert [row.held for row in list_runs(tmp_path / "runs.db")] == [False] * 40
 
 
 async def test_two_teams_on_one_path_run_at_once(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_two_teams_on_one_path_run_at_once(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as jobs:
         runs = [jobs.create_task(one.run("count", run=f"{one.name}-{n}")) for one in (first, second) for n in range(3)]
     assert [job.result().ending for job in runs] == ["complete"] * 6
-    assert len(read_rows(tmp_path / "runs.db")) == 6
+    assert len(list_runs(tmp_path / "runs.db")) == 6
 
 
 @pytest.mark.parametrize("file", [True, False])

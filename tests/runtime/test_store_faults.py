@@ -45,6 +45,8 @@ def fast(tmp_path: Path) -> Iterator[Path]:
 class Failing(MemoryJournal):
     """Fails its n-th call and those right after it, before or after each took effect. A claim never half happens."""
 
+    instant = False
+
     def __init__(self, at: int, *, times: int, after: bool) -> None:
         super().__init__()
         self.calls = self.fired = 0

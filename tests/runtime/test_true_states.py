@@ -13,7 +13,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.store import list_runs, read_run
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.request_facts import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -55,7 +55,7 @@ def _nested(journal: Path) -> Team:
 
 
 def _statuses(journal: Path) -> list[str]:
-    return [read_status(journal, row) for row in read_rows(journal)]
+    return [read_status(journal, row) for row in list_runs(journal)]
 
 
 def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_path: Path) -> None:

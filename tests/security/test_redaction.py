@@ -21,11 +21,12 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.engine.state import Work
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.store import open_journal
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Done, Executor, StepContext
-from chargehand.server.middleware.redacted import RedactedContext, RedactedExecutor, open_redacted, redactor_of
+from chargehand.server.middleware.redacted import RedactedContext, RedactedExecutor, RedactedJournal, redactor_of
 from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
@@ -223,14 +224,14 @@ def _ending(entries: Sequence[ev.Entry]) -> list[bytes]:
     return [bytes(one.event.result) for one in entries if isinstance(one.event, ev.AttemptSucceeded)]
 
 
-async def _put(journal: SqliteJournal, run: str, entries: Sequence[ev.Entry]) -> None:
+async def _put(journal: Journal, run: str, entries: Sequence[ev.Entry]) -> None:
     lease = await journal.claim(run, new=True)
     await journal.append(lease, entries)
     await journal.release(lease)
 
 
 async def test_a_secret_that_passes_the_executor_is_caught_by_the_journal(tmp_path: Path) -> None:
-    journal = await open_redacted(tmp_path / "runs.db", Redactor(CANARIES))
+    journal = RedactedJournal(await open_journal(tmp_path / "runs.db"), Redactor(CANARIES))
     try:
         await _put(journal, "noted", [ev.Entry(1, 1.0, ev.Noted(f"{CANARIES[0]} and text"))])
         (entry,) = await journal.read("noted")

@@ -10,8 +10,8 @@ from msgspec import structs
 from chargehand.config.load import load_team
 from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunRequested
 from chargehand.engine.fold import replay
-from chargehand.journal.reader import read_run
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import read_run
 from chargehand.server.recovery import goes_on
 from chargehand.server.settings import Limits
 from tests.server.running import Running, running, settings_in

@@ -47,16 +47,16 @@ class Mortal(MemoryJournal):
     kept = True
     dead = False
 
-    def append_now(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+    def _append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         if self.dead:
             raise Crash
         self.last -= 1
         if self.last == 0:
             self.dead = True
             if self.kept:
-                super().append_now(lease, entries)
+                super()._append(lease, entries)
             raise Crash
-        super().append_now(lease, entries)
+        super()._append(lease, entries)
 
 
 class Seed:

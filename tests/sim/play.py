@@ -12,8 +12,7 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Fenced, Refused, RunBusy, StoreUnavailable
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.protocol import DamagedRun, Ends, Lease, RunRow
-from chargehand.journal.route_examples import RouteExamples
+from chargehand.journal.protocol import JournalProxy, Lease
 from chargehand.runtime.run_loop import RunLoop
 from chargehand.runtime.runner import Outcome, Runner, outcome
 from tests.sim.loop import VirtualLoop
@@ -30,30 +29,25 @@ class Crash(BaseException):
     """The process is gone. Not an Exception: nobody may handle it."""
 
 
-class Handle:
+class Handle(JournalProxy):
     """One process's hold on the journal. It may fail, and it dies with its process."""
 
     def __init__(self, play: "Play", rng: random.Random, *, faults: bool) -> None:
+        super().__init__(play.journal)
         self.play = play
         self.dead = False
-        self.trouble = False
+        self.failed = False
         self._rng = rng
         self._faults = faults
         self._failures = rng.randint(1, 6) if faults and "store" in play.plot.faults else 0
         crash = faults and "crash" in play.plot.faults and play.crashes < 3
         self._crash_in = rng.randint(1, 30) if crash else 0
 
-    def route_examples(self, team: str) -> RouteExamples:
-        return self.play.journal.route_examples(team)
-
-    async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
-        return await self.play.journal.claim(run, new=new, steal=steal)
-
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         self._check_alive()
         if self._failures and self._rng.random() < 0.2:
             self._failures -= 1
-            self.trouble = True
+            self.failed = True
             if self._rng.random() < 0.5:
                 await self._really(lease, entries)
             raise StoreUnavailable("the disk is full")
@@ -65,24 +59,15 @@ class Handle:
                 self.die()
                 raise Crash
         await self._really(lease, entries)
-        self.trouble = False
+        self.failed = False
 
     async def _really(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         await self.play.journal.append(lease, entries)
         self.play.appended(lease, entries)
 
-    async def read(self, run: str, *, after: int = 0) -> list[ev.Entry]:
-        return await self.play.journal.read(run, after=after)
-
     async def release(self, lease: Lease) -> None:
         if not self.dead:
             await self.play.journal.release(lease)
-
-    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
-        return await self.play.journal.latest(before=before, limit=limit)
-
-    async def runs(self) -> list[RunRow]:
-        return await self.play.journal.runs()
 
     async def close(self) -> None:
         pass
@@ -221,7 +206,7 @@ class Play:
         """Oracle 14: a process that stops in an orderly way says so, unless all there is to do is a person's."""
         self._stopping = False
         assert self.handle is not None
-        if not self.entries or self.handle.dead or self.handle.trouble or "zombie" in self.plot.faults:
+        if not self.entries or self.handle.dead or self.handle.failed or "zombie" in self.plot.faults:
             return  # it could not, or another has the run by now
         said = isinstance(self.entries[-1].event, ev.RunReleased)
         state = self.state()
@@ -383,7 +368,7 @@ class Play:
         """Oracle 6: no free slot while a task could start."""
         state = self._live_state()
         shadow = self.shadow
-        if state is None or self.handle is None or self.handle.dead or self.handle.trouble or state.seq != shadow.seq:
+        if state is None or self.handle is None or self.handle.dead or self.handle.failed or state.seq != shadow.seq:
             return
         self._overdue()
         blocked = state.paused or not state.approved or state.time_up or state.cancel is not None

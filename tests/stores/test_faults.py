@@ -207,9 +207,12 @@ async def test_a_foreign_lock_fails_everybody_at_once_and_passes(path: Path) -> 
 
 
 async def test_a_journal_opens_only_where_a_file_can_be(tmp_path: Path) -> None:
-    for place in (tmp_path / "missing" / "runs.db", tmp_path):
-        with pytest.raises(StoreUnavailable, match="cannot be opened"):
-            await SqliteJournal.open(place)
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        await SqliteJournal.open(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnavailable, match="could not be used"):
+        await SqliteJournal.open(tmp_path / "file" / "runs.db")
+    await (await SqliteJournal.open(tmp_path / "made" / "runs.db")).close()
     (tmp_path / "runs.db-locks").write_text("in the way")
     with pytest.raises(StoreUnavailable, match="cannot hold a lock"):
         await SqliteJournal.open(tmp_path / "runs.db")

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from pathlib import Path
 
 import pytest
 from msgspec import Raw
@@ -9,7 +10,9 @@ from msgspec import Raw
 from chargehand.engine.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Corrupt, Fenced, Invalid, NotJson, Refused, RunBusy, RunUnknown
-from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.protocol import Journal, JournalProxy, Lease
+from chargehand.journal.route_examples import RouteExample
+from chargehand.journal.store import list_runs, open_journal, opened_journal, read_run
 from tests.stores.samples import AT, SHAPES, entries, noted, numbers, sample
 
 
@@ -93,7 +96,7 @@ async def test_a_large_body_comes_back_whole(journal: Journal, size: int) -> Non
     await journal.append(lease, written)
     await journal.append(lease, written)
     assert await journal.read("r") == written
-    assert [row.type for row in await journal.runs()] == ["noted"]
+    assert [row.last for row in await journal.runs()] == [written[-1]]
 
 
 # --- what an append refuses ------------------------------------------------------------------------------------------
@@ -178,7 +181,7 @@ async def test_a_run_without_entries_does_not_exist_yet(journal: Journal) -> Non
         await journal.append(lease, entries(1))
 
 
-@pytest.mark.parametrize("name", ["", "half a pair \ud800"])
+@pytest.mark.parametrize("name", ["", "half a pair \ud800", "a\0b"])
 async def test_a_name_no_journal_can_keep_is_invalid(journal: Journal, name: str) -> None:
     with pytest.raises(Invalid):
         await journal.claim(name, new=True)
@@ -187,7 +190,7 @@ async def test_a_name_no_journal_can_keep_is_invalid(journal: Journal, name: str
 
 
 async def test_any_other_name_will_do(journal: Journal) -> None:
-    names = ["a'; DROP TABLE runs; --", "../../x", "é\N{SNOWMAN}", "%s {}", "a\0b", " ", "A", "a", "x" * 1000]
+    names = ["a'; DROP TABLE runs; --", "../../x", "é\N{SNOWMAN}", "%s {}", " ", "A", "a", "x" * 1000]
     for name in names:
         await begun(journal, name, 1)
     assert [row.run for row in await journal.runs()] == sorted(names)
@@ -258,8 +261,9 @@ async def test_a_listing_tells_how_far_each_run_is(journal: Journal) -> None:
     await journal.claim("empty", new=True)
     await journal.release(lease)
     first, second = await journal.runs()
-    assert (first.run, first.seq, first.type, first.epoch, first.held) == ("a", 1, "noted", 1, True)
-    assert (second.run, second.seq, second.type, second.epoch, second.held) == ("b", 3, "run.ended", 1, False)
+    assert (first.run, first.seq, first.ended, first.epoch, first.held) == ("a", 1, None, 1, True)
+    assert (second.run, second.seq, second.epoch, second.held) == ("b", 3, 1, False)
+    assert second.ended == RunEnded("complete", "done")
     assert (second.started, second.changed) == (AT + 1, AT + 50)
 
 
@@ -288,3 +292,83 @@ async def test_whatever_the_drivers_do_a_run_is_one_unbroken_story(journal: Jour
         told |= {entry.seq: entry for entry in batch}
     assert await journal.read("r") == [told[seq] for seq in sorted(told)]
     assert sorted(told) == list(range(1, len(told) + 1))
+
+
+async def test_the_latest_runs_come_page_by_page(journal: Journal) -> None:
+    for name in ("c", "a", "b"):
+        await begun(journal, name, 1)
+    page = await journal.latest(before=2**63 - 1, limit=2)
+    assert [row.run for row in page] == ["b", "a"]
+    assert [row.run for row in await journal.latest(before=page[-1].number, limit=2)] == ["c"]
+    assert await journal.latest(before=0, limit=2) == []
+
+
+async def test_open_runs_are_those_that_have_not_ended(journal: Journal) -> None:
+    await begun(journal, "open", 2)
+    lease = await begun(journal, "over", 1)
+    await journal.append(lease, [Entry(2, AT, RunEnded("complete", "done"))])
+    assert [row.run for row in await journal.open_runs()] == ["open"]
+
+
+async def test_the_runs_inside_a_run_are_found_at_any_depth(journal: Journal) -> None:
+    for name in ("r", "r/a", "r/a/b", "r0", "other/r/a"):
+        await begun(journal, name, 1)
+    await journal.claim("r/empty", new=True)
+    assert await journal.inside("r") == ["r/a", "r/a/b"]
+    assert await journal.inside("r/a/b") == []
+
+
+async def test_a_sound_run_is_readable_as_a_whole(journal: Journal) -> None:
+    await begun(journal, "r", 3)
+    readable = await journal.read_readable("r", after=1)
+    assert (numbers(readable.entries), readable.damage) == ([2, 3], None)
+    with pytest.raises(RunUnknown):
+        await journal.read_readable("none")
+
+
+async def test_an_append_without_waiting_is_an_append(journal: Journal) -> None:
+    lease = await begun(journal, "r", 1)
+    if journal.append_now is not None:
+        journal.append_now(lease, entries(2))
+        assert numbers(await journal.read("r")) == [1, 2]
+    assert journal.trouble == ""
+
+
+async def test_route_examples_are_kept_by_team(journal: Journal) -> None:
+    example = RouteExample("what does it cost", "clerk", "feedback", "r", AT)
+    await journal.route_examples("desk").record("r", "feedback", [example])
+    await journal.route_examples("desk").keep_fitted("key", b"router")
+    assert await journal.route_examples("desk").list() == (example,)
+    assert await journal.route_examples("desk").fitted("key") == b"router"
+    assert await journal.route_examples("other").list() == ()
+    assert await journal.route_examples("desk").clear() == 1
+
+
+async def test_a_wrapper_passes_everything_on(journal: Journal) -> None:
+    wrapper: Journal = JournalProxy(journal)
+    lease = await begun(wrapper, "r", 2)
+    assert [row.run for row in await wrapper.runs()] == ["r"]
+    assert await wrapper.latest(before=99, limit=1) == await wrapper.open_runs()
+    assert (await wrapper.read_readable("r")).entries == await wrapper.read("r")
+    await wrapper.release(lease)
+    assert (await journal.runs())[0].held is False
+    assert await wrapper.inside("r") == []
+    assert (wrapper.append_now, wrapper.trouble) == (None, "")
+    assert wrapper.route_examples("desk").team == "desk"
+
+
+async def test_a_journal_is_opened_by_its_url(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with pytest.raises(Refused, match="there is no journal"):
+        await open_journal(path, create=False)
+    async with opened_journal(f"sqlite:///{path}") as journal:
+        await begun(journal, "r", 2)
+        assert [row.run for row in list_runs(str(path))] == ["r"]
+        assert numbers(read_run(path, "r", after=1)) == [2]
+    async with opened_journal("memory:") as journal:
+        assert await journal.runs() == []
+    for url in ("postgresql://host/runs", ""):
+        with pytest.raises(Invalid, match="is not the URL of a store"):
+            await open_journal(url)
+    with pytest.raises(Invalid, match="ends with its process"):
+        list_runs("memory:")

@@ -13,10 +13,10 @@ from chargehand.errors import Corrupt, Refused, RunUnknown
 from chargehand.journal import rows
 from chargehand.journal.blobs import FileBlobs
 from chargehand.journal.codec import encode
-from chargehand.journal.maintenance import back_up, prune_runs, restore
 from chargehand.journal.protocol import Lease
-from chargehand.journal.reader import read_rows, read_run
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import back_up, list_runs, prune_runs, read_run, restore
+from chargehand.sqlite.database import read_at_once
 from tests.stores.samples import entries, noted, numbers
 
 LARGE = "x" * 100_000
@@ -34,7 +34,7 @@ def old(path: Path) -> None:
 
 
 def names(path: Path) -> list[str]:
-    return sorted(row.run for row in read_rows(path))
+    return sorted(row.run for row in list_runs(path))
 
 
 async def test_runs_are_deleted_with_the_blobs_that_only_they_name(path: Path) -> None:
@@ -145,7 +145,7 @@ async def test_a_run_that_begins_between_two_statements_of_its_reader_is_not_dam
 ) -> None:
     journal = await SqliteJournal.open(path, durability="process")
     lease = await journal.claim("r", new=True)
-    written = [rows.made(lease, entry, encode(entry.event)) for entry in (noted(1), noted(2))]
+    written = [rows.make_row(lease, entry, encode(entry.event)) for entry in (noted(1), noted(2))]
     statements = 0
 
     class Reader(sqlite3.Connection):
@@ -159,7 +159,7 @@ async def test_a_run_that_begins_between_two_statements_of_its_reader_is_not_dam
 
     with closing(sqlite3.connect(path, isolation_level=None, factory=Reader)) as reader:
         try:
-            seen = numbers(rows.read(reader, FileBlobs.beside(path), "r", 0))
+            seen = numbers(read_at_once(reader, lambda db: rows.read(db, FileBlobs.beside(path), "r", 0)))
         except RunUnknown:
             seen = []
     assert seen in ([], [1, 2])
@@ -184,7 +184,7 @@ async def test_a_backup_made_while_somebody_writes_is_whole_and_can_be_restored(
     stored = numbers(read_run(copy, "r"))
     assert stored == list(range(1, len(stored) + 1))
     assert read_run(copy, "large") == [noted(1, LARGE), noted(2, "large")]
-    assert [row.held for row in read_rows(copy)] == [False, False]
+    assert [row.held for row in list_runs(copy)] == [False, False]
     await journal.close()
     place = path.with_name("elsewhere") / "runs.db"
     restore(copy, place)

@@ -18,8 +18,8 @@ import pytest
 from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavailable
 from chargehand.journal.ownership import locks_of
 from chargehand.journal.protocol import Lease, RunRow
-from chargehand.journal.reader import read_rows
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import list_runs
 from chargehand.sqlite.connection import connect, migrate
 from tests.stores.samples import entries, noted, numbers
 
@@ -29,7 +29,7 @@ MANY = 50
 
 def reader_rows(path: Path) -> list[RunRow]:
     """The runs as another process sees them that opens nothing."""
-    return read_rows(path)
+    return list_runs(path)
 
 
 class Other:
@@ -405,7 +405,7 @@ async def test_a_fenced_owner_does_not_spin(path: Path) -> None:
 async def test_a_file_that_became_read_only_does_not_make_the_owner_spin(path: Path) -> None:
     clock = Counted()
     journal = await SqliteJournal.open(path, stale=0.3, clock=clock)
-    connection = journal._writer._connection
+    connection = journal._database._writer._connection
     assert connection is not None
     connection.execute("PRAGMA query_only = ON")
     await asyncio.sleep(0.5)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from chargehand.config.yaml import read
 from chargehand.engine import events as ev
 from chargehand.evals.cases import read_dataset
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from tests.cli.commands import JOURNAL, ROOT, chargehand
 
 TEAMS = ROOT / "teams"

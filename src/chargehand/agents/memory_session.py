@@ -25,9 +25,11 @@ from chargehand.memory.catalog import PREFIXES, Catalog, Group, Kept, Memory, Pr
 from chargehand.memory.chunking import cut
 from chargehand.memory.session import OpenMemory
 from chargehand.memory.sources import read_sources
+from chargehand.memory.store import open_catalog
 from chargehand.models.own import as_model
 from chargehand.models.resolve import Lookup, models_folder
 from chargehand.runtime.shared import Shared
+from chargehand.sqlite.url import MEMORY
 
 
 class Embeddings:
@@ -60,7 +62,7 @@ async def open_memory(
 
     A catalog that was handed in stays open; a file, or a memory of this process alone, is closed at the end.
     """
-    catalog = await open_catalog(declared, team)
+    catalog = await open_store(declared, team)
     try:
         async with opened(catalog, declared, team, workers, lookup) as memory:
             yield memory
@@ -69,13 +71,11 @@ async def open_memory(
             await catalog.close()
 
 
-async def open_catalog(declared: Memory, team: str) -> Catalog:
+async def open_store(declared: Memory, team: str) -> Catalog:
     """The catalog a memory names, in the team's space."""
-    from chargehand.memory.sqlite_catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
-
     store = declared.store
     if store is None or isinstance(store, str | Path):
-        return await SqliteCatalog.open(store, space=declared.space or team)
+        return await open_catalog(MEMORY if store is None else store, space=declared.space or team)
     return store
 
 
@@ -124,7 +124,7 @@ class SharedMemory(Shared[OpenMemory]):
     async def _keep(self) -> Catalog:
         """The one memory of this process. Event loops in other threads may ask for it at the same time."""
         if self._kept is None:
-            catalog = await open_catalog(self._declared, self._team)
+            catalog = await open_store(self._declared, self._team)
             with self._lock:
                 self._kept = self._kept or catalog
             if self._kept is not catalog:

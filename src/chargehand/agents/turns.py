@@ -18,7 +18,7 @@ from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import RunUnknown, StoreError
-from chargehand.journal.protocol import Ends, Journal
+from chargehand.journal.protocol import Journal, RunRow
 from chargehand.runtime.nested import had_effects
 
 FARTHEST = 1000
@@ -60,8 +60,8 @@ async def due(journal: Journal, team: str, worker: str, every: int) -> Due | Non
     given_up: tuple[str, ...] = ()
     if last is not None:
         before = _asked(last).turns
-        if not isinstance(last.last.event, ev.RunEnded):
-            waits = isinstance(last.last.event, ev.InputRequested)
+        if last.ended is None:
+            waits = last.last is not None and isinstance(last.last.event, ev.InputRequested)
             return None if waits else Due(last.run, before, resumes=True)
         if not _good(last):
             if len(seen.tries) < TRIES and await _harmless(journal, last.run):
@@ -103,10 +103,10 @@ class _Seen(Struct):
 
     ended: dict[str, Instant]
     unended: list[str]
-    tries: list[Ends]
+    tries: list[RunRow]
 
-    def take(self, run: str, last: ev.Entry) -> None:
-        if not isinstance(last.event, ev.RunEnded):
+    def take(self, run: str, last: ev.Entry | None) -> None:
+        if last is None or not isinstance(last.event, ev.RunEnded):
             self.unended.append(run)
         elif last.event.ending in _ANSWERED:
             self.ended[run] = last.at
@@ -178,25 +178,25 @@ async def _harmless(journal: Journal, run: str) -> bool:
         return False
 
 
-async def _latest(journal: Journal) -> AsyncGenerator[Ends]:
+async def _latest(journal: Journal) -> AsyncGenerator[RunRow]:
     """The latest runs, one after the other, as many as are looked at."""
     before = _NEWEST
     left = FARTHEST_OF_ALL
     while left > 0 and (page := await journal.latest(before=before, limit=min(_PAGE, left))):
         for one in page:
-            if isinstance(one, Ends):
+            if not one.damage:
                 yield one
         before = page[-1].number
         left = left - len(page)
 
 
-def _asked(one: Ends) -> ev.RunRequested:
-    assert isinstance(one.first.event, ev.RunRequested), "every run begins with its request"
-    return one.first.event
+def _asked(one: RunRow) -> ev.RunRequested:
+    assert one.request is not None, "every run begins with its request"
+    return one.request
 
 
-def _good(one: Ends) -> bool:
-    return isinstance(one.last.event, ev.RunEnded) and one.last.event.ending in _ANSWERED
+def _good(one: RunRow) -> bool:
+    return one.ended is not None and one.ended.ending in _ANSWERED
 
 
 def _number(run: str) -> int:

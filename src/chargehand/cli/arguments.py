@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
-from chargehand.journal.reader import read_rows
+from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
 
 MAX_TEXT = 1 << 20
@@ -263,7 +263,7 @@ def resolve_run(journal: Path, typed: str) -> str:
     """The name of the run that is meant; what was typed, where there is no such run or no journal."""
     if not journal.exists():
         return typed
-    names = [row.run for row in read_rows(journal) if not row.damage]
+    names = [row.run for row in list_runs(journal) if not row.damage]
     if typed in names:
         return typed
     outermost = [name for name in names if not is_nested(name, set(names))]

@@ -20,7 +20,7 @@ from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Retry, Seconds
 from chargehand.errors import StoreError
-from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.store import list_runs, read_run
 from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Request, Settings, Usage
 from chargehand.models.model import model_failed
@@ -165,7 +165,7 @@ def _check_workers(options: Namespace, console: Console) -> bool:
 
 
 def _read_journal(journal: Path) -> _JournalPart:
-    rows = sorted(read_rows(journal), key=lambda row: row.changed, reverse=True)
+    rows = sorted(list_runs(journal), key=lambda row: row.changed, reverse=True)
     part = _JournalPart()
     entries = 0
     for number, row in enumerate(rows):

@@ -37,7 +37,7 @@ from chargehand.evals.report import (
 )
 from chargehand.evals.run import Progress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
-from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.store import list_runs, read_run
 from chargehand.team import Team
 
 _MAX_FAILED = 20
@@ -345,7 +345,7 @@ def _save_case(options: Namespace) -> int:
 def _audit_journal(options: Namespace) -> int:
     """Failure modes in the runs of a journal."""
     names = [resolve_run(options.journal, word) for word in options.what[1:]]
-    names = names or [row.run for row in read_rows(options.journal)]
+    names = names or [row.run for row in list_runs(options.journal)]
     audit = audit_runs({name: read_run(options.journal, name) for name in names})
     console = Console(sys.stdout)
     if options.json:

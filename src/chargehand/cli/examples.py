@@ -9,7 +9,7 @@ from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.load import load_team
-from chargehand.journal.journal_file import open_journal_file
+from chargehand.journal.store import opened_journal
 
 _SCORES = {"good": 1.0, "bad": 0.0}
 _FEEDBACK = """examples:
@@ -50,7 +50,7 @@ def feedback(options: Namespace) -> int:
     """The journal is not taken over: another process may be driving runs of it."""
 
     async def record() -> Judgement:
-        async with open_journal_file(options.journal) as journal:
+        async with opened_journal(options.journal, create=False) as journal:
             return await record_feedback(journal, options.name, options.good, options.worker)
 
     judgement = asyncio.run(record())

@@ -25,7 +25,7 @@ from chargehand.config.source import near
 from chargehand.engine import events as ev
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 from chargehand.text.names import listed
@@ -63,7 +63,7 @@ def message(options: Namespace) -> int:
     advice = Advice(name, options.journal, team_arguments(options), ())
     session = _MessageSession(options, advice, team, request)
 
-    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: Journal) -> Outcome:
         return await driver.start(name, request)
 
     return session.execute(act, team.executor)

@@ -31,8 +31,7 @@ from chargehand.engine.roster import Roster
 from chargehand.engine.validation import describe_misfit
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, NotJson, PlanInvalid
-from chargehand.journal.protocol import check_name
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal, check_name
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner, checked
 
@@ -66,7 +65,7 @@ def play(options: Namespace) -> int:
         for warning in lint(story.plan.tasks, story.roster, story.policy.limits).warnings:
             session.output.console.line(describe_finding(warning), "warn")
 
-    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: Journal) -> Outcome:
         if options.reuse:
             return await driver.fork(options.reuse, run, request, wait_for_input=session.asks)
         return await driver.start(run, request, wait_for_input=session.asks)

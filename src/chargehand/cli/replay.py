@@ -22,9 +22,8 @@ from chargehand.engine.plan import TaskId, in_order, needs
 from chargehand.engine.state import RunState
 from chargehand.engine.view import offers
 from chargehand.errors import Invalid
-from chargehand.journal.protocol import check_name
-from chargehand.journal.reader import read_run
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal, check_name
+from chargehand.journal.store import read_run
 from chargehand.runtime.runner import Outcome, Runner, checked
 
 _MAX_PAUSE = 2.0  # seconds that anybody waits between two entries
@@ -101,7 +100,7 @@ def _do_again(options: Namespace, state: RunState) -> int:
     session = RunSession(options, advice, executor.team, executor.notice)
     offered = ev.ResultsOffered(options.name, tuple(kept), tuple(state.unserved))
 
-    async def act(driver: Runner, _journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, _journal: Journal) -> Outcome:
         return await driver.start(run, request, also=[offered], wait_for_input=session.asks)
 
     return session.execute(act, executor.executor)

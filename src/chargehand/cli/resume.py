@@ -16,8 +16,8 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
 from chargehand.errors import Refused
-from chargehand.journal.reader import read_run
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.store import read_run
 from chargehand.runtime.runner import Outcome, Runner
 
 _YES = ("approve", "yes", "y", "ok")
@@ -52,7 +52,7 @@ def resume(options: Namespace) -> int:
     advice = Advice(run, journal, executor.words, (*executor.again, "--reuse", run))
     session = RunSession(options, advice, executor.team, executor.notice)
 
-    async def act(driver: Runner, journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, journal: Journal) -> Outcome:
         session.transcript.catch_up(run, await journal.read(run))
         state = session.transcript.state
         events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []

@@ -16,9 +16,8 @@ from chargehand.cli.run_session import RunSession
 from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan
-from chargehand.journal.protocol import check_name
-from chargehand.journal.reader import read_run
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal, check_name
+from chargehand.journal.store import read_run
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 
@@ -60,7 +59,7 @@ def run(options: Namespace) -> int:
     advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
     session = RunSession(options, advice, team=team.name, notice=team.notice)
 
-    async def act(driver: Runner, journal: SqliteJournal) -> Outcome:
+    async def act(driver: Runner, journal: Journal) -> Outcome:
         if options.reuse:
             return await driver.fork(options.reuse, name, request, wait_for_input=session.asks)
         also = await team.offered(journal, request)

@@ -28,7 +28,7 @@ from chargehand.engine.plan import Task
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
-from chargehand.journal.reader import read_run
+from chargehand.journal.store import read_run
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, outcome

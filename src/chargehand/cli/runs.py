@@ -26,10 +26,17 @@ from chargehand.engine.events import CancelRequested, Entry, RunEnded
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
-from chargehand.journal.maintenance import back_up, prune_runs, restore
 from chargehand.journal.protocol import Readable, RunRow
-from chargehand.journal.reader import open_runs, read_readable, read_rows, read_run
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import (
+    back_up,
+    list_open_runs,
+    list_runs,
+    open_journal,
+    prune_runs,
+    read_readable,
+    read_run,
+    restore,
+)
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace, trace_readable
 
@@ -100,7 +107,7 @@ class _ListedRun(Struct, frozen=True):
 
 def _list(options: Namespace, console: Console) -> int:
     """Every run of a journal, the latest first."""
-    rows = read_rows(options.journal)
+    rows = list_runs(options.journal)
     limit = options.limit
     if limit is None and not options.json:
         limit = _MAX_LISTED
@@ -228,7 +235,7 @@ def _show_audit(console: Console, entries: Sequence[Entry], state: RunState) -> 
 
 def _read_nested(options: Namespace) -> dict[str, Readable]:
     """The entries of the runs inside a run."""
-    names = [row.run for row in read_rows(options.journal) if row.run.startswith(f"{options.name}/")]
+    names = [row.run for row in list_runs(options.journal) if row.run.startswith(f"{options.name}/")]
     return {name: read_readable(options.journal, name) for name in names}
 
 
@@ -325,11 +332,11 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
     if (parent := state.requested.parent) is not None:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
-    nested = [row.run for row in open_runs(options.journal) if is_nested(row.run, {options.name})]
+    nested = [row.run for row in list_open_runs(options.journal) if is_nested(row.run, {options.name})]
     names = [options.name, *nested]
 
     async def cancel_all() -> None:
-        journal = await SqliteJournal.open(options.journal)
+        journal = await open_journal(options.journal)
         try:
             driver = Runner(journal, ScriptedExecutor(Script()))  # nobody is asked to do anything
             for name in names:
@@ -347,7 +354,7 @@ def _prune(options: Namespace, console: Console) -> int:
     """Delete old runs, with the runs inside them."""
     if options.older_than is None and options.keep is None:
         raise Invalid("say which runs may go: --older-than 30d, --keep 100, or both")
-    rows = read_rows(options.journal)
+    rows = list_runs(options.journal)
     names = _choose_prunable(rows, options)
     if options.dry_run:
         for name in names:
@@ -382,10 +389,8 @@ def read_status(journal: Path, row: RunRow) -> RunStatus:
     if row.damage:
         return "damaged"
     try:
-        if row.type == "run.ended":
-            last = read_run(journal, row.run, after=row.seq - 1)[-1].event
-            assert isinstance(last, RunEnded), "its type says so"
-            return "waiting" if last.ending == "needs_input" else last.ending
+        if row.ended is not None:
+            return "waiting" if row.ended.ending == "needs_input" else row.ended.ending
         return _status(row, replay(read_run(journal, row.run)), None)
     except Corrupt:
         return "damaged"

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from chargehand.cli.exit_codes import Interrupted, Terminated
 from chargehand.concurrency import BareTaskGroup
-from chargehand.errors import StoreUnavailable
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal
+from chargehand.journal.store import open_journal
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Outcome, Runner
@@ -133,7 +133,7 @@ def deferred_interrupts() -> Generator[Callable[[], None]]:
 
 # --- a run
 
-Act: TypeAlias = Callable[[Runner, SqliteJournal], Coroutine[None, None, Outcome]]
+Act: TypeAlias = Callable[[Runner, Journal], Coroutine[None, None, Outcome]]
 Leave: TypeAlias = Callable[[], object]
 Beside: TypeAlias = Callable[[Runner, Leave], Coroutine[None, None, None]]
 
@@ -152,11 +152,7 @@ async def drive_run(
 
     What goes on `beside` may leave the run, and is stopped when the run is over.
     """
-    try:
-        journal.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailable(f"{journal.parent} cannot be made: {error.strerror}; name another --journal") from error
-    opened = await SqliteJournal.open(journal, durability=durability)
+    opened = await open_journal(journal, durability=durability)
     try:
         async with executor() as opened_executor, BareTaskGroup() as jobs:
             runner = Runner(opened, opened_executor, listener=listener, on_text=on_text)

@@ -25,7 +25,7 @@ from chargehand.engine.budget import usd_of
 from chargehand.engine.events import RunRequested
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import open_journal
 from chargehand.models.prices import flat
 from chargehand.runtime.executor import Executor
 from chargehand.team import Team
@@ -161,7 +161,7 @@ def finish_background(team: Team, options: Namespace, code: int) -> None:
         started.add(worker)
 
     async def main() -> list[Rested]:
-        journal = await SqliteJournal.open(options.journal, durability=options.durability)
+        journal = await open_journal(options.journal, durability=options.durability)
         try:
             return await rest(team, journal, announce)
         finally:

@@ -11,7 +11,7 @@ from chargehand.cli.run_session import RunOutput
 from chargehand.cli.signals import deferred_interrupts
 from chargehand.errors import RunUnknown
 from chargehand.journal.protocol import RunRow
-from chargehand.journal.reader import read_rows, read_run
+from chargehand.journal.store import list_runs, read_run
 
 
 def add_watch(parser: ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def watch(options: Namespace) -> int:
 
 
 def _find_row(journal: Path, run: str) -> RunRow:
-    for row in read_rows(journal):
+    for row in list_runs(journal):
         if row.run == run:
             return row
     raise RunUnknown(run)

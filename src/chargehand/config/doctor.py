@@ -34,10 +34,11 @@ from chargehand.config.doctor_models import (
 from chargehand.config.environment import models_home
 from chargehand.config.explain import Description, describe
 from chargehand.errors import Invalid
+from chargehand.journal.store import examine_journal
+from chargehand.memory.store import examine_catalog
 from chargehand.models.extras import install_command
 from chargehand.models.providers import HIDDEN, without_secrets
-from chargehand.sqlite.connection import CATALOG, JOURNAL, FileKind
-from chargehand.sqlite.examine import examine
+from chargehand.sqlite.examine import Examined
 
 _PYTHON = (3, 11)
 _SQLITE = (3, 24, 0)  # upserts
@@ -210,20 +211,20 @@ def home_folder(path: Path) -> Iterator[CheckResult]:
 
 
 def journal_file(path: Path) -> Iterator[CheckResult]:
-    yield _check_store("journal", path, JOURNAL, "name another: --journal FILE")
+    yield _check_store("journal", path, examine_journal, "name another: --journal FILE")
 
 
 def memory_file(path: Path) -> Iterator[CheckResult]:
-    yield _check_store("memory", path, CATALOG, "name another: chargehand run --memory FILE")
+    yield _check_store("memory", path, examine_catalog, "name another: chargehand run --memory FILE")
 
 
-def _check_store(what: str, path: Path, kind: FileKind, other: str) -> CheckResult:
+def _check_store(what: str, path: Path, examine: Callable[[Path], Examined], other: str) -> CheckResult:
     if path.exists() and not path.is_file():  # SQLite takes some devices for empty files
         return bad(what, f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}", other)
     result = writable(what, path, other)
     if result.state == "bad" or not path.exists():
         return result
-    examined = examine(path, kind)
+    examined = examine(path)
     if not examined.fault:
         return result
     file = quote(str(path))

@@ -1,22 +1,23 @@
-"""A journal that ends with the process. It keeps entries as they are, once it is proved that they can be read back.
+"""A journal that ends with the process. Entries are encoded once, which proves that they could be read back.
 
 Nothing here waits, so it may serve a simulated loop. Not safe for several threads.
 """
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import RunUnknown
-from chargehand.journal.codec import TAGS, encode
+from chargehand.journal.codec import encode
 from chargehand.journal.protocol import (
-    DamagedRun,
-    Ends,
+    AppendNow,
     Lease,
+    Readable,
     RunRow,
     check_claim,
     check_name,
@@ -25,12 +26,16 @@ from chargehand.journal.protocol import (
     fenced,
     misfit,
 )
-from chargehand.journal.route_examples import Database, RouteExamples
+from chargehand.journal.route_examples import SqliteRouteExamples
+
+if TYPE_CHECKING:
+    from chargehand.sqlite.database import Database
 
 
 class _Stream(Struct, eq=False):
     """One run."""
 
+    number: int
     epoch: int = 0
     held: bool = False
     ended: bool = False
@@ -39,10 +44,7 @@ class _Stream(Struct, eq=False):
 
 class MemoryJournal:
     instant = True
-    """Whether `append_now` may stand in for `append`: nothing has to be waited for."""
-
-    def __init_subclass__(cls) -> None:
-        cls.instant = cls.instant and "append" not in vars(cls)
+    """False in a subclass that has to wait: then `append_now` is not offered."""
 
     def __init__(self, *, max_ended_runs: int | None = None) -> None:
         """Keep all runs, or of those that have ended only the latest `max_ended_runs`."""
@@ -50,23 +52,32 @@ class MemoryJournal:
         self._ended: deque[str] = deque()
         self._nested: dict[str, list[str]] = {}
         self._streams: dict[str, _Stream] = {}
-        self._door: Database | None = None
+        self._count = 0
+        self._database: Database | None = None
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    @property
+    def append_now(self) -> AppendNow | None:
+        return self._append if self.instant else None
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         check_name(run)
-        stream = self._streams.get(run) or _Stream()
+        stream = self._streams.get(run) or _Stream(self._count + 1)
         process = os.getpid() if stream.held else 0
         check_claim(run, seq=len(stream.entries), process=process, new=new, steal=steal)
         self._streams[run] = stream
+        self._count = max(self._count, stream.number)
         stream.epoch += 1
         stream.held = True
         return Lease(run, stream.epoch, len(stream.entries))
 
     async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
-        self.append_now(lease, entries)
+        self._append(lease, entries)
 
-    def append_now(self, lease: Lease, entries: Sequence[Entry]) -> None:
-        """The same, for callers who cannot wait."""
+    def _append(self, lease: Lease, entries: Sequence[Entry]) -> None:
         if not entries:
             return
         check_numbers(lease.run, entries)
@@ -112,39 +123,42 @@ class MemoryJournal:
             for run in (oldest, *self._nested.pop(oldest, ())):
                 self._streams.pop(run, None)
 
+    async def read_readable(self, run: str, *, after: int = 0) -> Readable:
+        return Readable(await self.read(run, after=after))
+
     async def runs(self) -> list[RunRow]:
-        return [self._row(run, stream) for run, stream in sorted(self._streams.items()) if stream.entries]
+        return sorted(self._rows(), key=lambda row: row.run)
 
-    def _row(self, run: str, stream: _Stream) -> RunRow:
-        first = stream.entries[0]
-        last = stream.entries[-1]
-        return RunRow(
-            run=run,
-            seq=last.seq,
-            started=first.at,
-            changed=last.at,
-            type=TAGS[type(last.event)],
-            epoch=stream.epoch,
-            held=stream.held,
-        )
+    async def open_runs(self) -> list[RunRow]:
+        return [row for row in await self.runs() if row.ended is None]
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
-        """So many runs with a lower number than `before`, the latest first."""
-        count = len(self._streams)
-        older = islice(enumerate(reversed(self._streams.items())), max(0, count - before + 1), None)
-        found = ((count - place, run, stream) for place, (run, stream) in older if stream.entries)
-        return [
-            Ends(number, run, stream.entries[0], stream.entries[-1]) for number, run, stream in islice(found, limit)
-        ]
+    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        return list(islice(self._rows(before), limit))
 
-    def route_examples(self, team: str) -> RouteExamples:
-        """The confirmed examples of a team's routes; they end with the process."""
-        if self._door is None:
-            from chargehand.sqlite.connection import JOURNAL  # noqa: PLC0415 - as above
-            from chargehand.sqlite.database import MemoryDoor  # noqa: PLC0415 - only who learns needs SQLite
+    async def inside(self, run: str) -> list[str]:
+        return sorted(name for name, stream in self._streams.items() if name.startswith(f"{run}/") and stream.entries)
 
-            self._door = MemoryDoor(JOURNAL)
-        return RouteExamples(self._door, team)
+    def _rows(self, before: int | None = None) -> Iterator[RunRow]:
+        """The latest first; those with a lower number than `before`."""
+        for run, stream in reversed(self._streams.items()):
+            if stream.entries and (before is None or stream.number < before):
+                yield RunRow(
+                    run,
+                    number=stream.number,
+                    seq=len(stream.entries),
+                    epoch=stream.epoch,
+                    held=stream.held,
+                    first=stream.entries[0],
+                    last=stream.entries[-1],
+                )
+
+    def route_examples(self, team: str) -> SqliteRouteExamples:
+        if self._database is None:
+            from chargehand.sqlite.connection import JOURNAL  # noqa: PLC0415 - only teams that route need SQLite
+            from chargehand.sqlite.database import MemoryDatabase  # noqa: PLC0415 - as above
+
+            self._database = MemoryDatabase(JOURNAL)
+        return SqliteRouteExamples(self._database, team)
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""

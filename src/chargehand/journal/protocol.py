@@ -1,53 +1,66 @@
-"""What every journal promises, and the words in which each refuses. How entries are kept is not decided here."""
+"""What every journal promises, and the errors it raises. How entries are kept is not decided here."""
 
 import os
 import shlex
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from chargehand.engine.events import Entry
+from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Invalid, Refused, RunBusy, RunUnknown
 from chargehand.journal.route_examples import RouteExamples
 
+if TYPE_CHECKING:
+    from chargehand.sqlite.connection import Durability
+    from chargehand.sqlite.examine import Examined
+
 
 class Lease(Struct, eq=False):
-    """The right to append to one run, until somebody takes it over.
-
-    `seq` is the last sequence number known to be durable. `number` is what the store calls the run, where it has
-    a shorter name for it.
-    """
+    """The right to append to one run, until another claim takes it over."""
 
     run: str
     epoch: int
     seq: int
+    """The last sequence number known to be durable."""
     number: int = 0
+    """What the store calls the run, where it has a shorter name for it."""
 
 
 class RunRow(Struct, frozen=True):
-    """One run in a listing. `type` is that of its last event; `held`: a living process has claimed it.
-
-    `damage` says why the first or the last entry cannot be read; the times are 0 and the type is empty then.
-    """
+    """One run in a listing, by its first and its last entry."""
 
     run: str
-    seq: int
-    started: Instant
-    changed: Instant
-    type: str
-    epoch: int
-    held: bool
-    damage: str = ""
-
-
-class DamagedRun(Struct, frozen=True):
-    """A run whose first or last entry cannot be read."""
-
     number: int
-    run: str
-    damage: str
+    """Runs that were begun later have higher numbers."""
+    seq: int
+    epoch: int = 0
+    held: bool = False
+    """A living process has claimed it."""
+    first: Entry | None = None
+    last: Entry | None = None
+    damage: str = ""
+    """Why the first or the last entry cannot be read, then both are None; empty if both can."""
+
+    @property
+    def started(self) -> Instant:
+        return 0.0 if self.first is None else self.first.at
+
+    @property
+    def changed(self) -> Instant:
+        return 0.0 if self.last is None else self.last.at
+
+    @property
+    def request(self) -> RunRequested | None:
+        """The first event of the run."""
+        return self.first.event if self.first is not None and isinstance(self.first.event, RunRequested) else None
+
+    @property
+    def ended(self) -> RunEnded | None:
+        """The last event, if that is the end of the run."""
+        return self.last.event if self.last is not None and isinstance(self.last.event, RunEnded) else None
 
 
 class Readable(Struct, frozen=True, eq=False):
@@ -57,17 +70,21 @@ class Readable(Struct, frozen=True, eq=False):
     damage: Corrupt | None = None
 
 
-class Ends(Struct, frozen=True):
-    """A run by its first and its last entry. The `number` of a run that was begun later is higher."""
-
-    number: int
-    run: str
-    first: Entry
-    last: Entry
+AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 
 
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
+
+    @property
+    def append_now(self) -> AppendNow | None:
+        """`append` without waiting; None if this journal has to wait for a disk or a server."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written at the moment; empty when all is well."""
+        ...
 
     async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
         """The right to append, with an epoch above all before.
@@ -85,18 +102,32 @@ class Journal(Protocol):
         """
         ...
 
-    async def read(self, run: str, *, after: int = 0) -> list[Entry]: ...
-
     async def release(self, lease: Lease) -> None:
-        """Let the run be claimed again. Says nothing if the lease was taken over."""
+        """Let the run be claimed again. No error if the lease was taken over."""
+        ...
+
+    async def read(self, run: str, *, after: int = 0) -> list[Entry]:
+        """The entries that follow number `after`; RunUnknown if the run has none, Corrupt if one cannot be read."""
+        ...
+
+    async def read_readable(self, run: str, *, after: int = 0) -> Readable:
+        """The entries up to the first that is damaged, with what is wrong there. For views: do not resume from it."""
         ...
 
     async def runs(self) -> list[RunRow]:
         """Every run that has entries, by name."""
         ...
 
-    async def latest(self, *, before: int, limit: int) -> list[Ends | DamagedRun]:
-        """So many runs with a lower number than `before`, the latest first."""
+    async def open_runs(self) -> list[RunRow]:
+        """The runs that have not ended, by name; without those that are damaged."""
+        ...
+
+    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        """At most `limit` runs with a lower number than `before`, the latest first."""
+        ...
+
+    async def inside(self, run: str) -> list[str]:
+        """The names of the runs nested in a run, at any depth, sorted."""
         ...
 
     def route_examples(self, team: str) -> RouteExamples:
@@ -106,14 +137,102 @@ class Journal(Protocol):
     async def close(self) -> None: ...
 
 
+class JournalProxy:
+    """A journal that passes everything on to another: the base of wrappers, which override what they change."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def append_now(self) -> AppendNow | None:
+        return None
+
+    @property
+    def trouble(self) -> str:
+        return self._journal.trouble
+
+    async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
+        return await self._journal.claim(run, new=new, steal=steal)
+
+    async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
+        await self._journal.append(lease, entries)
+
+    async def release(self, lease: Lease) -> None:
+        await self._journal.release(lease)
+
+    async def read(self, run: str, *, after: int = 0) -> list[Entry]:
+        return await self._journal.read(run, after=after)
+
+    async def read_readable(self, run: str, *, after: int = 0) -> Readable:
+        return await self._journal.read_readable(run, after=after)
+
+    async def runs(self) -> list[RunRow]:
+        return await self._journal.runs()
+
+    async def open_runs(self) -> list[RunRow]:
+        return await self._journal.open_runs()
+
+    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        return await self._journal.latest(before=before, limit=limit)
+
+    async def inside(self, run: str) -> list[str]:
+        return await self._journal.inside(run)
+
+    def route_examples(self, team: str) -> RouteExamples:
+        return self._journal.route_examples(team)
+
+    async def close(self) -> None:
+        await self._journal.close()
+
+
+class Pruned(Struct, frozen=True):
+    """What was deleted."""
+
+    runs: tuple[str, ...]
+    held: tuple[str, ...]
+    """Runs that a living process drives, which stay."""
+    blobs: int
+    bytes: int
+    """The size of the blobs. Pages of the file itself are used again, it does not shrink."""
+
+
+class BackedUp(Struct, frozen=True):
+    runs: int
+    blobs: int
+
+
+class JournalStore(Protocol):
+    """Where one journal is kept: opened to write, or used without claiming a run. All but `open` blocks."""
+
+    async def open(self, *, durability: "Durability", create: bool) -> Journal:
+        """Refused if there is no journal yet and none is to be created."""
+        ...
+
+    def read(self, run: str, *, after: int) -> list[Entry]: ...
+
+    def read_readable(self, run: str) -> Readable: ...
+
+    def runs(self) -> list[RunRow]: ...
+
+    def examine(self) -> "Examined":
+        """What is wrong with a journal that is there. Takes a few seconds at most."""
+        ...
+
+    def prune(self, runs: Sequence[str]) -> Pruned: ...
+
+    def back_up(self, target: Path) -> BackedUp: ...
+
+    def restore(self, backup: Path) -> BackedUp: ...
+
+
 def check_name(run: str) -> None:
     """Raise Invalid for a name no journal can keep."""
     try:
         run.encode()
     except UnicodeEncodeError as error:
         raise Invalid(f"{run!r} cannot name a run: it has half a surrogate pair") from error
-    if not run:
-        raise Invalid("a run needs a name that is not empty")
+    if not run or "\0" in run:
+        raise Invalid(f"{run!r} cannot name a run: a name is not empty and has no NUL character")
 
 
 def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool) -> None:

@@ -1,11 +1,10 @@
 """Confirmed examples of routes: requests that were confirmed to be for a worker, and routers fitted to them.
 
-They lie beside the runs, in the journal's file or in memory. Any process may write them: they belong to no run that is
-under way.
+A journal keeps them beside its runs. Any process may write them: they belong to no run that is under way.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -14,8 +13,7 @@ from chargehand.engine.policy import Instant
 if TYPE_CHECKING:
     import sqlite3  # loaded by whatever opened the database
 
-    from chargehand.sqlite.readers import Readers
-    from chargehand.sqlite.writer import Writer
+    from chargehand.sqlite.database import Database
 
 Source: TypeAlias = Literal["judge", "eval", "feedback"]
 SOURCES: tuple[Source, ...] = ("judge", "eval", "feedback")
@@ -24,7 +22,6 @@ MAX_EXAMPLES = 50
 MAX_FITTED = 4
 """How many fitted routers of a team are kept."""
 MAX_REQUEST_CHARS = 2000
-_T = TypeVar("_T")
 
 
 class RouteExample(Struct, frozen=True):
@@ -37,42 +34,46 @@ class RouteExample(Struct, frozen=True):
     at: Instant = 0.0
 
 
-class Database(Protocol):
-    """Runs work on a database: durable when `write` returns, of one moment for `read`."""
+class RouteExamples(Protocol):
+    """The confirmed examples of one team."""
 
-    async def write(self, work: "Callable[[sqlite3.Connection], _T]") -> _T: ...
+    @property
+    def team(self) -> str: ...
 
-    async def read(self, work: "Callable[[sqlite3.Connection], _T]") -> _T: ...
+    async def record(
+        self, run: str, source: Source, confirmed: Iterable[RouteExample], refuted: Iterable[RouteExample] = ()
+    ) -> None:
+        """Replace what a source says of a run.
+
+        A refuted example removes every confirmation of the same request for that worker.
+        """
+        ...
+
+    async def list(self) -> tuple[RouteExample, ...]:
+        """Every example, the oldest first."""
+        ...
+
+    async def clear(self) -> int:
+        """Remove all of the team's; how many there were."""
+        ...
+
+    async def fitted(self, key: str) -> bytes | None:
+        """A router that was fitted to the texts that the key is a digest of."""
+        ...
+
+    async def keep_fitted(self, key: str, body: bytes) -> None: ...
 
 
-class JournalDatabase:
-    """The file of a journal through its own writer and readers."""
+class SqliteRouteExamples:
+    """The examples of a team in the database of its journal."""
 
-    def __init__(self, writer: "Writer", readers: "Readers") -> None:
-        self._writer = writer
-        self._readers = readers
-
-    async def write(self, work: "Callable[[sqlite3.Connection], _T]") -> _T:
-        return await self._writer.submit(work)
-
-    async def read(self, work: "Callable[[sqlite3.Connection], _T]") -> _T:
-        return await self._readers.look(work)
-
-
-class RouteExamples:
-    """Those of one team."""
-
-    def __init__(self, database: Database, team: str) -> None:
+    def __init__(self, database: "Database", team: str) -> None:
         self._database = database
         self.team = team
 
     async def record(
         self, run: str, source: Source, confirmed: Iterable[RouteExample], refuted: Iterable[RouteExample] = ()
     ) -> None:
-        """What a source says of a run, in the place of what it said before.
-
-        A refuted example removes every confirmation of the same request for that worker.
-        """
         wrong = list(refuted)
         right = list(confirmed)
 
@@ -91,7 +92,6 @@ class RouteExamples:
         await self._database.write(work)
 
     async def list(self) -> tuple[RouteExample, ...]:
-        """Every example, the oldest first."""
         query = "SELECT request, worker, source, run, at FROM route_examples WHERE team = ? ORDER BY number"
         rows = await self._database.read(lambda db: db.execute(query, (self.team,)).fetchall())
         return tuple(
@@ -100,12 +100,10 @@ class RouteExamples:
         )
 
     async def clear(self) -> int:
-        """Remove all of the team's; how many there were."""
         query = "DELETE FROM route_examples WHERE team = ?"
         return await self._database.write(lambda db: db.execute(query, (self.team,)).rowcount)
 
     async def fitted(self, key: str) -> bytes | None:
-        """A router that was fitted to the texts that the key is a digest of."""
         query = "SELECT body FROM fitted_routers WHERE team = ? AND key = ?"
         row = await self._database.read(lambda db: db.execute(query, (self.team, key)).fetchone())
         return None if row is None else bytes(row[0])

@@ -1,4 +1,4 @@
-"""A journal's rows, and the statements that read and write them. Threads and transactions are not their business.
+"""The rows of a journal in SQLite, and the statements that read and write them, within transactions of the caller.
 
 Every function here raises its refusals before it has written anything.
 """
@@ -7,10 +7,12 @@ import shlex
 import sqlite3
 import struct
 import zlib
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
+
+from msgspec import structs
 
 from chargehand.engine.events import Entry
 from chargehand.errors import Corrupt, RunUnknown
@@ -18,8 +20,6 @@ from chargehand.journal.blobs import Blobs
 from chargehand.journal.codec import TAGS, decode, version_of
 from chargehand.journal.ownership import Owner, is_alive
 from chargehand.journal.protocol import (
-    DamagedRun,
-    Ends,
     Lease,
     Readable,
     RunRow,
@@ -29,7 +29,7 @@ from chargehand.journal.protocol import (
     fenced,
     misfit,
 )
-from chargehand.sqlite.connection import FILE_ERRORS, is_damage, undo
+from chargehand.sqlite.connection import FILE_ERRORS, is_damage
 
 _STAND = "SELECT number, epoch, seq, holder, owner FROM runs WHERE run = ?"
 _HOLD = """
@@ -55,18 +55,11 @@ _TABLE = """
         (SELECT CAST(token AS BLOB) FROM owners WHERE owners.number = runs.owner)
     FROM runs NOT INDEXED
 """
-_TABLE_WITH_ENDS = """
-    SELECT number, CAST(runs.run AS BLOB), typeof(runs.run) = 'text', runs.epoch, runs.seq,
-        (SELECT CAST(token AS BLOB) FROM owners WHERE owners.number = runs.owner),
-        first.seq, first.at, first.epoch, first.type, first.version, first.body, first.blob, first.crc,
-        last.seq, last.at, last.epoch, last.type, last.version, last.body, last.blob, last.crc,
-        EXISTS (SELECT 1 FROM entries WHERE entries.run = runs.number AND entries.seq > runs.seq)
-    FROM runs NOT INDEXED
-    LEFT JOIN entries AS first ON first.run = runs.number AND first.seq = 1
-    LEFT JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
+_LATEST = _TABLE + "WHERE number < ? AND seq <> 0 ORDER BY number DESC"
+_ENDS = """
+    SELECT seq, at, epoch, type, version, body, blob, crc FROM entries WHERE run = ?1 AND seq IN (1, ?2, ?2 + 1)
 """
 _INDEX = "SELECT number, CAST(run AS BLOB) FROM runs INDEXED BY sqlite_autoindex_runs_1"
-_LATEST = "SELECT number, CAST(run AS BLOB), seq FROM runs WHERE number < ? AND seq <> 0 ORDER BY number DESC"
 _INSIDE = "SELECT run FROM runs WHERE run > ? AND run < ? AND seq > 0 ORDER BY run"
 _MOST = 1 << 62
 _NUMBERS = struct.Struct("<qdqq")
@@ -92,7 +85,7 @@ def _checksum(run: str, seq: int, at: float, epoch: int, kind: str, version: int
     return zlib.crc32(body, zlib.crc32(head))
 
 
-def made(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
+def make_row(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
     """The row of an entry under this lease."""
     run = lease.run
     seq = entry.seq
@@ -135,7 +128,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 def _damaged_run(run: str) -> Corrupt:
     return Corrupt(
-        f"the row of run {run!r} in the list of runs is damaged, so nobody knows which entries are its own. "
+        f"the row of run {run!r} in the list of runs is damaged, so it is not certain which entries are its own. "
         "Other runs can still be read: chargehand runs. Restore the journal from a backup",
         run=run,
     )
@@ -181,11 +174,6 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
 
 def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> Readable:
     """The entries that follow number `after`, up to the first that cannot be read."""
-    with _one_moment(connection):  # a run that grows while it is read would look damaged
-        return _read_readable(connection, blobs, run, after)
-
-
-def _read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> Readable:
     number, epoch, last = _known(connection, run)
     entries: list[Entry] = []
     expected = max(after, 0)
@@ -247,145 +235,86 @@ def _verified(blobs: Blobs, run: str, expected: int, row: StoredEntry) -> Entry:
     return Entry(seq, at, decode(kind, version, content, run=run, seq=seq))
 
 
-def listing(connection: sqlite3.Connection, locks: Path) -> list[RunRow]:
-    """Every run that has entries, by name. Damage in one does not keep anybody from the others.
+class Listing:
+    """Runs as rows. Damage in one does not keep the others from being listed.
 
     Which of their owners live is seen by the files in `locks`.
     """
-    with _one_moment(connection):
-        return _listing(connection, locks)
 
+    def __init__(self, connection: sqlite3.Connection, blobs: Blobs, locks: Path) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._locks = locks
+        self._living: dict[object, bool] = {}
 
-@contextmanager
-def _one_moment(connection: sqlite3.Connection) -> Generator[None]:
-    """What is read in here is the file as it was at one moment, whoever writes meanwhile."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        undo(connection)
+    def runs(self) -> list[RunRow]:
+        """Every run that has entries, by name."""
+        # the name is kept twice, in the table and in its index: where they differ, one of them is damaged
+        names = dict(self._connection.execute(_INDEX).fetchall())
+        rows: list[RunRow] = []
+        for stored in self._connection.execute(_TABLE).fetchall():
+            row = self._row(stored, is_indexed=names.pop(stored[0], None) == stored[1])
+            if row is not None:
+                rows.append(row)
+        for number, name in names.items():  # in the index only
+            run = _shown_name(name)
+            rows.append(RunRow(run, number=number, seq=0, damage=str(_damaged_run(run))))
+        return sorted(rows, key=lambda row: row.run)
 
+    def latest(self, before: int, limit: int) -> list[RunRow]:
+        """Runs with a lower number than `before`, the latest first: the cost does not grow with the journal."""
+        rows: list[RunRow] = []
+        with closing(self._connection.execute(_LATEST, (before,))) as cursor:
+            for stored in cursor:
+                if len(rows) >= limit:
+                    break
+                row = self._row(stored)
+                if row is not None:
+                    rows.append(row)
+        return rows
 
-def _listing(connection: sqlite3.Connection, locks: Path) -> list[RunRow]:
-    names = dict(connection.execute(_INDEX).fetchall())
-    living: dict[object, bool] = {}
-    rows: list[RunRow] = []
-    for stored in _stored_runs(connection):
-        number, name, is_text, epoch, seq, token = stored[:6]
-        if token not in living:
-            living[token] = is_alive(locks, token)
-        held = living[token]
-        is_sound = names.pop(number, None) == name and bool(is_text)
-        row = _quick_row(stored, held=held) if is_sound else None
-        if row is not None:
-            rows.append(row)
-        elif seq != 0 or connection.execute(_MORE, (number, 0)).fetchone() is not None:
-            rows.append(_run_row(connection, number, name, epoch, seq, held=held, is_sound=is_sound))
-    for name in names.values():  # in the index only
+    def _row(self, stored: tuple[Any, ...], *, is_indexed: bool = True) -> RunRow | None:
+        """One run; None if it has no entries."""
+        number, name, is_text, epoch, seq, token = stored
         run = _shown_name(name)
-        rows.append(
-            RunRow(
-                run=run, seq=0, started=0.0, changed=0.0, type="", epoch=0, held=False, damage=str(_damaged_run(run))
-            )
-        )
-    return sorted(rows, key=lambda row: row.run)
+        if token not in self._living:
+            self._living[token] = is_alive(self._locks, token)
+        row = RunRow(run, number=number, seq=seq if _is_count(seq) else 0, held=self._living[token])
+        try:
+            is_sound = is_indexed and is_text and run.encode() == name and _is_count(epoch) and _is_count(seq)
+            ends = self._ends(number, run, row.seq)
+            if not ends and seq == 0:
+                return None
+            if not is_sound or not seq or seq + 1 in ends:
+                raise _damaged_run(run)
+            first = self._verified(run, 1, ends)
+            last = self._verified(run, seq, ends)
+            if ends[seq][2] > epoch:
+                raise _damaged_run(run)
+        except Corrupt as error:
+            return structs.replace(row, damage=str(error))
+        return structs.replace(row, epoch=epoch, first=first, last=last)
 
+    def _ends(self, number: int, run: str, seq: int) -> dict[int, StoredEntry]:
+        """The first and the last entry, and the one behind it if there is one, which there must not be."""
+        try:
+            return {row[0]: row for row in self._connection.execute(_ENDS, (number, seq)).fetchall()}
+        except FILE_ERRORS as error:
+            if not is_damage(error):
+                raise
+            raise damaged(run, seq, f"cannot be read ({error})") from error
 
-def _stored_runs(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """All rows of the runs, each with its first and last entry; without these where one of them cannot be read."""
-    try:
-        return connection.execute(_TABLE_WITH_ENDS).fetchall()
-    except FILE_ERRORS as error:
-        if not is_damage(error):
-            raise
-    return connection.execute(_TABLE).fetchall()
-
-
-def _quick_row(stored: tuple[Any, ...], *, held: bool) -> RunRow | None:
-    """The row of a run in which nothing is damaged; None for one that has to be looked at closely."""
-    _, name, _, epoch, seq, _, *ends = stored
-    if not ends or not seq:
-        return None
-    first = ends[:8]
-    last = ends[8:16]
-    is_cut = ends[16]
-    try:
-        run = name.decode()
-        _check_sum(run, first)
-        _check_sum(run, last)
-        if is_cut or last[2] > epoch or last[0] != seq:
-            return None
-    except (Corrupt, *_UNFIT):
-        return None
-    return RunRow(run=run, seq=seq, started=first[1], changed=last[1], type=last[3], epoch=epoch, held=held)
+    def _verified(self, run: str, seq: int, ends: dict[int, StoredEntry]) -> Entry:
+        if seq not in ends:
+            raise damaged(run, seq, "is missing")
+        return _verified(self._blobs, run, seq, ends[seq])
 
 
 def _shown_name(name: object) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def _run_row(
-    connection: sqlite3.Connection, number: int, name: object, epoch: object, seq: object, *, held: bool, is_sound: bool
-) -> RunRow:
-    run = _shown_name(name)
-    last = seq if _is_count(seq) else 0
-    try:
-        if not is_sound or not last or not _is_count(epoch):
-            raise _damaged_run(run)
-        first_row = _stored(connection, number, run, 1)
-        last_row = _stored(connection, number, run, last)
-        _check_sum(run, first_row)
-        _check_sum(run, last_row)
-        if last_row[2] > epoch or connection.execute(_MORE, (number, last)).fetchone() is not None:
-            raise _damaged_run(run)
-    except Corrupt as error:
-        return RunRow(run=run, seq=last, started=0.0, changed=0.0, type="", epoch=0, held=held, damage=str(error))
-    return RunRow(
-        run=run, seq=last, started=first_row[1], changed=last_row[1], type=last_row[3], epoch=epoch, held=held
-    )
-
-
-def _check_sum(run: str, row: Sequence[Any]) -> None:
-    """Raise Corrupt for a row that is not as it was written."""
-    try:
-        sound = row[-1] == _checksum(run, *row[:-1])
-    except _UNFIT:
-        sound = False
-    if not sound:
-        raise damaged(run, row[0], "is damaged")
-
-
-def _stored(connection: sqlite3.Connection, number: int, run: str, seq: int) -> StoredEntry:
-    try:
-        row: Row | None = connection.execute(_BETWEEN, (number, seq, seq)).fetchone()
-    except FILE_ERRORS as error:
-        if not is_damage(error):
-            raise
-        raise damaged(run, seq, f"cannot be read ({error})") from error
-    if row is None:
-        raise damaged(run, seq, "is missing")
-    return row[1:]
-
-
 def inside(connection: sqlite3.Connection, run: str) -> list[str]:
     """The names that begin with that of a run and a slash, found by the index."""
-    found = connection.execute(_INSIDE, (f"{run}/", f"{run}0")).fetchall()  # 0 is what follows the slash
-    return [name for (name,) in found]
-
-
-def latest(connection: sqlite3.Connection, blobs: Blobs, before: int, limit: int) -> list[Ends | DamagedRun]:
-    """Runs with a lower number than `before`, the latest first: what is looked at does not grow with the journal."""
-    ends: list[Ends | DamagedRun] = []
-    with closing(connection.execute(_LATEST, (before,))) as cursor:  # left open it would hold on to what was there
-        for number, name, seq in cursor:
-            if len(ends) >= limit:
-                break
-            run = _shown_name(name)
-            try:
-                if not _is_count(seq) or run.encode() != name:
-                    raise _damaged_run(run)
-                first, last = (_verified(blobs, run, at, _stored(connection, number, run, at)) for at in (1, seq))
-                ends.append(Ends(number, run, first, last))
-            except Corrupt as error:
-                ends.append(DamagedRun(number, run, str(error)))
-    return ends
+    names = connection.execute(_INSIDE, (f"{run}/", f"{run}0")).fetchall()  # 0 is what follows the slash
+    return [name for (name,) in names]

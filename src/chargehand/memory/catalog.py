@@ -101,7 +101,11 @@ class Attached(Struct, frozen=True):
 
 
 class Catalog(Protocol):
-    """Every write is durable on return and whole, or not made at all. `close` lets go of it."""
+    """Every write is durable on return and whole, or not made at all. `close` lets go of it, with all its spaces."""
+
+    def of(self, space: str) -> "Catalog":
+        """Another space of the same store. It is closed with the catalog that was opened."""
+        ...
 
     # --- things by id. `name` of a block is its label.
 

@@ -15,7 +15,7 @@ from chargehand.memory.blocks import PERSON
 from chargehand.memory.catalog import Order
 from chargehand.memory.sqlite_attachments import granted
 from chargehand.memory.sqlite_things import delete, need, need_number, rewrite
-from chargehand.sqlite.database import Door
+from chargehand.sqlite.database import Database
 
 if TYPE_CHECKING:
     from chargehand.memory.vectors import VectorIndex
@@ -27,7 +27,7 @@ Arguments = ParamSpec("Arguments")
 class Opened:
     """What all spaces of one open database share."""
 
-    def __init__(self, door: Door, clock: Callable[[], Instant]) -> None:
+    def __init__(self, door: Database, clock: Callable[[], Instant]) -> None:
         self.door = door
         self.clock = clock
         self._index: VectorIndex | None = None

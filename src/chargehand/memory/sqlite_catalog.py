@@ -23,9 +23,8 @@ from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, T
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.sqlite_archives import Archives, Opened
-from chargehand.sqlite.connection import Connect, Durability, connect
-from chargehand.sqlite.database import FileDoor, MemoryDoor
-from chargehand.sqlite.opening import in_thread
+from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
+from chargehand.sqlite.database import FileDatabase, MemoryDatabase, open_in_thread
 
 
 class SqliteCatalog(Archives):
@@ -51,11 +50,13 @@ class SqliteCatalog(Archives):
         `patience` is how long to wait while another process writes.
         """
         if path is None:
-            return cls(Opened(MemoryDoor(), clock), space)
+            return cls(Opened(MemoryDatabase(CATALOG), clock), space)
         place = Path(path)
-        door = await in_thread(
-            lambda: FileDoor(place.resolve(), durability=durability, patience=patience, connect=connect),
-            FileDoor.close_now,
+        door = await open_in_thread(
+            lambda: FileDatabase(
+                place.resolve(), kind=CATALOG, durability=durability, patience=patience, connect=connect
+            ),
+            FileDatabase.close_now,
         )
         return cls(Opened(door, clock), space)
 

@@ -21,7 +21,6 @@ from chargehand.engine.owed import brief, wake_at
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.codec import check
-from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
@@ -134,7 +133,7 @@ class RunLoop:
         self._listener = listener
         self._on_text = on_text
         self.heard = on_text is not None
-        self._now = journal.append_now if isinstance(journal, MemoryJournal) and journal.instant else None
+        self._now = journal.append_now
         self._trouble: ChargehandError | None = None
         self._held: list[asyncio.Future[None]] = []
         self._short: list[asyncio.Future[None]] = []

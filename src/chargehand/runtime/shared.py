@@ -6,10 +6,11 @@ How a thing is opened and kept is the store's business.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from chargehand.journal.protocol import Journal
+from chargehand.journal.store import opened_journal
+from chargehand.sqlite.url import StoreUrl
 
 Thing = TypeVar("Thing")
 
@@ -74,19 +75,12 @@ class SharedExecutor(Shared[Thing]):
         return self._open_executor()
 
 
-class SharedFile(Shared[Journal]):
-    """A journal in a file, which other processes, threads and teams may have open as well."""
+class SharedJournal(Shared[Journal]):
+    """A journal by its URL, which other processes, threads and teams may have open as well."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, url: StoreUrl) -> None:
         super().__init__()
-        self.path = Path(path)
+        self.url = url
 
-    @asynccontextmanager
-    async def _whole(self) -> AsyncGenerator[Journal]:
-        from chargehand.journal.sqlite import SqliteJournal  # noqa: PLC0415 - most teams in tests never need it
-
-        journal = await SqliteJournal.open(self.path)
-        try:
-            yield journal
-        finally:
-            await journal.close()
+    def _whole(self) -> AbstractAsyncContextManager[Journal]:
+        return opened_journal(self.url)

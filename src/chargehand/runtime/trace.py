@@ -562,8 +562,7 @@ def trace_readable(run: str, readable: Readable) -> Tracer:
 
 async def whole_trace(journal: Journal, run: str) -> Trace:
     """The trace of a run of an open journal, with those of the runs inside it."""
-    names = [row.run for row in await journal.runs() if row.run.startswith(f"{run}/")]
-    inside = {name: Readable(await journal.read(name)) for name in names}
+    inside = {name: Readable(await journal.read(name)) for name in await journal.inside(run)}
     return nested_trace(Tracer.replay(run, await journal.read(run)), inside)
 
 

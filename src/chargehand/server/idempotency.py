@@ -20,7 +20,6 @@ from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
-from chargehand.journal.protocol import DamagedRun
 from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.tenants import Tenant
@@ -143,11 +142,11 @@ class Repeats:
         """The run of a call from before a restart."""
         since = time.time() - REPEATED_FOR
         for row in await self._tenant.journal.latest(before=_NEWEST, limit=_MAX_LOOKED_AT):
-            if isinstance(row, DamagedRun) or not isinstance(row.first.event, RunRequested):
+            if row.request is None:
                 continue
-            if row.first.at < since:
+            if row.started < since:
                 break
-            client = row.first.event.client
+            client = row.request.client
             if client is not None and client.digest == mark:
                 return row.run
         return ""

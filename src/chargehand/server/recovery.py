@@ -9,13 +9,13 @@ from collections.abc import Awaitable
 
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, RunBusy
-from chargehand.journal.reader import open_runs
+from chargehand.journal.store import list_open_runs
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import Problem
 from chargehand.server.run_control import read_run, resume_run
 from chargehand.server.settings import check_tenant
 from chargehand.server.tenant_runs import retry_when_full
-from chargehand.server.tenants import Tenant, Tenants
+from chargehand.server.tenants import Tenant, Tenants, journal_url
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Recovery:
 
     async def resume_teams(self) -> None:
         """Resume the open runs of teams; returns when each has ended or waits for a person."""
-        rows = [row for row in await self._tenant.journal.runs() if row.type != "run.ended"]
+        rows = await self._tenant.journal.open_runs()
         async with asyncio.TaskGroup() as jobs:
             for row in sorted(rows, key=lambda row: row.started):
                 jobs.create_task(self._resume_in_slot(row.run))
@@ -84,11 +84,10 @@ async def _try(tenant: Tenant, work: Awaitable[object]) -> None:
 
 async def reopen(tenants: Tenants) -> None:
     """Open every tenant that has open runs, one after the other."""
-    for journal in sorted(tenants.settings.data.glob("*/runs.db")):
-        name = journal.parent.name
+    for name in tenants.names():
         try:
             check_tenant(name)
-            if await asyncio.to_thread(open_runs, journal):
+            if await asyncio.to_thread(list_open_runs, journal_url(tenants.settings, name)):
                 await tenants.of(name)
         except ChargehandError as error:
             logger.warning("tenant %s cannot be opened: %s", name, error)

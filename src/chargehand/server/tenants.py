@@ -13,8 +13,10 @@ from chargehand.agents.memory_session import Embeddings
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
+from chargehand.journal.store import open_journal
+from chargehand.memory.catalog import Catalog
 from chargehand.memory.session import OpenMemory
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.store import open_catalog
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed
@@ -22,9 +24,10 @@ from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.admission import Admission
-from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, open_redacted, redactor_of
+from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, redactor_of
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
+from chargehand.sqlite.url import StoreUrl
 
 Part = TypeVar("Part")
 WordListener: TypeAlias = Callable[[Work, str], None]
@@ -35,6 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 _MAX_NAMES = 64
+
+
+def journal_url(settings: Settings, tenant: str) -> StoreUrl:
+    """Where the runs of a tenant are."""
+    return settings.data / tenant / "runs.db"
 
 
 class TenantStats:
@@ -56,7 +64,7 @@ class Tenant:
         name: str,
         tenants: "Tenants",
         journal: RedactedJournal,
-        catalog: SqliteCatalog,
+        catalog: Catalog,
         runs: TenantRuns,
         stack: AsyncExitStack,
     ) -> None:
@@ -183,9 +191,9 @@ class Tenants:
         folder = self.settings.data / name
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         async with AsyncExitStack() as stack:
-            journal = await open_redacted(folder / "runs.db", self.redactor)
+            journal = RedactedJournal(await open_journal(journal_url(self.settings, name)), self.redactor)
             stack.push_async_callback(journal.close)
-            catalog = await SqliteCatalog.open(folder / "memory.db", space=LETTA)
+            catalog = await open_catalog(folder / "memory.db", space=LETTA)
             stack.push_async_callback(catalog.close)
             parts = await stack.enter_async_context(AsyncExitStack())
             runs = await stack.enter_async_context(TenantRuns(self.admission, name, self.settings.grace))
@@ -198,6 +206,10 @@ class Tenants:
             await self._on_open(tenant)
         except Exception:  # it is served all the same
             logger.exception("not everything was put in order for tenant %s", tenant.name)
+
+    def names(self) -> list[str]:
+        """Every tenant that has a journal."""
+        return sorted(journal.parent.name for journal in self.settings.data.glob("*/runs.db"))
 
     async def drain(self, grace: Seconds) -> None:
         """Begin nothing any more, give what is under way so long, and cut the rest. Everything can still be read."""

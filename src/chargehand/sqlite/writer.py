@@ -1,6 +1,6 @@
-"""One thread that writes, for all: it takes whatever has queued up, and one commit carries it.
+"""Group commit: one thread takes whatever writes have queued up, and one commit carries them.
 
-The commit is the batching window, so there is no timer. What a submission writes is not its business.
+The commit is the batching window, so there is no timer.
 """
 
 import asyncio
@@ -29,7 +29,11 @@ UNFIT = (sqlite3.Error, ValueError, TypeError, OverflowError)
 
 
 class Ownership(Protocol):
-    """Whom a file belongs to, as far as its writer must know."""
+    """What a file belongs to, as far as its writer must know."""
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Enter this owner in a file that was just opened, and bring its schema up to date."""
+        ...
 
     def until_beat(self) -> Seconds | None:
         """How long the writer may wait for work; None: as long as it likes."""
@@ -47,7 +51,7 @@ class Ownership(Protocol):
 
 
 class Submission(Struct, frozen=True):
-    """Work for the writer, and who waits for it. The work raises a ChargehandError only before it has written."""
+    """Work for the writer, and the future of its caller. A ChargehandError is raised only before it has written."""
 
     work: Callable[[sqlite3.Connection], object]
     loop: asyncio.AbstractEventLoop
@@ -61,7 +65,7 @@ class Writer:
         self._owner = owner
         self._reopen = reopen
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._door = threading.Lock()
+        self._submitting = threading.Lock()
         self._closed = False
         self.trouble = ""
         """Why nothing could be written the last time it was tried; empty when it could."""
@@ -74,7 +78,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         submission = Submission(work, loop, cast("asyncio.Future[object]", future))
-        with self._door:
+        with self._submitting:
             if self._closed:
                 raise StoreError(f"{self._path} was closed; open it again")
             self._queue.put(submission)
@@ -82,7 +86,7 @@ class Writer:
 
     def stop(self) -> None:
         """Write what has queued up, then end. Blocks."""
-        with self._door:
+        with self._submitting:
             if not self._closed:
                 self._closed = True
                 self._queue.put(None)
@@ -127,9 +131,9 @@ class Writer:
                 logger.warning("no beat for %s: %s", self._path, error)
             # a lone one too: if only the answer was lost, it finds itself written already
             if not alone and not concerns_all(error):
-                return [outcome for one in batch for outcome in self._commit([one], alone=True)]
-            said = explain(error, self._path)
-            self.trouble = str(said) if isinstance(said, StoreUnavailable) else ""
+                return [outcome for submission in batch for outcome in self._commit([submission], alone=True)]
+            explained = explain(error, self._path)
+            self.trouble = str(explained) if isinstance(explained, StoreUnavailable) else ""
             return [explain(error, self._path) for _ in batch]
 
     def _transact(self, batch: list[Submission]) -> list[object]:
@@ -167,16 +171,15 @@ class Writer:
             try:
                 loop.call_soon_threadsafe(_answer, answers)
             except RuntimeError:
-                # the loop is closed, so nobody waits any more
-                logger.debug("nobody waits for %d writes to %s", len(answers), self._path)
+                logger.debug("the event loop of %d writes to %s is closed", len(answers), self._path)
 
     def _leave(self, batch: list[Submission]) -> None:
-        with self._door:
+        with self._submitting:
             self._closed = True
         while not self._queue.empty():
             if (submission := self._queue.get()) is not None:
                 batch.append(submission)
-        # whoever has an answer keeps it: this is for those whom a bug of ours would leave waiting for ever
+        # an answer once given stays: this is for callers whom a bug of ours would leave waiting for ever
         self._wake(batch, [StoreError(f"the writer of {self._path} has ended; open it again") for _ in batch])
         if self._connection is not None:
             with suppress(sqlite3.Error):

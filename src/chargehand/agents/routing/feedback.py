@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -16,8 +15,10 @@ from chargehand.engine.state import RunState, Status
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal.protocol import Journal
 from chargehand.journal.route_examples import SOURCES, RouteExample, RouteExamples, Source
+from chargehand.journal.store import opened_journal
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.executor import StepContext
+from chargehand.sqlite.url import StoreUrl
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -142,20 +143,14 @@ class _JournalOwner(Protocol):
     """What is needed of a team."""
 
     @property
-    def journal_file(self) -> Path | None: ...
+    def journal_url(self) -> StoreUrl | None: ...
 
     def open_journal(self) -> AbstractAsyncContextManager[Journal]: ...
 
 
 @asynccontextmanager
-async def open_examples(team: _JournalOwner, file: Path | None = None) -> AsyncGenerator[KeepsExamples]:
-    """The journal of a team, or another file, to read and record examples. A file is not taken over for it."""
-    path = file or team.journal_file
-    if path is not None:
-        from chargehand.journal.journal_file import open_journal_file  # noqa: PLC0415 - only a file needs it
-
-        async with open_journal_file(path) as journal:
-            yield journal
-        return
-    async with team.open_journal() as opened:
-        yield opened
+async def open_examples(team: _JournalOwner, url: StoreUrl | None = None) -> AsyncGenerator[Journal]:
+    """The journal of a team, or another one, to read and record examples; Refused if it is not there."""
+    url = url or team.journal_url
+    async with team.open_journal() if url is None else opened_journal(url, create=False) as journal:
+        yield journal

@@ -14,7 +14,7 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
-from chargehand.journal.protocol import DamagedRun, Ends
+from chargehand.journal.protocol import RunRow
 from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
@@ -230,7 +230,7 @@ async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
         for row in page:
             before = row.number
             looked_at += 1
-            if isinstance(row, Ends) and not _may_fit(row, query):
+            if not row.damage and not _may_fit(row, query):
                 continue  # its entries need not be read
             read += not summaries.knows(row.run)
             summary = await _summary(tenant, row)
@@ -243,20 +243,20 @@ async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
     return RunPage(tuple(page_runs), before)
 
 
-async def _summary(tenant: Tenant, row: Ends | DamagedRun) -> RunSummary:
-    if isinstance(row, DamagedRun):
+async def _summary(tenant: Tenant, row: RunRow) -> RunSummary:
+    if row.damage:
         return await _damaged_summary(tenant, row.run, row.damage)
-    return await tenant.part(RunSummaries).of(row.run, over=isinstance(row.last.event, ev.RunEnded))
+    return await tenant.part(RunSummaries).of(row.run, over=row.ended is not None)
 
 
-def _may_fit(row: Ends, query: RunFilter) -> bool:
+def _may_fit(row: RunRow, query: RunFilter) -> bool:
     """Whether a run may be wanted, by its first entry alone."""
-    requested = row.first.event
-    if not isinstance(requested, ev.RunRequested):
+    requested = row.request
+    if requested is None:
         return False
     parent = "" if requested.parent is None else requested.parent.run
     summary = RunSummary(
-        run=row.run, state="running", team=requested.team, goal=requested.goal, started=row.first.at, parent=parent
+        run=row.run, state="running", team=requested.team, goal=requested.goal, started=row.started, parent=parent
     )
     return _fits(summary, structs.replace(query, state=UNSET, cost=0.0))
 

@@ -18,8 +18,7 @@ from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import Message, RunResponse, StepResponse
 from chargehand.server.tenants import Tenant
 from chargehand.sqlite.connection import FileKind
-from chargehand.sqlite.database import FileDoor
-from chargehand.sqlite.opening import in_thread
+from chargehand.sqlite.database import FileDatabase, open_in_thread
 
 if TYPE_CHECKING:
     import sqlite3  # a tenant has it loaded already
@@ -115,16 +114,16 @@ class Index:
         self._path = tenant.folder / "letta.db"
         self._clean = tenant.redactor.clean
         self._opening = asyncio.Lock()
-        self._file: FileDoor | None = None
+        self._file: FileDatabase | None = None
         tenant.stack.push_async_callback(self._close)
 
-    async def _open(self) -> FileDoor:
+    async def _open(self) -> FileDatabase:
         async with self._opening:
             if self._file is None:
                 # what is lost with the machine's power is written again from the journal
-                self._file = await in_thread(
-                    lambda: FileDoor(self._path, durability="process", patience=_PATIENCE, kind=_FILE),
-                    FileDoor.close_now,
+                self._file = await open_in_thread(
+                    lambda: FileDatabase(self._path, durability="process", patience=_PATIENCE, kind=_FILE),
+                    FileDatabase.close_now,
                 )
             return self._file
 

@@ -21,7 +21,6 @@ from chargehand.engine.policy import Instant, Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
-from chargehand.journal.protocol import DamagedRun
 from chargehand.memory.catalog import Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
@@ -402,12 +401,12 @@ class Sessions:
         while page := await self._tenant.journal.latest(before=before, limit=_PAGE):
             before = page[-1].number
             for row in page:
-                if isinstance(row, DamagedRun) or row.run in ended:
+                if row.request is None or row.run in ended:
                     continue
-                root = root_of(row.run, row.first.event)
+                root = root_of(row.run, row.request)
                 if root != row.run:
                     nested.setdefault(root, []).append(row.run)
-                elif recorded_request(row.first.event) is not None:
+                elif recorded_request(row.request) is not None:
                     runs.append(row.run)
         unfinished: list[str] = []
         for run in reversed(runs):  # the oldest first

@@ -6,7 +6,6 @@ effects might happen twice. So results are cleaned before they are recorded, and
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Raw, structs
@@ -18,8 +17,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.journal.protocol import Lease
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.protocol import Journal, JournalProxy, Lease
 from chargehand.models.messages import Message
 from chargehand.models.providers import OTHERS, OWN, key_variable
 from chargehand.models.resolve import Lookup
@@ -51,25 +49,20 @@ _KEY_ENDS = "-----END "
 _LONGEST_KEY = 16 * 1024
 
 
-class RedactedJournal(SqliteJournal):
-    """A journal that writes no secrets. `redactor` is set when it is opened."""
+class RedactedJournal(JournalProxy):
+    """A journal that writes no secrets."""
 
-    redactor = Redactor(())
+    def __init__(self, journal: Journal, redactor: Redactor) -> None:
+        super().__init__(journal)
+        self._redactor = redactor
 
     async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
         """The last safeguard: nearly all entries are clean already."""
         await super().append(lease, [self._clean_entry(entry) for entry in entries])
 
     def _clean_entry(self, entry: ev.Entry) -> ev.Entry:
-        event = self.redactor.value(entry.event)
+        event = self._redactor.value(entry.event)
         return entry if event is entry.event else structs.replace(entry, event=event)
-
-
-async def open_redacted(path: Path, redactor: Redactor) -> RedactedJournal:
-    journal = await RedactedJournal.open(path)
-    assert isinstance(journal, RedactedJournal)
-    journal.redactor = redactor
-    return journal
 
 
 def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:

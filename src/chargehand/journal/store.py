@@ -1,0 +1,85 @@
+"""Journals by URL: `sqlite:///runs.db` (with four slashes an absolute path), `memory:`; a bare path is a SQLite file.
+
+Another kind of store is one module with a `JournalStore`, and a line in `journal_store`.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chargehand.engine.events import Entry
+from chargehand.journal.memory import MemoryJournal
+from chargehand.journal.protocol import BackedUp, Journal, JournalStore, Pruned, Readable, RunRow
+from chargehand.sqlite.url import MEMORY, StoreUrl, file_of_url
+
+if TYPE_CHECKING:
+    from chargehand.sqlite.connection import Durability
+    from chargehand.sqlite.examine import Examined
+
+
+def journal_store(url: StoreUrl) -> JournalStore:
+    """The store that keeps a journal; Invalid for a URL that names none."""
+    path = file_of_url(url)
+    from chargehand.journal.sqlite_file import SqliteFile  # noqa: PLC0415 - a journal in memory needs no SQLite
+
+    return SqliteFile(path)
+
+
+async def open_journal(url: StoreUrl, *, durability: "Durability" = "machine", create: bool = True) -> Journal:
+    """A journal to write and read; Refused if it is not there and is not to be created."""
+    if url == MEMORY:
+        return MemoryJournal()
+    return await journal_store(url).open(durability=durability, create=create)
+
+
+@asynccontextmanager
+async def opened_journal(
+    url: StoreUrl, *, durability: "Durability" = "machine", create: bool = True
+) -> AsyncGenerator[Journal]:
+    """`open_journal`, closed at the end."""
+    journal = await open_journal(url, durability=durability, create=create)
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+def read_run(url: StoreUrl, run: str, *, after: int = 0) -> list[Entry]:
+    """The entries of a run that follow number `after`; RunUnknown if it has none at all."""
+    return journal_store(url).read(run, after=after)
+
+
+def read_readable(url: StoreUrl, run: str) -> Readable:
+    """The entries of a run up to the first that is damaged, with what is wrong there."""
+    return journal_store(url).read_readable(run)
+
+
+def list_runs(url: StoreUrl) -> list[RunRow]:
+    """Every run, the latest first. One that is damaged says so in its row."""
+    return sorted(journal_store(url).runs(), key=lambda row: row.started, reverse=True)
+
+
+def list_open_runs(url: StoreUrl) -> list[RunRow]:
+    """The runs that have not ended, the latest first."""
+    return [row for row in list_runs(url) if row.ended is None and not row.damage]
+
+
+def examine_journal(url: StoreUrl) -> "Examined":
+    """What is wrong with a journal that is there; takes a few seconds at most."""
+    return journal_store(url).examine()
+
+
+def prune_runs(url: StoreUrl, runs: Sequence[str]) -> Pruned:
+    """Delete these runs, but for those that a living process drives."""
+    return journal_store(url).prune(runs)
+
+
+def back_up(url: StoreUrl, target: Path) -> BackedUp:
+    """A copy of a journal as of one moment, in a file. Refused if the file exists."""
+    return journal_store(url).back_up(target)
+
+
+def restore(backup: Path, url: StoreUrl) -> BackedUp:
+    """Put a backup where there is no journal; Corrupt, and nothing done, if the backup is damaged."""
+    return journal_store(url).restore(backup)
