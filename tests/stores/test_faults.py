@@ -210,7 +210,7 @@ async def test_a_journal_opens_only_where_a_file_can_be(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         await SqliteJournal.open(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(StoreUnavailable, match="could not be used"):
+    with pytest.raises(StoreUnavailable, match="cannot be made"):
         await SqliteJournal.open(tmp_path / "file" / "runs.db")
     await (await SqliteJournal.open(tmp_path / "made" / "runs.db")).close()
     (tmp_path / "runs.db-locks").write_text("in the way")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from chargehand.engine.policy import Seconds
-from chargehand.errors import ChargehandError, StoreError
+from chargehand.errors import ChargehandError, StoreError, StoreUnavailable
 from chargehand.sqlite.connection import (
     FILE_ERRORS,
     Connect,
@@ -147,7 +147,7 @@ class FileDatabase:
         """A connection to the file, with the schema we know, in which this owner is entered."""
         try:
             is_known = self.path.exists()
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             connection = patiently(reopen, patience)
             try:
                 if not is_known:
@@ -159,6 +159,13 @@ class FileDatabase:
         except (*FILE_ERRORS, OSError) as error:
             raise explain(error, self.path, self._kind) from error
         return connection
+
+    def _make_folder(self) -> None:
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"{folder} cannot be made: {error.strerror}; name another file") from error
 
     @property
     def trouble(self) -> str:
