@@ -1,4 +1,4 @@
-"""Two days or two names for the same thing contradict each other; what may be about something else does not."""
+"""Two dates for the same thing contradict each other; what may be about something else does not."""
 
 import pytest
 
@@ -14,37 +14,26 @@ def values(first: str, second: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        (
-            "Acme was founded in 1998 by Ann Lee.",
-            "Acme was founded in 2001 by Bob Ray.",
-            [("1998", "2001"), ("Ann Lee", "Bob Ray")],
-        ),
-        ("The CEO of Acme is Ann Lee.", "The CEO of Acme is Bob Ray [t1].", [("Ann Lee", "Bob Ray")]),
+        ("Acme was founded in 1998.", "Acme was founded in 2001.", [("1998", "2001")]),
         (
             "The contract with Acme ends on 31 March 2025.",
             "The contract with Acme ends on 2025-04-30.",
-            [("2025-3-31", "2025-4-30")],
+            [("31 March 2025", "2025-04-30")],
         ),
     ],
 )
-def test_two_days_or_names_for_the_same_are_a_contradiction(
-    first: str, second: str, expected: list[tuple[str, ...]]
-) -> None:
+def test_two_dates_for_the_same_are_a_contradiction(first: str, second: str, expected: list[tuple[str, ...]]) -> None:
     assert values(first, second) == expected
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("Acme was founded in 1998 by Ann Lee.", "Acme was founded in 1998 by Ann Lee and grew."),
+        ("Acme was not founded in 1998.", "Acme was not founded in 2001."),
+        ("Order 1042 was shipped.", "Order 1043 was shipped."),
         ("The contract with Acme ends on 31 March 2025.", "The contract with Acme ends on 2025-03-31."),
         ("The contract with Acme ends on 31 March 2025.", "The contract with Acme ends in March 2025."),
         ("Acme was founded in 1998.", "Acme was sold in 2001."),
-        ("The CEO of Acme is Ann Lee.", "The CFO of Acme is Bob Ray."),
-        ("The CEO of Acme is Ann Lee.", "The CEO of Acme is Ann."),
-        ("Orders were placed by Brandt.", "Orders were placed by Moreau."),
-        ("Acme was not founded by Ann Lee.", "Acme was not founded by Bob Ray."),
-        ("One of the founders of Acme is Ann Lee.", "One of the founders of Acme is Bob Ray."),
     ],
 )
 def test_what_agrees_or_is_about_something_else_is_none(first: str, second: str) -> None:

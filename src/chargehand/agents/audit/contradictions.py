@@ -1,4 +1,4 @@
-"""Results that say different things of the same: another number, date or name for it, yes and no to one question.
+"""Results that say different things of the same: another number or date for it, yes and no to one question.
 
 Pure. What might be about something else is not compared, and which result is right is not known here.
 """
@@ -13,7 +13,7 @@ from chargehand.agents.audit.evidence import KnownNumbers
 from chargehand.engine.facts import Contradiction
 from chargehand.models.artifacts import Figure, Product, Table
 from chargehand.models.request_facts import Given
-from chargehand.text.dates import MONTH, find_dates
+from chargehand.text.dates import MONTH, Date, find_dates
 from chargehand.text.numbers import Number, find_quantities
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import FUNCTION_WORDS, WORD, singular
@@ -31,35 +31,23 @@ _MEASURE = re.compile(
     r"%|eur|usd|gbp|jpy|chf|[km]?g|t|ton|tonne|[kcm]?m|mile|m?l|h|hour|minute|min|second|day|week|month|year|point|degree"
     r"|kwh|[mgt]b"
 )
-_TIME = re.compile(
+_DISTINCTION = re.compile(
     rf"{MONTH}|(?:mon|tues|wednes|thurs|fri|satur|sun)day|this|last|next|previous|current|today|yesterday|before|after"
     r"|first|second|third|fourth|old|new|min|max|minimum|maximum|average|mean|median|gross|net",
     re.IGNORECASE,
 )
-_STATES = re.compile(
+_STATED = re.compile(
     r"(?:\b(?:is|was|are|were|equals?|total(?:s|led)?|amounts? to|came? to|comes to|stands at)|[=:])\s+"
     r"(?:exactly\s+|now\s+|currently\s+)?(?:\*\*)?[$€£¥]?(?:(?:EUR|USD|GBP|CHF)\s)?$",
     re.IGNORECASE,
 )
+_DATED = re.compile(r"\b(?:in|on|since|until|by|from|am|im|seit)\s(?:the\s)?$", re.IGNORECASE)
+_YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 _UNSURE = re.compile(
     r"\b(?:not?|never|without|least|most|more|less|fewer|up|over|under|between|if|would|could|may be|might|each|per"
     r"|about|around|roughly|approximately|nearly|almost|instead|rather|should|than)\b",
     re.IGNORECASE,
 )
-_DAY = (
-    rf"(?:\d{{4}}-\d\d-\d\d|\d{{1,2}}\.? {MONTH}(?:,? \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?"
-    rf"|(?:{MONTH} )?(?:1[5-9]|20)\d\d)"
-)
-_NAME = r"[A-Z][\w'\u2019-]+(?: (?:de|van|von|der|den|di|da|la|le|bin|al))?(?: (?:[A-Z]\.|[A-Z][\w'\u2019-]+)){0,3}"
-_WHEN = re.compile(rf"\b(?i:in|on|since|until|by|from|am|im|seit)\s(?:the\s)?(?P<value>(?i:{_DAY}))(?!\w)")
-_WHO = re.compile(
-    rf"\b(?:by|von|durch)\s(?P<actor>{_NAME})(?=\s|[.,;:!?)]|$)"
-    rf"|\b(?:is|was|ist|war)\s(?P<holder>{_NAME})(?=\s*(?:\[[^\]]*\]\s*)?[.!;]?$)"
-)
-_LISTS = re.compile(
-    r"\b(?:are|were|sind|waren|among|including|also|one of|such as|e\.g|unter anderem|auch)\b", re.IGNORECASE
-)
-_STATING = re.compile(r"\d|\b(?:by|von|durch|is|was|ist|war) [A-Z]")
 _VERDICT = re.compile(r"\W*(yes|no|true|false)\b(?=\s*(?:[,.;:!\u2013\u2014-]|$))", re.IGNORECASE)
 _CITATION = re.compile(r"\[[^\]]*\]")
 _NO_MEASURE = re.compile(r"(?:^|[_\s])(?:id|year|month|day|date|week|code|no|rank|quarter)s?$", re.IGNORECASE)
@@ -70,11 +58,11 @@ class _Fact(Struct, frozen=True):
 
     result: Given
     key: frozenset[str]
-    unit: str
     about: str
-    value: Number | str
-    is_narrow: bool
-    """It is only about what the task asks for: a cell, a figure, a date or a name."""
+    value: Number | Date | str
+    unit: str = ""
+    is_sentence: bool = False
+    """It is a sentence of its own; a cell or a figure is only about what the task asks for."""
 
     @property
     def text(self) -> str:
@@ -82,15 +70,14 @@ class _Fact(Struct, frozen=True):
 
     def agrees(self, other: "_Fact") -> bool:
         """Whether two facts about the same say the same, one of them less exactly."""
-        if isinstance(self.value, Number) and isinstance(other.value, Number):
-            return _rounds_to(self.value, other.value) or _rounds_to(other.value, self.value)
-        first = self.text.casefold()
-        second = other.text.casefold()
-        return first in second or second in first
-
-
-def _rounds_to(exact: Number, rounded: Number) -> bool:
-    return KnownNumbers(exact.values).hold(rounded)
+        first = self.value
+        second = other.value
+        if isinstance(first, Number) and isinstance(second, Number):
+            return KnownNumbers(first.values).hold(second) or KnownNumbers(second.values).hold(first)
+        if isinstance(first, Date) and isinstance(second, Date):
+            parts = zip(first.readings[0], second.readings[0], strict=True)
+            return all(part == other_part or not part or not other_part for part, other_part in parts)
+        return first == second
 
 
 def find_contradictions(
@@ -98,12 +85,12 @@ def find_contradictions(
 ) -> tuple[Contradiction, ...]:
     """Where results contradict each other. One that was made from another (`behind`) may differ from it."""
     room = min(_MAX_RESULT, _MAX_TOGETHER // max(1, len(results)))
-    groups: dict[tuple[frozenset[str], str], list[_Fact]] = {}
+    groups: dict[tuple[frozenset[str], str, type], list[_Fact]] = {}
     for result in results:
         for fact in _read_facts(result, room):
-            groups.setdefault((fact.key, fact.unit), []).append(fact)
-    found = [_compare(facts, behind or {}) for facts in groups.values()]
-    return tuple(dict.fromkeys(contradiction for contradiction in found if contradiction))[:_MAX_CONTRADICTIONS]
+            groups.setdefault((fact.key, fact.unit, type(fact.value)), []).append(fact)
+    compared = [_compare(facts, behind or {}) for facts in groups.values()]
+    return tuple(dict.fromkeys(contradiction for contradiction in compared if contradiction))[:_MAX_CONTRADICTIONS]
 
 
 def read_yes_or_no(value: object) -> str:
@@ -120,81 +107,64 @@ def _compare(facts: Sequence[_Fact], behind: Mapping[str, Sequence[str]]) -> Con
     by_task: dict[str, list[_Fact]] = {}
     for fact in facts:
         by_task.setdefault(fact.result.task, []).append(fact)
-    consistent = [held[0] for held in by_task.values() if all(held[0].agrees(fact) for fact in held)]
+    consistent = [own[0] for own in by_task.values() if all(own[0].agrees(fact) for fact in own)]
     if len(consistent) < 2:
         return None
-    first, *others = consistent
-    others = [other for other in others if _is_comparable(first, other) and not _is_derived(first, other, behind)]
+    first = consistent[0]
+    others: list[_Fact] = []
+    for other in consistent[1:]:
+        is_derived = other.result.task in behind.get(first.result.task, ()) or (
+            first.result.task in behind.get(other.result.task, ())
+        )
+        if not is_derived and _is_comparable(first, other):
+            others.append(other)
     if all(first.agrees(other) for other in others):
         return None
     return Contradiction(first.about, tuple((fact.result.task, fact.text) for fact in (first, *others)))
 
 
-def _is_derived(first: _Fact, second: _Fact, behind: Mapping[str, Sequence[str]]) -> bool:
-    """Whether one of the results was made from the other."""
-    tasks = (first.result.task, second.result.task)
-    return tasks[0] in behind.get(tasks[1], ()) or tasks[1] in behind.get(tasks[0], ())
-
-
 def _is_comparable(first: _Fact, second: _Fact) -> bool:
     """Whether two facts with the same words are about the same: their tasks must not tell them apart."""
-    words = _content_words(first.result.instruction)
-    other_words = _content_words(second.result.instruction)
-    if words == other_words:
+    if _content_words(first.result.instruction) == _content_words(second.result.instruction):
         return True
-    if _distinctions(first) != _distinctions(second):
-        return False
-    is_within = words <= other_words or other_words <= words
-    return (is_within and len(first.key) > 1) or (len(first.key) > 2 and not first.is_narrow)
+    return first.is_sentence and len(first.key) > 2 and _distinctions(first) == _distinctions(second)
 
 
 def _distinctions(fact: _Fact) -> frozenset[str]:
     """The words of a task that tell one thing from another of its kind (names, numbers, times), besides the key."""
     words = WORD.findall(fact.result.instruction)
     names = {word for word in words[1:] if word[:1].isupper()}
-    marks = [word for word in words if word in names or _TIME.fullmatch(word) or not word.isalpha()]
+    marks = [word for word in words if word in names or _DISTINCTION.fullmatch(word) or not word.isalpha()]
     return frozenset(singular(word.casefold()) for word in marks) - fact.key
 
 
 def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
     product = _as_product(result.value)
     if verdict := read_yes_or_no(result.value):
-        yield from _make_fact(result, result.instruction, verdict, unit="verdict")
+        key = _content_words(result.instruction)
+        yield _Fact(result=result, key=key, about=result.instruction, value=verdict)
     for artifact in product.artifacts:
         if isinstance(artifact, Figure) and artifact.label:
             yield from _read_figure(result, artifact.label, f"{artifact.value} {artifact.unit}")
         elif isinstance(artifact, Table):
             yield from _read_table(result, artifact)
-    text = product.text[:room]
-    for sentence in split_sentences(text, ".!?;") if _STATING.search(text) else ():
-        if len(sentence) <= _MAX_SENTENCE and not sentence.startswith(("|", ">")) and not _UNSURE.search(sentence):
+    for sentence in split_sentences(product.text[:room], ".!?;"):
+        is_plain = len(sentence) <= _MAX_SENTENCE and not sentence.startswith(("|", ">"))
+        if is_plain and any(map(str.isdigit, sentence)) and not _UNSURE.search(sentence):
             yield from _read_sentence(result, " ".join(sentence.split()))
 
 
 def _read_sentence(result: Given, sentence: str) -> Iterator[_Fact]:
-    """The one number of a sentence, or when something happened and who did it: the rest says what it is about."""
-    quantities = list(find_quantities(sentence))
-    if len(quantities) == 1:
-        before = sentence[: quantities[0].start]
-        if _STATES.search(before):
-            about = f"{_STATES.sub(' ', before)} {sentence[quantities[0].end :]}"
-            yield from _make_fact(result, about, quantities[0], is_narrow=False)
-    if _LISTS.search(sentence):
+    """The one number or date that a sentence states: the rest says what it is about."""
+    values = [*find_quantities(sentence), *find_dates(sentence)]
+    if len(values) != 1:
         return
-    dates = list(_WHEN.finditer(sentence))
-    names = list(_WHO.finditer(sentence))
-    about = _WHO.sub(" ", _WHEN.sub(" ", sentence))
-    if len(dates) == 1:
-        yield from _make_fact(result, about, _normalize_date(dates[0]["value"]), unit="date")
-    if len(names) == 1:
-        yield from _make_fact(result, about, names[0]["actor"] or names[0]["holder"], unit="name")
-
-
-def _normalize_date(text: str) -> str:
-    day = next(find_dates(text), None)
-    if day is None:
-        return text
-    return "-".join(str(part) for part in (day.year, day.month, day.day) if part)
+    value = values[0]
+    before = sentence[: value.start]
+    is_date = isinstance(value, Date) or _YEAR.fullmatch(value.text) is not None
+    if _STATED.search(before) or (is_date and _DATED.search(before)):
+        about = f"{_STATED.sub(' ', before)} {sentence[value.end :]}"
+        yield from _make_fact(result, about, value, is_sentence=True)
 
 
 def _read_table(result: Given, table: Table) -> Iterator[_Fact]:
@@ -216,18 +186,14 @@ def _read_figure(result: Given, about: str, value: str) -> Iterator[_Fact]:
         yield from _make_fact(result, about, quantities[0])
 
 
-def _make_fact(
-    result: Given, about: str, value: Number | str, *, unit: str = "", is_narrow: bool = True
-) -> Iterator[_Fact]:
-    """A fact, if there are words that say what it is about: of a date or a name, two at least."""
-    if isinstance(value, Number) and _MEASURE.fullmatch(value.unit):
-        unit = value.unit
+def _make_fact(result: Given, about: str, value: Number | Date, *, is_sentence: bool = False) -> Iterator[_Fact]:
+    """A fact, if there are words that say what it is about."""
+    unit = value.unit if isinstance(value, Number) and _MEASURE.fullmatch(value.unit) else ""
     plain = _CITATION.sub(" ", about)
     key = _content_words(plain) - {unit}
-    least = 2 if unit in ("date", "name") else 1
-    if least <= len(key) <= _MAX_KEY:
-        shown = about if unit == "verdict" else " ".join(WORD.findall(plain)).removeprefix("There ")
-        yield _Fact(result=result, key=key, unit=unit, about=shown, value=value, is_narrow=is_narrow)
+    if 1 <= len(key) <= _MAX_KEY:
+        words = " ".join(WORD.findall(plain)).removeprefix("There ")
+        yield _Fact(result=result, key=key, about=words, value=value, unit=unit, is_sentence=is_sentence)
 
 
 def _content_words(text: str) -> frozenset[str]:
@@ -236,11 +202,9 @@ def _content_words(text: str) -> frozenset[str]:
 
 def _as_product(value: object) -> Product:
     """A result as its text and artifacts; empty where it is other data."""
-    if isinstance(value, Product):
-        return value
     if isinstance(value, str):
         return Product(value)
     try:
         return msgspec.convert(value, Product)
     except msgspec.ValidationError:
-        return Product("")
+        return value if isinstance(value, Product) else Product("")
