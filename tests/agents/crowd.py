@@ -20,9 +20,10 @@ Part = Callable[[Request], Line]
 
 def plan(*tasks: tuple[str, str, Sequence[str]], combine: str = "merge", unserved: Sequence[str] = ()) -> str:
     """A plan as JSON text: instruction, worker, after."""
-    listed = {
-        f"t{n}": {"instruction": one, "worker": who, "after": list(a)} for n, (one, who, a) in enumerate(tasks, 1)
-    }
+    listed = [
+        {"id": f"t{number}", "instruction": instruction, "worker": worker, "after": list(after)}
+        for number, (instruction, worker, after) in enumerate(tasks, 1)
+    ]
     return json.dumps({"goal": "g", "tasks": listed, "combine": combine, "unserved": list(unserved)})
 
 

@@ -216,8 +216,6 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
         read_plan, used = await ask(lead, request, context, purpose, partial(read, holders=lead.holders()), hear=hear)
     for text in read_plan.assumptions:
         context.note(f"assumed: {text}", fact=Assumed(text))
-    for dropped in read_plan.dropped:
-        context.note(f"plan: {dropped.task} does without its input {dropped.input}, because the plan has no such task")
     proposal = read_plan.proposal
     tasks = tuple(task for task in proposal.tasks if task.id not in grown)
     if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
