@@ -72,7 +72,7 @@ async def test_the_exercise_ends_with_all_that_can_be_had(optional: bool) -> Non
     """Fault 1: five tasks, the first of which can never be done."""
     body = json.loads(plan(*PARTS))
     if optional:
-        body["tasks"]["t5"]["optional"] = ["t3"]
+        body["tasks"][4]["optional"] = ["t3"]
     script = model(
         plans=[json.dumps(body)],
         work=lambda request: (
