@@ -17,7 +17,7 @@ from msgspec import Struct
 from chargehand.memory.archives import Archive, Embedding, Hit, Passage
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.embeddings.local import LocalEmbedding
 from chargehand.models.local.pull import pull
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ import numpy
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from chargehand.models.embeddings import open_embedder
+from chargehand.models.embeddings.local import open_embedder
 
 Matrix: TypeAlias = NDArray[numpy.float32]
 
@@ -71,7 +71,7 @@ def embedded(texts: Path, rows: int, queries: int, *, seed: int = 7) -> Data:
     sentences = list(dict.fromkeys(sentence for part in parts.values() for sentence, _ in part))
     random.Random(seed).shuffle(sentences)
     sentences = sentences[: rows + queries]
-    real = numpy.array(opened.embed(sentences), numpy.float32)
+    real = numpy.array([numpy.frombuffer(vector, "<f4") for vector in opened.embed(sentences)])
     asked = real[:queries]
     real = real[queries:]
     questions = sentences[:queries]

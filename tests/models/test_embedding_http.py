@@ -16,9 +16,8 @@ import pytest
 from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.call_errors import CallFailed, Party
-from chargehand.models.embedding_find import find_embedding
-from chargehand.models.embedding_http import EmbeddingEndpoint, HttpEmbedding, read_vectors
-from chargehand.models.embeddings import HANDLE, LocalEmbedding
+from chargehand.models.embeddings.http import EmbeddingEndpoint, HttpEmbedding, find_embedding, read_vectors
+from chargehand.models.embeddings.local import HANDLE, LocalEmbedding
 from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.limits import Pace

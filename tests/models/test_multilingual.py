@@ -12,8 +12,9 @@ from chargehand import Route
 from chargehand.agents.routing.choose import find_route_embedding
 from chargehand.agents.routing.meaning import meaning
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.models import embedding_multilingual as multilingual
-from chargehand.models.embedding_find import find_embedding
+from chargehand.models.embeddings import local
+from chargehand.models.embeddings.http import find_embedding
+from chargehand.models.embeddings.local import MultilingualEmbedding
 from chargehand.models.extras import install_command
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.language import is_english
@@ -31,7 +32,7 @@ def nothing(_name: str) -> str | None:
 
 
 async def test_vectors_have_length_one_and_the_same_text_the_same_vector_in_any_company() -> None:
-    embedding = multilingual.MultilingualEmbedding()
+    embedding = MultilingualEmbedding()
     try:
         texts = ["wo ist mein Paket", "", "où est mon colis", "x" * 100_000, "\ud800 half a character", "日本語"] * 4
         vectors = await embedding.embed(texts)
@@ -48,7 +49,7 @@ async def test_vectors_have_length_one_and_the_same_text_the_same_vector_in_any_
 
 
 async def test_it_works_beside_the_event_loop() -> None:
-    embedding = multilingual.MultilingualEmbedding()
+    embedding = MultilingualEmbedding()
     ticks = 0
 
     async def tick() -> None:
@@ -69,7 +70,7 @@ async def test_it_works_beside_the_event_loop() -> None:
 async def test_requests_in_another_language_than_the_cards_find_their_worker(language: str) -> None:
     data = msgspec.json.decode(TEAMS.read_bytes())
     workers = data["teams"][data["languages"]["team"]]["workers"]
-    embedding = multilingual.MultilingualEmbedding()
+    embedding = MultilingualEmbedding()
     try:
         known = await meaning([WorkerCard(name, does) for name, does in workers.items()], embedding)
         right = [(await known.decide(text)).scores[0][0] == worker for text, worker in data["languages"][language]]
@@ -112,7 +113,7 @@ async def test_a_route_takes_it_by_itself_where_cards_are_not_english_and_where_
 def test_where_it_is_not_installed_auto_goes_without_and_a_name_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(multilingual, "is_here", lambda: False)
+    monkeypatch.setattr(local, "find_spec", lambda _name: None)
     assert find_route_embedding(Route(), GERMAN, nothing) is None
     with pytest.raises(Invalid, match=re.escape(install_command("multilingual"))):
         find_embedding("local:multilingual", nothing)

@@ -63,7 +63,7 @@ def test_a_handle_leads_to_the_right_place(handle: str, url: str, name: str) -> 
     model = guarded(find_model(handle, environment()))
     adapter = model._model
     assert adapter._endpoint._url == url  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-    assert f'"model":"{name}"'.encode() in adapter._opening  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    assert adapter._name == name  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     assert model.card.handle == handle.strip()
 
 

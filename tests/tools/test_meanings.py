@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.models.artifacts import Passages
-from chargehand.models.embeddings import open_embedder
+from chargehand.models.embeddings.local import open_embedder
 from chargehand.models.local.pull import pull
 from chargehand.tools.documents import MOST_CHARACTERS, Meanings, Piece, documents
 from chargehand.tools.tool import Tool, ToolFailed

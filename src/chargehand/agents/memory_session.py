@@ -40,7 +40,7 @@ class Embeddings:
         self._found: dict[str, Embedding | None] = {}
 
     def __call__(self, handle: str) -> Embedding | None:
-        from chargehand.models.embedding_find import find_embedding  # noqa: PLC0415 - only who searches needs it
+        from chargehand.models.embeddings.http import find_embedding  # noqa: PLC0415 - only who searches needs it
 
         if handle not in self._found:
             self._found[handle] = find_embedding(handle, self._lookup, models_folder(self._lookup))

@@ -190,7 +190,7 @@ def _check_models(parts: Parts) -> None:
                 finder.find(handle)
     for archive in parts.memory.archives if parts.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
-            from chargehand.models.embedding_find import find_embedding  # noqa: PLC0415 - few teams name one
+            from chargehand.models.embeddings.http import find_embedding  # noqa: PLC0415 - few teams name one
 
             with parts.at("memory", "archives", archive.name, "embed"):
                 find_embedding(archive.embedding, lookup)

@@ -1,14 +1,14 @@
 """The providers that can be named in a handle, and what is known of them beforehand."""
 
 import re
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.limits import Pace
 
-Protocol = Literal["openai", "anthropic"]
+WireProtocolName: TypeAlias = Literal["openai", "anthropic"]
 BUILT_IN = "demo"
 """The model that needs no key, no network and no language model; it is used where no other is named."""
 LOCAL = "local"
@@ -29,7 +29,7 @@ _A_FEW = Pace(concurrency=8)
 class Place(Struct, frozen=True):
     """Where a provider is and how it is talked to. `key` and `base` name variables; `free`: nobody charges for it."""
 
-    protocol: Protocol
+    protocol: WireProtocolName
     url: str
     key: str
     base: str

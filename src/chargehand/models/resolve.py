@@ -1,6 +1,6 @@
 """From a handle to a model that can be called.
 
-    BUILT_IN (models/providers.py)              no key, no network, no language model
+    demo                                    no key, no network, no language model
     openai:NAME  anthropic:NAME             with OPENAI_API_KEY, ANTHROPIC_API_KEY
     openrouter:NAME                         with OPENROUTER_API_KEY
     ollama:NAME  vllm:NAME  llamacpp:NAME   a server on this machine, or at OLLAMA_BASE_URL and so on
@@ -24,6 +24,8 @@ from random import Random
 from typing import Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from chargehand.engine.breaker import Breaker
 from chargehand.engine.policy import Breaking, Retry
 from chargehand.errors import Invalid
@@ -44,6 +46,7 @@ from chargehand.models.providers import (
     RECORDED,
     RECORDING,
     Place,
+    WireProtocolName,
     key_variable,
     without_secrets,
 )
@@ -60,9 +63,9 @@ _URL = re.compile(
 )
 _PLAIN = re.compile(r"([A-Za-z0-9_.-]+)[:/](.+)")
 _MAKERS = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
+"""Whose models have names that begin so."""
 _TYPO = 0.7
 """How alike a name must be to one that is there, from 0 to 1, to be taken for a slip of the finger."""
-"""Whose models have names that begin so."""
 
 
 class Options(TypedDict, total=False):
@@ -82,6 +85,20 @@ class Options(TypedDict, total=False):
     schema: bool
 
 
+class Reach(Struct, frozen=True):
+    """Where one model of an OpenAI or Anthropic API is, and the key for it."""
+
+    handle: str
+    provider: str
+    """As in the handle; nothing for a handle with a URL."""
+    name: str
+    place: Place
+    url: str
+    key: str
+    variable: str
+    """Where the key is looked for."""
+
+
 @runtime_checkable
 class _Closes(Protocol):
     async def close(self) -> None: ...
@@ -93,16 +110,16 @@ class Finder:
     It also holds what was observed of their replies, for all teams that find their models here.
 
     The same handle with the same options is the same model. `paces` are limits by name of the provider, `folder`
-    is where local models were pulled to, `price` what a model costs that no table has. Unless `shared`, every model
+    is where local models were pulled to, `price` what a model costs that no table has,
+    `without_key` what to do where a key is missing. Unless `shared`, every model
     has connections of its own and is closed on its own.
     """
-
-    without_key = f"or use `{BUILT_IN}`, which needs none"
 
     def __init__(
         self,
         lookup: Lookup,
         *,
+        without_key: str = f"or use `{BUILT_IN}`, which needs none",
         paces: Mapping[str, Pace] | None = None,
         folder: Path | None = None,
         shared: bool = True,
@@ -110,6 +127,7 @@ class Finder:
         price: Price | None = None,
     ) -> None:
         self._lookup = lookup
+        self._without_key = without_key
         self._price = price
         self._folder = folder or models_folder(lookup)
         self._paces = dict(paces or {})
@@ -174,22 +192,19 @@ class Finder:
 
     def _make(self, handle: str, options: Options) -> Model:
         if handle == BUILT_IN:
-            from chargehand.models.demo.model import DemoModel  # noqa: PLC0415 - only who needs it loads it
+            from chargehand.models.demo.model import DemoModel  # noqa: PLC0415 - loaded only where it is used
 
             return DemoModel()
-        if match := _URL.fullmatch(handle):
-            protocol, url, name = match.groups()
-            place = Place(
-                protocol="anthropic" if protocol == "anthropic" else "openai", url=url, key="", base="", needs_key=False
-            )
-            return self._own(handle, "", name, place, options)
+        reach = self.reach(handle, options)
+        if reach is not None:
+            return self.guard(reach, _http_model(reach, self._transport, options), options)
         provider, name = _parse_handle(handle)
         if provider == LOCAL:
-            return _local(name, self._folder)
+            from chargehand.models.local.model import LocalModel  # noqa: PLC0415 - loaded only where it is used
+
+            return LocalModel(name, folder=self._folder)
         if provider in (RECORDED, RECORDING):
             return self._recorded(handle, provider, name)
-        if provider in OWN:
-            return self._own(handle, provider, name, OWN[provider], options)
         return self._other(handle, provider, name, options)
 
     def _recorded(self, handle: str, provider: str, name: str) -> Model:
@@ -200,32 +215,35 @@ class Finder:
             raise Invalid(f"{handle!r} does not say whose calls to record; write {RECORDING}:FILE#provider:name")
         return Recorder(self.find(recorded), Path(path), secrets=self._keys)
 
-    def _own(self, handle: str, provider: str, name: str, place: Place, options: Options) -> Model:
+    def reach(self, handle: str, options: Options) -> Reach | None:
+        """Where a model is that speaks one of the two protocols; None for any other. Raises Invalid as `find` does."""
+        if match := _URL.fullmatch(handle):
+            protocol: WireProtocolName = "anthropic" if match[1] == "anthropic" else "openai"
+            provider = ""
+            name = match[3]
+            place = Place(protocol=protocol, url=match[2], key="", base="", needs_key=False)
+        else:
+            provider, name = _parse_handle(handle)
+            if provider not in OWN:
+                return None
+            place = OWN[provider]
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
         variable = options.get("variable", "") or place.key
         key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
-        given = EndpointOptions(
-            transport=self._transport,
-            timeouts=options.get("timeouts", place.timeouts),
-            window=options.get("window", place.window),
-            max_bytes=options.get("max_bytes", MOST_BYTES),
-            native_tools=options.get("native_tools", True),
-            schema=options.get("schema", True),
-            variable=variable,
-            free=place.free,
-        )
-        if place.protocol == "anthropic":
-            model: Model = AnthropicMessages(handle=handle, base_url=url, name=name, key=key, **given)
-        else:
-            model = OpenAIChat(
-                handle=handle, base_url=url, name=name, key=key, reports_cost=place.reports_cost, **given
-            )
-        price = options.get("price") or (FREE if place.free else None)
+        return Reach(handle, provider, name, place, url, key, variable)
+
+    def guard(self, reach: Reach, model: Model, options: Options) -> Guarded:
+        """What stands around a model behind a URL: the limits of its credential, its breaker and its price."""
+        place = reach.place
         tag = PriceTag(
-            provider=provider if url == place.url else "", name=name, base_url=url, fixed=price, otherwise=self._price
+            provider=reach.provider if reach.url == place.url else "",
+            name=reach.name,
+            base_url=reach.url,
+            fixed=options.get("price") or (FREE if place.free else None),
+            otherwise=self._price,
         )
-        pace = options.get("pace") or self._paces.get(provider) or place.pace
-        return self._guarded(model=model, tag=tag, credential=f"{url} {key}", name=name, pace=pace, options=options)
+        pace = options.get("pace") or self._paces.get(reach.provider) or place.pace
+        return self._guarded(model, tag, f"{reach.url} {reach.key}", reach.name, pace, options)
 
     def _other(self, handle: str, provider: str, name: str, options: Options) -> Model:
         try:
@@ -246,14 +264,12 @@ class Finder:
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
         tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
-        return self._guarded(
-            model=model, tag=tag, credential=f"{provider} {key}", name=name, pace=pace, options=options
-        )
+        return self._guarded(model, tag, f"{provider} {key}", name, pace, options)
 
     def _guarded(
         self, model: Model, tag: PriceTag, credential: str, name: str, pace: Pace, options: Options
     ) -> Guarded:
-        whose = hashlib.sha256(credential.encode()).hexdigest()  # no key is kept where somebody might print it
+        whose = hashlib.sha256(credential.encode()).hexdigest()  # no key is kept where it might be printed
         return Guarded(
             model,
             limiter=self._limiters.setdefault(whose, Limiter(pace)),
@@ -267,7 +283,7 @@ class Finder:
     def _key(self, handle: str, options: Options, variable: str, *, needed: bool) -> str:
         key = (options.get("key") or self._ask(variable) or "").strip()
         if not key and needed:
-            raise Invalid(f"{handle} needs a key: set {variable}, {self.without_key}")
+            raise Invalid(f"{handle} needs a key: set {variable}, {self._without_key}")
         if not key.isascii() or not key.isprintable() or " " in key or key.startswith(("'", '"')):
             raise Invalid(
                 f"{handle}: what {variable or 'key'} holds is no key (spaces, quotes or odd characters); set it again"
@@ -313,28 +329,40 @@ def models_folder(lookup: Lookup) -> Path | None:
     return Path(home, ".local", "share", "chargehand", "models") if home else None
 
 
-def _local(name: str, folder: Path | None) -> Model:
-    from chargehand.models.local.model import LocalModel  # noqa: PLC0415 - only who needs it loads it
-
-    return LocalModel(name, folder=folder)
+def _http_model(reach: Reach, transport: Transport | None, options: Options) -> Model:
+    endpoint = EndpointOptions(
+        transport=transport,
+        timeouts=options.get("timeouts", reach.place.timeouts),
+        window=options.get("window", reach.place.window),
+        max_bytes=options.get("max_bytes", MOST_BYTES),
+        native_tools=options.get("native_tools", True),
+        schema=options.get("schema", True),
+        variable=reach.variable,
+        free=reach.place.free,
+    )
+    if reach.place.protocol == "anthropic":
+        return AnthropicMessages(reach.handle, reach.url, reach.name, reach.key, **endpoint)
+    reports_cost = reach.place.reports_cost
+    return OpenAIChat(reach.handle, reach.url, reach.name, reach.key, reports_cost=reports_cost, **endpoint)
 
 
 def _checked_url(handle: str, url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        parts = urlsplit("")
-        usable = False
     if "@" in url:  # the handle may hold the password too: neither is shown
         raise Invalid("the base URL of a model holds no user or password; name the variable that holds its key instead")
-    if not usable or parts.query or parts.fragment:
-        said = f"{without_secrets(handle)}: {without_secrets(url)!r} is no base URL"
-        raise Invalid(f"{said}; write it like https://host:port/v1")
+    try:
+        parts = urlsplit(url)
+        is_plain = not (parts.query or parts.fragment)
+        is_usable = is_plain and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        wrong = f"{without_secrets(handle)}: {without_secrets(url)!r} is no base URL"
+        raise Invalid(f"{wrong}; write it like https://host:port/v1")
     return url.rstrip("/")
 
 
 def _unclear(handle: str) -> str:
+    """What is wrong with a handle that names no provider or no model."""
     if not handle:
         return f"no model is named; write provider:name, for example openai:gpt-5-mini, or {BUILT_IN}"
     provider = handle.rstrip(":/").lower()
@@ -347,13 +375,16 @@ def _unclear(handle: str) -> str:
     maker = _MAKERS.get(provider.partition("-")[0])
     if maker is not None:
         return f"{handle!r} does not say which provider; did you mean {maker}:{handle}?"
-    near = nearest_names(handle.lower(), [*OWN, *OTHERS, BUILT_IN, LOCAL], similarity=_TYPO)
-    hint = f" (near: {', '.join(near)})" if near else ""
+    near = _near_names(handle.lower())
+    hint = f" (near: {near})" if near else ""
     return f"{handle!r} is no model; write provider:name or {BUILT_IN}{hint}"
 
 
 def _unknown(handle: str, provider: str) -> str:
-    names = [*OWN, *OTHERS, BUILT_IN, LOCAL]
-    near = nearest_names(provider, names, similarity=_TYPO)
-    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(OWN))} and others"
+    near = _near_names(provider)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(OWN))} and others"
     return f"{handle!r}: there is no provider {provider!r}; {hint}"
+
+
+def _near_names(name: str) -> str:
+    return ", ".join(nearest_names(name, [*OWN, *OTHERS, BUILT_IN, LOCAL], similarity=_TYPO))

@@ -18,7 +18,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.artifacts import Passage, Passages
-from chargehand.models.embeddings import Embedder, open_embedder
+from chargehand.models.embeddings.local import Embedder, open_embedder
 from chargehand.text.bm25 import BM25
 from chargehand.text.words import quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool
@@ -148,12 +148,12 @@ class Meanings:
             self._give_up()
             return None
         while (made := len(self._vectors)) < len(self._texts):
-            self._vectors += enumerate(embedder.packed(self._texts[made : made + _BATCH]), made)
+            self._vectors += enumerate(embedder.embed(self._texts[made : made + _BATCH]), made)
             if len(self._vectors) < len(self._texts) and monotonic() >= until:
                 return None
         from chargehand.memory.passage_numpy import likeness  # noqa: PLC0415 - numpy is there if the model is
 
-        return likeness(embedder.packed([query])[0], self._vectors)
+        return likeness(embedder.embed([query])[0], self._vectors)
 
     def _give_up(self) -> None:
         self._given_up = True

@@ -16,8 +16,8 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
-from chargehand.models import embedding_multilingual as multilingual
-from chargehand.models.embedding_find import find_embedding
+from chargehand.models.embeddings.http import find_embedding
+from chargehand.models.embeddings.local import MultilingualEmbedding, has_multilingual
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import StepContext, WorkFailed
@@ -73,8 +73,8 @@ def fitting(lead: Lead) -> Router:
 
 def find_route_embedding(strategy: Route, cards: Sequence[WorkerCard], lookup: Lookup) -> Embedding | None:
     """None for words. Raises Invalid where the team names an embedding that is not there."""
-    if strategy.embed == "auto" and multilingual.is_here() and not is_english(_texts(cards)):
-        return multilingual.MultilingualEmbedding()
+    if strategy.embed == "auto" and has_multilingual() and not is_english(_texts(cards)):
+        return MultilingualEmbedding()
     return find_embedding(strategy.embed, lookup)
 
 

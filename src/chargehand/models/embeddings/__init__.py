@@ -1,0 +1,1 @@
+"""Text into vectors: models on this machine, and models behind a URL."""
