@@ -73,8 +73,8 @@ class Desk:
 
     def release(self, amount: Amount) -> None: ...
 
-    async def afford(self, one: Amount, most: int) -> int:
-        covered = most if self.spending is None or one == NOTHING else min(most, self.spending)
+    async def afford(self, price: Amount, most: int) -> int:
+        covered = most if self.spending is None or price == NOTHING else min(most, self.spending)
         self.held.append(covered)
         if self.spending is not None:
             self.spending -= covered

@@ -100,7 +100,7 @@ def test_a_run_is_done_again_from_one_task_on(played: Path) -> None:
 def test_what_cannot_be_done_again_is_refused(played: Path) -> None:
     for words, said in (
         (["one", "--from", "x", "--script", "script.json"], "this run has no task 'x'; it has a, b, c, d"),
-        (["one", "--from", "c"], "run 'one' counts on ann, and team shop has nobody of that name"),
+        (["one", "--from", "c"], "run 'one' counts on ann, and team shop has no worker of that name"),
         (["three"], "there is no run 'three'"),
     ):
         done = chargehand(played, "replay", *words)

@@ -130,7 +130,7 @@ def test_a_run_is_resumed_only_by_a_team_with_its_workers_and_tools() -> None:
     other = Team([Worker("other", "Somebody else.")], name="shop", journal=journal)
     with pytest.raises(Refused) as refusal:
         other.resume_sync("may", "approve")
-    problem = "run 'may' counts on clerk, and team shop has nobody of that name"
+    problem = "run 'may' counts on clerk, and team shop has no worker of that name"
     assert str(refusal.value) == f"{problem}; resume it with the team 'office' it began with"
     bare = Team([Worker("clerk", "Pays bills.")], name="shop", journal=journal)
     with pytest.raises(Refused, match="counts on pay, a tool that clerk of team shop does not have; give it back to"):

@@ -66,7 +66,7 @@ def listen_to_more(_run: str, _entries: Sequence[Entry], _more: object) -> None:
         (3, "3 is no function"),
         (lambda: None, "too many positional arguments"),
         (listen_to_more, "missing a required argument: '_more'"),
-        (listen_later, "it is async, and nobody waits for a listener"),
+        (listen_later, "it is async, and a listener is not awaited"),
     ],
 )
 async def test_what_cannot_listen_is_refused_at_once_with_what_to_write(listener: Any, problem: str) -> None:

@@ -66,7 +66,12 @@ BUGS = (
         "parent.items_open -= 1",
         "parent.items_open -= status is Status.DONE",
     ),
-    Bug("a worker gets only part of its inputs", "engine/view.py", "return tuple(found)", "return tuple(found[:1])"),
+    Bug(
+        "a worker gets only part of its inputs",
+        "engine/view.py",
+        "return tuple(needed_inputs)",
+        "return tuple(needed_inputs[:1])",
+    ),
     Bug("a worker gets quorum results that came later", "engine/fold.py", "progress.taken = tuple(", "_ = tuple("),
     Bug(
         "a list is joined only when every item is done",
@@ -130,8 +135,8 @@ BUGS = (
     Bug(
         "a run has no time for its answer",
         "engine/view.py",
-        "    kept = requested.policy.answer\n",
-        "    kept = 0.0\n",
+        "    reserved = min(requested.policy.answer, max(0.0, longest))\n",
+        "    reserved = 0.0\n",
     ),
     Bug(
         "without a plan nobody gets the request",
@@ -212,7 +217,9 @@ BUGS = (
         "if not state.ledger.covers(more",
         "if False and not state.ledger.covers(more",
     ),
-    Bug("an open step's reservation is forgotten", "engine/fold.py", "state.ledger.settle(step.held, None)", "pass"),
+    Bug(
+        "an open step's reservation is forgotten", "engine/fold.py", "state.ledger.settle(step.reserved, None)", "pass"
+    ),
     Bug("the cap may be passed by one call", "engine/budget.py", "taken + more + keep <= cap", "taken + keep <= cap"),
     # breakers, of workers and of models
     Bug(

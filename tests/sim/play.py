@@ -530,7 +530,7 @@ def snapshot(state: RunState) -> list[object]:
                 one.because,
                 one.items,
                 one.timer,
-                one.held,
+                one.reserved,
                 one.taken,
                 one.crashes,
                 sorted((one.answers or {}).items()),

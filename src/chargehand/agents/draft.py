@@ -165,11 +165,11 @@ class _DraftContext:
     def expect_work(self, workers: Sequence[str]) -> None:
         pass
 
-    async def afford(self, one: Amount, most: int) -> int:
-        if not self._ledger.capped or one == NOTHING:
+    async def afford(self, price: Amount, most: int) -> int:
+        if not self._ledger.capped or price == NOTHING:
             return most
-        count = min(most, calls_left(self._room() // 2, one))
-        self._ledger.reserve(one * count)
+        count = min(most, calls_left(self._room() // 2, price))
+        self._ledger.reserve(price * count)
         return count
 
     async def hold(self, claim: Claim, covered: Amount) -> Amount | None:

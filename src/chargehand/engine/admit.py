@@ -68,7 +68,7 @@ def _step_start(state: RunState, report: ev.StepStarted) -> ev.Event:
         raise Refused(f"step {report.step} of {report.task!r} has been started before")
     if state.ledger.capped:
         # what the attempt itself holds is given back at its first step
-        more = (report.reserve or NOTHING) - progress.held
+        more = (report.reserve or NOTHING) - progress.reserved
         if not state.ledger.covers(more, keep=state.requested.budget.floor):
             raise Refused(f"the budget does not cover step {report.step} of {report.task!r}")
     return report
@@ -87,7 +87,7 @@ def _step_end(state: RunState, report: ev.StepFinished | ev.StepFailed) -> ev.Ev
 
 def _expect(state: RunState, duty: ev.Duty, number: int, task: TaskId = NO_TASK) -> None:
     if Work(duty, task, number) not in state.owing:
-        raise Refused(f"nobody is waiting for {duty} number {number} any more")
+        raise Refused(f"{duty} number {number} is not under way any more")
 
 
 def _answer(state: RunState, report: ev.AnswerWritten) -> ev.Event:
@@ -156,24 +156,24 @@ _EFFECT_VERDICTS = ("done", "again", "fail")
 
 
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
-    asked = state.input
-    if asked is None or asked.number != report.number:
+    question = state.input
+    if question is None or question.number != report.number:
         raise Refused(f"question {report.number} is not being asked")
-    if asked.what == "effect":
+    if question.what == "effect":
         verdicts = _EFFECT_VERDICTS
-    elif asked.what == "plan" and not asked.task:
+    elif question.what == "plan" and not question.task:
         verdicts = _PLAN_VERDICTS
     else:  # the plan of a nested run cannot be edited from here
         verdicts = _CALL_VERDICTS
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
-    _check_calls(asked, report.also)
+    _check_calls(question, report.also)
     return _edited_plan(state, report) if report.verdict == "edit" else report
 
 
-def _check_calls(asked: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
-    """Refused for a verdict on a call that nobody asks about, and for two on the same one."""
-    waiting = [] if asked.question is None else [pending.call for pending in asked.question.also]
+def _check_calls(question: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:
+    """Refused for a verdict on a call that is not asked about, and for two on the same one."""
+    waiting = [] if question.question is None else [pending.call for pending in question.question.also]
     for verdict in verdicts:
         if verdict.call not in waiting:
             known = ", ".join(map(str, waiting)) or "none"
@@ -185,8 +185,8 @@ def _edited_plan(state: RunState, report: ev.InputAnswered) -> ev.Event:
     plan = report.plan
     if plan is None:
         raise Refused("an edit comes with the edited plan")
-    known = {task for task, progress in state.tasks.items() if progress.round != state.round}
-    linted = lint(plan.tasks, state.requested.roster, state.requested.policy.limits, known=known)
+    earlier = {task for task, progress in state.tasks.items() if progress.round != state.round}
+    linted = lint(plan.tasks, state.requested.roster, state.requested.policy.limits, known=earlier)
     if linted.errors:
         raise PlanInvalid(linted.errors)
     return structs.replace(report, plan=Plan(linted.tasks, plan.combine, plan.goal))

@@ -66,7 +66,7 @@ def note(breaker: Breaker, now: Instant, numbers: Breaking, *, good: bool) -> No
         if breaker.leased:  # the probe failed: open again, for longer
             _open(breaker, now, numbers)
         return
-    bad = sum(1 for one in breaker.recent if not one[1])
+    bad = sum(not good for _, good in breaker.recent)
     if breaker.row >= numbers.consecutive or (
         len(breaker.recent) >= numbers.sample and bad >= numbers.share * len(breaker.recent)
     ):

@@ -1,6 +1,6 @@
 """Money and its like: reserve before spending, settle after. Knows nothing of tasks.
 
-`spent + reserved <= cap` holds before every call. Whoever does not say what was used is charged what was reserved.
+`spent + reserved <= cap` holds before every call. Where it is not reported what was used, what was reserved is charged.
 """
 
 from functools import cached_property, lru_cache
@@ -70,7 +70,7 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
 
 NOTHING = Amount()
 UNLIMITED = 1 << 60
-"""What stands for a cap that there is not, where what is left is worked out: more than anybody ever uses."""
+"""Stands for a missing cap where what is left is computed: more than any run uses."""
 
 
 def usd_of(micros: int | None) -> float | None:

@@ -197,7 +197,7 @@ def _reservation(amount: Amount) -> Amount | None:
     return None if amount == NOTHING else amount
 
 
-# --- which ready tasks start, and with whom: critical path first, healthy and idle workers first
+# --- which ready tasks start, and on which worker: critical path first, healthy and idle workers first
 
 
 def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
@@ -222,7 +222,7 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
         event = _reuse(state, progress) or _refused(state, progress)
         event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
-            heappop(fronts)  # nobody of this queue is free
+            heappop(fronts)  # no worker of this queue is free
         elif isinstance(event, ev.TaskSkipped) and event.reason == "budget":
             unaffordable = unaffordable or progress
             heappop(fronts)

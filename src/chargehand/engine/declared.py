@@ -235,7 +235,7 @@ def synonym_of(word: str, known: Collection[str]) -> str:
 
 
 def nearest_keyword(word: str, known: Collection[str]) -> str:
-    """The keyword that somebody who wrote `word` meant; empty when none is near."""
+    """The keyword that `word` was probably meant to be; empty when none is near."""
     if synonym := synonym_of(word, known):
         return synonym
     if len(word) > _LONGEST_WORD or word in _SHORT_UNITS:

@@ -66,7 +66,7 @@ class Material(Struct, frozen=True, omit_defaults=True):
 
 
 class Offer(Struct, frozen=True, omit_defaults=True):
-    """A finished result that may be used again by whoever asks for the same with the same inputs."""
+    """A finished result that may be used again by a task that asks for the same with the same inputs."""
 
     key: str
     """A hash of who may do it, what is asked and what goes in."""
@@ -134,7 +134,7 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     get it.
     """
     sender: str = ""
-    """Who sent the message that this run carries, to everybody who has a task in it; empty: it carries none."""
+    """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
 
@@ -170,14 +170,14 @@ class PauseSet(_Fact, frozen=True, tag="run.pause_set"):
     paused: bool
     """`true`: no new task starts; `false`: they start again."""
     reason: str = ""
-    """Why, in the words of who asked."""
+    """Why, in the words of the caller."""
 
 
 class CancelRequested(_Fact, frozen=True, tag="run.cancel_requested"):
-    """Somebody wants it to stop."""
+    """The run was asked to stop."""
 
     reason: str = ""
-    """Why, in the words of who asked."""
+    """Why, in the words of the caller."""
 
 
 class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
@@ -200,7 +200,7 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
     warnings: tuple[Finding, ...] = ()
     """What the check of the plan advises against, though it may run."""
     unserved: tuple[str, ...] = ()
-    """Parts of the request that nobody on the team can do anything about, in words."""
+    """Parts of the request that no worker of the team can do, in words."""
     loop: LoopState | None = None
     """How far it has come, of a plan that is made one task at a time; `null`: as it was."""
     fallback: Failure | None = None
@@ -213,7 +213,7 @@ class InputRequested(_Fact, frozen=True, tag="input.requested"):
     number: int
     """Which question of the run: 1, 2, 3 …"""
     what: Asked
-    """A plan to approve, a call of a tool to approve, or an effect whose outcome nobody knows."""
+    """A plan to approve, a call of a tool to approve, or an effect whose outcome is not known."""
     task: TaskId = NO_TASK
     """Whose call or effect it is; empty for the plan of this run."""
     text: str = ""
@@ -232,7 +232,7 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
     feedback: str = ""
     """Why not, for the model."""
     result: object = None
-    """What the call came to, where whoever answers made it."""
+    """The result of the call, where the person who answers made it."""
 
 
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
@@ -594,7 +594,7 @@ class Noted(_Fact, frozen=True, tag="noted"):
     attempt: int = 0
     """About which attempt; 0: none."""
     failure: Failure | None = None
-    """What was met where somebody else stood in: another model, or who plans without one."""
+    """The failure after which another model, or a planner without one, took over."""
     fact: NotedFact | None = None
     """The same as a fact, for readers that are programs."""
 

@@ -13,7 +13,7 @@ class RouteChosen(_NotedFact, frozen=True, tag="route_chosen"):
     """Which workers a request was routed to, and how sure the router is."""
 
     workers: tuple[str, ...]
-    """Who gets it; none: nobody fits."""
+    """The workers that get it; none: no worker fits."""
     router: str
     """How they were found, such as `rules`, `meaning` or `model`."""
     confidence: float
@@ -62,7 +62,7 @@ class ResultAccepted(_NotedFact, frozen=True, tag="result_accepted"):
 
 
 class NotReviewed(_NotedFact, frozen=True, tag="not_reviewed"):
-    """A check could not be made because nobody could be asked; the result stands."""
+    """A check could not be made because its model could not be asked; the result stands."""
 
     check: str
     """Its name."""

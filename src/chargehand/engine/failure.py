@@ -53,8 +53,8 @@ class CodeError(Struct, frozen=True, omit_defaults=True, gc=False):
 
     def describe(self) -> str:
         """One line: what was raised, and where."""
-        said = f"{self.exception}: {self.message}" if self.message else self.exception
-        return f"{said} ({self.place()})" if self.frames else said
+        text = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{text} ({self.place()})" if self.frames else text
 
     def place(self) -> str:
         """Where it was raised: file, line and function."""
@@ -112,8 +112,8 @@ def keyless_advice(model: str) -> str:
     """How to send a key to a model that is named by its URL."""
     address, _, name = model.rpartition("#" if "#" in model else ":")
     protocol, _, _ = address.partition("+")
-    named = f"{protocol}:{name} with {protocol.upper()}_BASE_URL and {protocol.upper()}_API_KEY"
-    return f"no key is sent to this address; use {named}"
+    handle = f"{protocol}:{name} with {protocol.upper()}_BASE_URL and {protocol.upper()}_API_KEY"
+    return f"no key is sent to this address; use {handle}"
 
 
 Asked = Literal["plan", "effect", "tool"]
@@ -149,7 +149,7 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     what: Asked = "tool"
-    """What is asked about: a call of a tool, a plan, or an effect whose outcome nobody knows."""
+    """What is asked about: a call of a tool, a plan, or an effect whose outcome is not known."""
     tool: str = ""
     """The tool that is to be called."""
     arguments: dict[str, object] = {}
@@ -202,15 +202,15 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One task the answer has to do without, and why; or (without a task) a part of the request nobody took on.
+    """One task the answer has to do without, and why; or (without a task) a part of the request that no task covers.
 
-    `untraced`: there is a result, but something in it that no tool returned and nobody gave its worker. `unwritten`:
-    there are results, but the answer could not be written from them. `unplanned`: no plan could be made, and no worker
-    was found for the whole request.
+    `untraced`: there is a result, but something in it that no tool returned and that was not in its inputs.
+    `unwritten`: there are results, but the answer could not be written from them. `unplanned`: no plan could be made,
+    and no worker was found for the whole request.
     """
 
     task: TaskId
-    """The task's id; empty: a part of the request nobody took on."""
+    """The task's id; empty: a part of the request that no task covers."""
     status: Literal["failed", "skipped", "unfinished", "unserved", "untraced", "unwritten", "unplanned"]
     """What became of it."""
     reason: str

@@ -78,17 +78,17 @@ def _take_plan(state: RunState, plan: Plan) -> None:
 
 
 def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
-    held = event.reserve or NOTHING
-    state.ledger.reserve(held)
+    reserve = event.reserve or NOTHING
+    state.ledger.reserve(reserve)
     state.owe(Work(event.duty, event.task, event.number))
     if event.duty == "refine":
         progress = state.tasks[event.task]
         if progress.status is Status.REFINING:  # it is under way and holds more
-            progress.held += held
+            progress.reserved += reserve
             return
         del state.failed_pending[event.task]
         progress.status = Status.REFINING
-        progress.held = held
+        progress.reserved = reserve
         _set_timer(state, progress, event.until)
         return
     duty = _duty_of(state, event.duty)
@@ -98,7 +98,7 @@ def _supervision_started(state: RunState, event: ev.SupervisionStarted) -> None:
     duty.next = event.why
     duty.number = event.number
     duty.timer = event.until
-    duty.held += held
+    duty.reserved += reserve
     if event.duty == "plan" and event.why != "failed" and not again:
         state.round += 1
         state.settled_since_plan = 0
@@ -116,9 +116,9 @@ def _duty_of(state: RunState, kind: ev.Duty) -> SupervisorDuty:
 def _close_duty(state: RunState, kind: ev.Duty, used: Amount | None) -> None:
     duty = _duty_of(state, kind)
     state.disown(Work(kind, NO_TASK, duty.number))
-    state.ledger.settle(duty.held, used)
+    state.ledger.settle(duty.reserved, used)
     duty.is_open = False
-    duty.held = NOTHING
+    duty.reserved = NOTHING
     duty.timer = 0.0
     duty.retry = False
     duty.next = None
@@ -266,7 +266,7 @@ def _run_resumed(state: RunState, _event: ev.RunResumed) -> None:
             duty.next = why or "first"
     for breaker in state.breakers.values():
         forget_probe(breaker)
-    state.refused.clear()  # somebody may have put that right
+    state.refused.clear()  # a person may have put that right
 
 
 def _time_ran_out(state: RunState, _event: ev.TimeRanOut) -> None:
@@ -322,16 +322,16 @@ def _input_requested(state: RunState, event: ev.InputRequested) -> None:
 
 
 def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
-    asked = state.input
-    assert asked is not None, "admit lets nobody answer what was not asked"
+    question = state.input
+    assert question is not None, "admit lets only an open question be answered"
     state.input = None
     waited = state.at - state.asked_at
     _give_time(state, waited)  # the time a person takes is not the run's
-    if asked.task:
-        progress = state.tasks[asked.task]
-        if asked.question is not None and asked.question.run:
-            _answered_inside(state, progress, event, asked.question)
-        elif asked.what == "tool":
+    if question.task:
+        progress = state.tasks[question.task]
+        if question.question is not None and question.question.run:
+            _answered_inside(state, progress, event, question.question)
+        elif question.what == "tool":
             _call_judged(state, progress, event)
         else:
             _doubt_resolved(state, progress, event)
@@ -350,7 +350,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
             state.planning.next = "rejected"
             state.planning.failures = 0
             state.planning.feedback = (finding,)
-            state.unserved = {text: said for text, said in state.unserved.items() if said != state.round}
+            state.unserved = {text: number for text, number in state.unserved.items() if number != state.round}
 
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
@@ -387,7 +387,7 @@ def _attempt_started(state: RunState, event: ev.AttemptStarted) -> None:
     prune(state, key)
     _set_timer(state, progress, event.until)
     if event.reserve is not None:
-        progress.held = event.reserve
+        progress.reserved = event.reserve
         state.ledger.reserve(event.reserve)
     state.running += 1
     state.load[event.worker] = state.load.get(event.worker, 0) + 1
@@ -412,23 +412,23 @@ def _close_attempt(state: RunState, progress: Progress, used: Amount | None) -> 
     progress.timer = 0.0
     for step in (progress.steps or {}).values():
         if step.result is None:
-            state.ledger.settle(step.held, None)
-    if used is not None or progress.held is not NOTHING:
-        state.ledger.settle(progress.held, used)
-        progress.held = NOTHING
+            state.ledger.settle(step.reserved, None)
+    if used is not None or progress.reserved is not NOTHING:
+        state.ledger.settle(progress.reserved, used)
+        progress.reserved = NOTHING
     state.disown(Work("attempt", progress.task.id, progress.attempt))
 
 
 def _step_started(state: RunState, event: ev.StepStarted) -> None:
     progress = state.tasks[event.task]
-    if progress.held is not NOTHING:  # from its first step on an attempt reserves call by call
-        state.ledger.settle(progress.held, NOTHING)
-        progress.held = NOTHING
+    if progress.reserved is not NOTHING:  # from its first step on an attempt reserves call by call
+        state.ledger.settle(progress.reserved, NOTHING)
+        progress.reserved = NOTHING
     if progress.steps is None:
         progress.steps = {}
-    held = event.reserve or NOTHING
-    state.ledger.reserve(held)
-    progress.steps[event.step] = Step(event.name, event.effect, event.request, held, event.kind)
+    reserve = event.reserve or NOTHING
+    state.ledger.reserve(reserve)
+    progress.steps[event.step] = Step(event.name, event.effect, event.request, reserve, event.kind)
 
 
 def _step_finished(state: RunState, event: ev.StepFinished) -> None:
@@ -437,15 +437,15 @@ def _step_finished(state: RunState, event: ev.StepFinished) -> None:
     step = steps[event.step]
     step.result = event.result
     step.good = event.good
-    state.ledger.settle(step.held, event.used)
+    state.ledger.settle(step.reserved, event.used)
 
 
 def _step_failed(state: RunState, event: ev.StepFailed) -> None:
     steps = state.tasks[event.task].steps
     assert steps is not None, "admit lets no step fail that did not start"
     step = steps[event.step]
-    state.ledger.settle(step.held, event.used)
-    step.held = NOTHING  # it stays open: its attempt fails with it
+    state.ledger.settle(step.reserved, event.used)
+    step.reserved = NOTHING  # it stays open: its attempt fails with it
 
 
 def _attempt_succeeded(state: RunState, event: ev.AttemptSucceeded) -> None:
@@ -548,8 +548,8 @@ def _task_refined(state: RunState, event: ev.TaskRefined) -> None:
 
 def _close_refinement(state: RunState, progress: Progress, used: Amount | None) -> None:
     state.disown(Work("refine", progress.task.id, progress.failures))
-    state.ledger.settle(progress.held, used)
-    progress.held = NOTHING
+    state.ledger.settle(progress.reserved, used)
+    progress.reserved = NOTHING
     progress.timer = 0.0
     progress.refined = progress.failures
     progress.status = Status.JUDGED
@@ -663,7 +663,7 @@ def _rank(state: RunState, line: Sequence[Progress], reading: Sequence[Progress]
     for progress in reversed(line):
         progress.rank = _seconds(state, progress.task)
         if progress.readers:
-            progress.rank += max([one.rank for one, _ in progress.readers])
+            progress.rank += max([reader.rank for reader, _ in progress.readers])
     if not first:
         return  # there is nothing older
     budget = _REACH * len(line)
@@ -686,13 +686,13 @@ def _rank(state: RunState, line: Sequence[Progress], reading: Sequence[Progress]
 def _seconds(state: RunState, task: Task) -> float:
     if task.seconds is not None:
         return task.seconds
-    named = candidates(state, task.worker or task.match)
-    seconds = state.agents[named[0]].seconds
+    workers = candidates(state, task.worker or task.match)
+    seconds = state.agents[workers[0]].seconds
     return USUAL_SECONDS if seconds is None else seconds
 
 
 def _drop_round(state: RunState) -> None:
-    for progress in [one for one in state.tasks.values() if one.round == state.round]:
+    for progress in [each for each in state.tasks.values() if each.round == state.round]:
         state.unsettled -= not progress.settled
         progress.status = Status.DROPPED
         del state.tasks[progress.task.id]

@@ -19,8 +19,8 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     """`critical`: nothing limits the tasks, of which `width` then run at once. `makespan`: as the policy allows.
 
     `cost` is one attempt a task, one plan and one answer, by what workers state; nothing if one of them states nothing.
-    `unbounded` tasks are repeated over a list of unknown length: they count once. Not `timed`: nobody said how long
-    some of the tasks take, and a usual time counts.
+    `unbounded` tasks are repeated over a list of unknown length: they count once. Not `timed`: it is not stated how
+    long some of the tasks take, and a usual time counts.
     """
 
     critical_path: tuple[TaskId, ...] = ()
@@ -36,11 +36,11 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
 
 def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     tasks, _ = in_order(plan.tasks)
-    asked = Counter([task.worker or task.match for task in tasks])
-    lines = {key: in_line(key, roster) for key in asked}
+    counts = Counter([task.worker or task.match for task in tasks])
+    lines = {key: in_line(key, roster) for key in counts}
     stated = {key: line[0].seconds if line else None for key, line in lines.items()}
-    known = [stated[task.worker or task.match] if task.seconds is None else task.seconds for task in tasks]
-    takes = [USUAL_SECONDS if seconds is None else max(0.0, seconds) for seconds in known]
+    stated_times = [stated[task.worker or task.match] if task.seconds is None else task.seconds for task in tasks]
+    takes = [USUAL_SECONDS if seconds is None else max(0.0, seconds) for seconds in stated_times]
     index = {task.id: at for at, task in enumerate(tasks)}
     readers: list[list[int]] = [[] for _ in tasks]
     ranks = takes.copy()  # how long it is from the start of a task to the end of the plan
@@ -56,11 +56,11 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     path = [ranks.index(max(ranks))] if ranks else []
     while path and readers[path[-1]]:
         path.append(max(readers[path[-1]], key=ranks.__getitem__))
-    cost = _cost([(count, lines[key]) for key, count in asked.items()], plan, roster, policy)
+    cost = _cost([(count, lines[key]) for key, count in counts.items()], plan, roster, policy)
     critical_path = tuple(tasks[at].id for at in path)
     unbounded = tuple(task.id for task in tasks if task.for_each)
     speedup = serial / critical if critical else 1.0
-    timed = None not in known
+    timed = None not in stated_times
     return Forecast(
         critical_path=critical_path,
         critical=critical,
@@ -76,15 +76,15 @@ def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
 
 def in_line(key: str | Match | None, roster: Roster) -> list[Agent]:
     agents = {agent.name: agent for agent in roster.agents}
-    named = [key] if isinstance(key, str) else [a.name for a in roster.agents if key is None or fits(key, a.tags)]
-    fallbacks = agents[named[0]].fallbacks if named and named[0] in agents else ()
-    return [agents[name] for name in dict.fromkeys((*named, *fallbacks)) if name in agents]
+    names = [key] if isinstance(key, str) else [a.name for a in roster.agents if key is None or fits(key, a.tags)]
+    fallbacks = agents[names[0]].fallbacks if names and names[0] in agents else ()
+    return [agents[name] for name in dict.fromkeys((*names, *fallbacks)) if name in agents]
 
 
 def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds], slots: int) -> tuple[Seconds, int]:
     """When the last task ends and how many ran at once, if free slots go to the longest way to the end."""
-    left = Counter(reader for line in readers for reader in line)
-    ready = [(-rank, at) for at, rank in enumerate(ranks) if at not in left]
+    unmet = Counter(reader for line in readers for reader in line)
+    ready = [(-rank, at) for at, rank in enumerate(ranks) if at not in unmet]
     heapify(ready)
     running: list[tuple[Seconds, int]] = []
     now = 0.0
@@ -97,15 +97,15 @@ def _played(readers: list[list[int]], takes: list[Seconds], ranks: list[Seconds]
         most = max(most, len(running))
         while running and running[0][0] == now:
             for reader in readers[heappop(running)[1]]:
-                left[reader] -= 1
-                if not left[reader]:
+                unmet[reader] -= 1
+                if not unmet[reader]:
                     heappush(ready, (-ranks[reader], reader))
     return now, most
 
 
-def _cost(asked: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> Amount:
-    if not all(line and line[0].estimate != NOTHING for _, line in asked):
+def _cost(lines: Sequence[tuple[int, Sequence[Agent]]], plan: Plan, roster: Roster, policy: Policy) -> Amount:
+    if not all(line and line[0].estimate != NOTHING for _, line in lines):
         return NOTHING  # the supervisor's part alone would pass for all of it
     answers = 0 if plan.combine == "none" else min(1, policy.limits.answers)
     supervision = roster.supervision * (1 + answers)
-    return sum((line[0].estimate * count for count, line in asked), supervision)
+    return sum((line[0].estimate * count for count, line in lines), supervision)

@@ -25,12 +25,12 @@ def wake_at(state: RunState, now: Instant) -> Instant | None:
     if state.timers:
         times.append(state.timers[0][0])
     if state.ready_queues and state.breakers:
-        times.extend(next_change(one) for one in state.breakers.values() if one.opened)
-    return min([one for one in times if one > now], default=None)
+        times.extend(next_change(breaker) for breaker in state.breakers.values() if breaker.opened)
+    return min([at for at in times if at > now], default=None)
 
 
 class Brief(Struct, frozen=True, gc=False):
-    """What somebody needs to know to do one piece of work, and nothing else."""
+    """All that is needed to do one piece of work, and nothing else."""
 
     work: Work
     """The piece of work."""
@@ -65,7 +65,7 @@ class Brief(Struct, frozen=True, gc=False):
     combine: Combine = "merge"
     """How results become one answer."""
     outside: bool = False
-    """Whoever put the task had seen results or failures."""
+    """The task was put after results or failures had been seen."""
     handed_on: InputAnswered | None = None
     """A person's answer to a question of the nested run that this attempt began."""
     ask_if_tainted: bool = True
@@ -87,7 +87,7 @@ def brief(state: RunState, work: Work) -> Brief:
     goal = state.requested.goal
     if work.kind in ("plan", "answer"):
         duty = state.planning if work.kind == "plan" else state.answering
-        tasks = tuple(one.task for one in state.tasks.values() if one.parent is None)
+        tasks = tuple(progress.task for progress in state.tasks.values() if progress.parent is None)
         missing = (*gaps(state), *unanswered_gaps(state))
         if work.kind == "plan":
             missing = tuple(gap for gap in gaps(state) if gap.status != "unfinished")

@@ -45,7 +45,7 @@ class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     instruction: str
     """What is to be done."""
     worker: str = ""
-    """Who does it; empty: somebody with the tags of `match`."""
+    """The worker that does it; empty: one with the tags of `match`."""
     match: Match | None = None
     """Tags its worker must have."""
     after: tuple[TaskId | Edge, ...] = ()
@@ -126,39 +126,39 @@ def _place(error: msgspec.ValidationError) -> str:
 
 def needs(task: Task) -> list[tuple[TaskId, Need]]:
     """Every input of a task, the one it is repeated over first."""
-    found: list[tuple[TaskId, Need]] = [(task.for_each, "required")] if task.for_each else []
-    found.extend((edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in task.after)
-    return found
+    inputs: list[tuple[TaskId, Need]] = [(task.for_each, "required")] if task.for_each else []
+    inputs.extend((edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in task.after)
+    return inputs
 
 
 def in_order(tasks: Iterable[Task]) -> tuple[list[Task], list[TaskId]]:
     """The tasks with every input before its reader, and, where there is one, a cycle that prevents it."""
     by_id = {task.id: task for task in tasks}
-    left = {task.id: sum(need in by_id for need, _ in needs(task)) for task in by_id.values()}
+    unmet = {task.id: sum(need in by_id for need, _ in needs(task)) for task in by_id.values()}
     readers: dict[TaskId, list[TaskId]] = {}
     for task in by_id.values():
         for need, _ in needs(task):
             readers.setdefault(need, []).append(task.id)
-    line = [task for task in by_id.values() if not left[task.id]]
+    line = [task for task in by_id.values() if not unmet[task.id]]
     for task in line:  # grows while it is walked
         for reader in readers.get(task.id, ()):
-            left[reader] -= 1
-            if not left[reader]:
+            unmet[reader] -= 1
+            if not unmet[reader]:
                 line.append(by_id[reader])
-    stuck = [task_id for task_id, count in left.items() if count]
+    stuck = [task_id for task_id, count in unmet.items() if count]
     return line, _cycle(by_id, frozenset(stuck), stuck[0]) if stuck else []
 
 
 def _cycle(by_id: Mapping[TaskId, Task], stuck: frozenset[TaskId], start: TaskId) -> list[TaskId]:
     # every stuck task waits for a stuck one, so walking backwards must meet itself
-    seen: dict[TaskId, int] = {}
+    places: dict[TaskId, int] = {}
     path: list[TaskId] = []
     here = start
-    while here not in seen:
-        seen[here] = len(path)
+    while here not in places:
+        places[here] = len(path)
         path.append(here)
         here = next(need for need, _ in needs(by_id[here]) if need in stuck)
-    return [*reversed(path[seen[here] :]), path[-1]]
+    return [*reversed(path[places[here] :]), path[-1]]
 
 
 def depth(line: Sequence[Task]) -> int:

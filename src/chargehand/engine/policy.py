@@ -82,7 +82,7 @@ class PolicyKeys(Declared, frozen=True, forbid_unknown_fields=True, kw_only=True
     retry: Retry = Retry()
     """How often, and after which waits."""
     breaking: Breaking = Breaking()
-    """When somebody is left alone."""
+    """When a failing worker or model is not called any more."""
     limits: Limits = Limits()
     """How wide, how deep, how many."""
     refine: bool = True

@@ -11,7 +11,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.text.words import stems
 
 USUAL_SECONDS: Seconds = 10.0
-"""What an attempt counts for, where tasks are put in order, if nobody knows how long it takes."""
+"""What an attempt counts for, where tasks are put in order, if it is not stated how long it takes."""
 _MATCHED_LENGTH = 4000
 """How many characters of a request are matched with the words of workers."""
 _LEAST_FIT = 0.25
@@ -74,7 +74,7 @@ class Roster(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 
 @lru_cache(maxsize=64)
 def check(roster: Roster) -> None:
-    """Raise Invalid for a roster nobody could work with."""
+    """Raise Invalid for a roster that no run could work with."""
     names = roster.names()
     for agent in roster.agents:
         if not agent.name or names.count(agent.name) > 1:
@@ -110,7 +110,7 @@ class TeamMembers(Struct, frozen=True):
         members = {agent.name: agent for agent in self.agents}
         absent = [agent.name for agent in recorded.agents if agent.name not in members]
         if absent:
-            problem = f"counts on {', '.join(absent[:5])}, and team {self.team} has nobody of that name"
+            problem = f"counts on {', '.join(absent[:5])}, and team {self.team} has no worker of that name"
             raise Refused(f"run {run!r} {problem}; {next_step}")
         for agent in recorded.agents:
             tools = members[agent.name].tools
@@ -147,6 +147,6 @@ def best_fit(agents: Sequence[Agent], text: str) -> str:
 
 
 def fits(match: Match, tags: Iterable[str]) -> bool:
-    """Whether somebody with these tags answers the match."""
+    """Whether a worker with these tags fits the match."""
     carried = frozenset(tags)
     return carried.issuperset(match.all) and (not match.some or not carried.isdisjoint(match.some))

@@ -61,7 +61,7 @@ class Step(Struct, gc=False):
     name: str
     effect: ev.Effect
     request: str
-    held: Amount
+    reserved: Amount
     kind: ev.StepKind = "tool"
     result: Raw | None = None
     good: bool = True
@@ -99,7 +99,7 @@ class Progress(Struct):
     items: int = -1
     timer: Instant = 0.0
     probing: Instant = 0.0  # the end of the lease under which this attempt probes a breaker; 0: it is no probe
-    held: Amount = NOTHING
+    reserved: Amount = NOTHING
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
@@ -119,7 +119,7 @@ class Progress(Struct):
         return self.status in SETTLED
 
     def in_doubt(self) -> bool:
-        """Whether an effect was begun and nobody knows how it ended."""
+        """Whether an effect was begun and its outcome is not known."""
         return bool(self.steps) and any(step.effect == "effect" and step.result is None for step in self.steps.values())
 
     def running_steps(self) -> tuple[OpenStep, ...]:
@@ -141,7 +141,7 @@ class SupervisorDuty(Struct, gc=False):
     redo: bool = False
     timer: Instant = 0.0  # while open: when it is given up; else: not before
     retry: bool = False  # it failed, and when it is tried again is not decided yet
-    held: Amount = NOTHING
+    reserved: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
     """Why it failed, if it did when it was last tried."""
@@ -232,7 +232,7 @@ def queue_key(progress: Progress) -> str | Match | None:
 
 
 def candidates(state: RunState, key: str | Match | None) -> tuple[str, ...]:
-    """Who may take it, in order of preference."""
+    """The workers that may take it, in order of preference."""
     if isinstance(key, str):
         return (key,)
     agents = state.requested.roster.agents
@@ -240,10 +240,10 @@ def candidates(state: RunState, key: str | Match | None) -> tuple[str, ...]:
 
 
 def line_of(state: RunState, task: Task) -> tuple[str, ...]:
-    """Everybody who may ever take a task, in order: those it names, then the fallbacks of the first."""
-    named = candidates(state, task.worker or task.match)
-    first = state.agents.get(named[0]) if named else None
-    return tuple(dict.fromkeys((*named, *(first.fallbacks if first else ()))))
+    """All workers that may ever take a task, in order: those it names, then the fallbacks of the first."""
+    workers = candidates(state, task.worker or task.match)
+    first = state.agents.get(workers[0]) if workers else None
+    return tuple(dict.fromkeys((*workers, *(first.fallbacks if first else ()))))
 
 
 def _stale(state: RunState, entry: tuple[float, int]) -> bool:

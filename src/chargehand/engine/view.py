@@ -1,12 +1,12 @@
 """What the state of a run means to those who work on it: inputs, results, gaps, and results that may be used again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from chargehand.engine.events import Offer
-from chargehand.engine.facts import Statement, Tracing
+from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import NO_TASK, TaskId, digest, needs
 from chargehand.engine.policy import Instant
@@ -18,20 +18,19 @@ _LIST = msgspec.json.Decoder(list[Raw])
 
 def material(state: RunState) -> tuple[Input, ...]:
     """What the run was given besides its goal."""
-    return tuple(
-        Input(given.name, None if bytes(given.value) == b"null" else given.value, given.gaps)
-        for given in state.requested.inputs
-    )
+    materials: list[Input] = []
+    for item in state.requested.inputs:
+        value = None if bytes(item.value) == b"null" else item.value
+        materials.append(Input(item.name, value, item.gaps))
+    return tuple(materials)
 
 
 def work_until(state: RunState) -> Instant:
     """When no more tasks are begun: what is left of the time belongs to the answer, a fifth of all at most."""
     requested = state.requested
-    kept = requested.policy.answer
     longest = (requested.deadline - state.waited - state.began) / 5
-    if kept > longest:
-        kept = max(0.0, longest)
-    return requested.deadline - kept
+    reserved = min(requested.policy.answer, max(0.0, longest))
+    return requested.deadline - reserved
 
 
 def answer_until(state: RunState) -> Instant:
@@ -44,7 +43,7 @@ def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
     task = progress.task
     if not task.after and not task.for_each:
         return ()
-    found: list[Input] = []
+    needed_inputs: list[Input] = []
     for need_id, need in needs(task):
         needed = state.tasks[need_id]
         if need == "quorum" and progress.taken is not None and need_id not in progress.taken:
@@ -52,10 +51,10 @@ def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
         if need == "quorum" and progress.taken is None and needed.status is not Status.DONE:
             continue
         if need_id == task.for_each and progress.index >= 0:
-            found.append(Input(need_id, _elements(state, needed)[progress.index]))
+            needed_inputs.append(Input(need_id, _elements(state, needed)[progress.index]))
         else:
-            found.append(delivered(state, needed))
-    return tuple(found)
+            needed_inputs.append(delivered(state, needed))
+    return tuple(needed_inputs)
 
 
 def delivered(state: RunState, progress: Progress) -> Input:
@@ -73,17 +72,16 @@ def delivered(state: RunState, progress: Progress) -> Input:
 
 def _joined(parts: Sequence[Tracing | None]) -> Tracing | None:
     """What was traced in the items of a list, together."""
-    known = [part for part in parts if part is not None]
-    if not known:
+    tracings = [part for part in parts if part is not None]
+    if not tracings:
         return None
-    untraced = dict.fromkeys(one for part in known for one in part.untraced)
-    given = [text for part in known for text in part.given]
+    untraced = dict.fromkeys(statement for tracing in tracings for statement in tracing.untraced)
     return Tracing(
-        tools=sum(part.tools for part in known),
-        given=tuple(given),
+        tools=sum(tracing.tools for tracing in tracings),
+        given=tuple(text for tracing in tracings for text in tracing.given),
         untraced=tuple(untraced),
-        sent_back=any(part.sent_back for part in known),
-        unread=any(part.unread for part in known),
+        sent_back=any(tracing.sent_back for tracing in tracings),
+        unread=any(tracing.unread for tracing in tracings),
     )
 
 
@@ -101,45 +99,59 @@ def gap(state: RunState, progress: Progress) -> Gap:
         return Gap(task, "failed", progress.failure.kind, progress.failure.message)
     if progress.status is Status.SKIPPED:
         reason = progress.skipped or "input"
-        said = {
+        messages = {
             "input": f"it needs {progress.because!r}, which did not deliver",
             "budget": "the budget was too small for it",
             "deadline": "the time ran out before it could start",
             "person": "a person skipped it",
             "refused": f"its model refuses every call, as in {progress.because!r}",
         }
-        return Gap(task=task, status="skipped", reason=reason, message=said[reason], because=progress.because)
+        return Gap(task=task, status="skipped", reason=reason, message=messages[reason], because=progress.because)
     words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"
     return Gap(task, "unfinished", "unfinished", words)
 
 
+def _done(state: RunState) -> list[Progress]:
+    return [progress for progress in state.tasks.values() if progress.status is Status.DONE]
+
+
+def _replaced(done: Iterable[Progress]) -> set[TaskId]:
+    """The tasks in whose place others were done."""
+    return {progress.task.replaces for progress in done if progress.task.replaces}
+
+
 def gaps(state: RunState) -> tuple[Gap, ...]:
     """Every task the answer has to do without, unless another one that replaces it was done."""
-    missing = [one for one in state.tasks.values() if one.status is not Status.DONE]
+    missing = [progress for progress in state.tasks.values() if progress.status is not Status.DONE]
     unserved = tuple(Gap(NO_TASK, "unserved", "unserved", text) for text in state.unserved)
     if not missing:
         return unserved
-    replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
-    return unserved + tuple(gap(state, one) for one in missing if one.task.id not in replaced)
+    replaced = _replaced(_done(state))
+    return unserved + tuple(gap(state, progress) for progress in missing if progress.task.id not in replaced)
 
 
 def untraced_gaps(state: RunState) -> tuple[Gap, ...]:
-    """What is said to whoever asked that no tool returned, though there are tools.
+    """What the answer says that no tool returned, though there are tools.
 
     An answer that was worded anew speaks for itself; else every result does, unless another task replaces it.
     """
     if state.answer_tracing is not None:
-        return tuple(_untraced_gap(NO_TASK, one) for one in state.answer_tracing.untraced if not one.origin)
-    tasks = [one for one in state.tasks.values() if one.tracing is not None and one.status is Status.DONE]
-    if not tasks:
-        return ()
-    replaced = {one.task.replaces for one in state.tasks.values() if one.status is Status.DONE and one.task.replaces}
+        return _untraced(NO_TASK, state.answer_tracing)
+    done = _done(state)
+    replaced = _replaced(done)
+    untraced: list[Gap] = []
+    for progress in done:
+        if progress.tracing is not None and progress.task.id not in replaced:
+            untraced += _untraced(progress.task.id, progress.tracing)
+    return tuple(untraced)
+
+
+def _untraced(task: TaskId, tracing: Tracing) -> tuple[Gap, ...]:
+    """A gap for each statement that rests on nothing."""
     return tuple(
-        _untraced_gap(one.task.id, item)
-        for one in tasks
-        if one.tracing is not None and one.task.id not in replaced
-        for item in one.tracing.untraced
-        if not item.origin
+        Gap(task, "untraced", statement.kind, f"{statement.text}: {_CONFLICTS[statement.conflict]}")
+        for statement in tracing.untraced
+        if not statement.origin
     )
 
 
@@ -167,17 +179,12 @@ _CONFLICTS = {
 }
 
 
-def _untraced_gap(task: TaskId, one: Statement) -> Gap:
-    return Gap(task, "untraced", one.kind, f"{one.text}: {_CONFLICTS[one.conflict]}")
-
-
 def results(state: RunState) -> tuple[Input, ...]:
     """Every result there is to answer from; the items of a list that was put together come with the list."""
-    return tuple(
-        delivered(state, one)
-        for one in state.tasks.values()
-        if one.status is Status.DONE and (one.parent is None or one.parent.status is not Status.DONE)
-    )
+    whole = [
+        progress for progress in _done(state) if progress.parent is None or progress.parent.status is not Status.DONE
+    ]
+    return tuple(delivered(state, progress) for progress in whole)
 
 
 _MAX_COMPARED = 20
@@ -196,7 +203,7 @@ def missing_gaps(state: RunState) -> tuple[Gap, ...]:
 
 
 def unanswered_gaps(state: RunState) -> tuple[Gap, ...]:
-    """The same for whoever writes the answer: of a nested run, what it says is missing, in its words."""
+    """The same for the writer of the answer: of a nested run, what it says is missing, in its words."""
     partial = _partial_results(state)
     if not partial:
         return ()
@@ -217,8 +224,8 @@ def _partial_results(state: RunState) -> list[_PartialResult]:
     """The results that leave something out, unless another task was done in the place of theirs."""
     if not state.partial:
         return []
-    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
-    replaced = {progress.task.replaces for progress in done if progress.task.replaces}
+    done = _done(state)
+    replaced = _replaced(done)
     return [
         _PartialResult(progress, progress.missing.parts, progress.missing.gaps)
         for progress in done
@@ -228,17 +235,17 @@ def _partial_results(state: RunState) -> list[_PartialResult]:
 
 def _undone_parts(state: RunState, partial: Sequence[_PartialResult]) -> tuple[Gap, ...]:
     """The parts that workers left and no other task did. Of a result that is the answer as it is, all count."""
-    left = [result for result in partial if not result.gaps]
+    unfinished = [result for result in partial if not result.gaps]
     chosen = NO_TASK if state.answer_written is None else state.answer_written.chosen
     undone: dict[str, None] = {}
-    for result in left:
+    for result in unfinished:
         if result.progress.task.id == chosen:
             undone |= dict.fromkeys(result.parts)
     lacking: dict[TaskId, list[set[str]]] = {}
-    for result in left:
+    for result in unfinished:
         lacking[result.progress.task.id] = [_words_of(part) for part in result.parts[:_MAX_COMPARED]]
     compared = 0
-    for result in left:
+    for result in unfinished:
         for part in result.parts:
             compared += 1
             if compared > _MAX_COMPARED or not _is_done_elsewhere(state, part, result.progress, lacking):
@@ -293,27 +300,26 @@ def key_of(state: RunState, progress: Progress) -> str:
     agents = (state.agents[name] for name in candidates(state, task.worker or task.match) if name in state.agents)
     specs = sorted(f"{agent.name}={agent.spec}" for agent in agents)  # in whatever order they stand
     parts = [digest(*specs), task.instruction, *task.accept]
-    for one in inputs(state, progress):
-        parts.append(digest(bytes(one.value)) if one.value is not None else "gap")
-        parts.append(str(len(one.gaps)))
+    for needed in inputs(state, progress):
+        parts.append(digest(bytes(needed.value)) if needed.value is not None else "gap")
+        parts.append(str(len(needed.gaps)))
     return digest(*parts)
 
 
 def is_traced(progress: Progress) -> bool:
-    """Whether a result says nothing that its worker's tools did not return; whoever asks next may get it right."""
+    """Whether a result says nothing that its worker's tools did not return; the next attempt may get it right."""
     tracing = progress.tracing
-    return tracing is None or all(one.origin for one in tracing.untraced)
+    return tracing is None or all(statement.origin for statement in tracing.untraced)
 
 
 def offers(state: RunState) -> tuple[Offer, ...]:
     """What a fork of this run may use again: every finished result whose figures were all traced, under its key."""
-    delivered = (one for one in state.tasks.values() if one.status is Status.DONE and one.result is not None)
-    done = (one for one in delivered if is_traced(one))
-    return tuple(offer_of(state, one, one.task.id) for one in done)
+    usable = [progress for progress in _done(state) if progress.result is not None and is_traced(progress)]
+    return tuple(offer_of(state, progress, progress.task.id) for progress in usable)
 
 
 def offer_of(state: RunState, progress: Progress, task: TaskId) -> Offer:
-    """A finished result as an offer; `task` is its name for whoever uses it again."""
+    """A finished result as an offer; `task` is its name where it is used again."""
     return Offer(
         key=key_of(state, progress),
         task=task,

@@ -39,7 +39,7 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 Verdict: TypeAlias = bool | str | None
-"""True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open for somebody else."""
+"""True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open."""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 Answer: TypeAlias = Annotated[
     ev.Event | bool | str | Mapping[int, str],
@@ -76,11 +76,11 @@ async def drive_with_approvals(drive: "RunLoop", on_approval: OnApproval, first:
 async def _answer_questions(drive: "RunLoop", on_approval: OnApproval, trouble: list[Exception]) -> None:
     number = 0
     while True:
-        asked = await drive.next_question(number)
-        number = asked.number
+        question = await drive.next_question(number)
+        number = question.number
         try:
-            answer = await _answer(drive.run, drive.state, asked, on_approval)
-        except Exception as error:  # noqa: BLE001 - of a foreign function; whoever drives raises it
+            answer = await _answer(drive.run, drive.state, question, on_approval)
+        except Exception as error:  # noqa: BLE001 - of a foreign function; raised when the run is over
             trouble.append(error)
             answer = None
         if answer is None:
@@ -88,22 +88,22 @@ async def _answer_questions(drive: "RunLoop", on_approval: OnApproval, trouble: 
             return
         try:
             await drive.ask(answer)
-        except Refused as error:  # somebody else was faster, or the run is over
+        except Refused as error:  # it was answered elsewhere, or the run is over
             logger.info("run %s: an approval came too late: %s", drive.run, error)
 
 
 async def _answer(
-    run: str, state: RunState, asked: ev.InputRequested, on_approval: OnApproval
+    run: str, state: RunState, question: ev.InputRequested, on_approval: OnApproval
 ) -> ev.InputAnswered | None:
     """The answer to a question, and to what waits behind it; None where the function leaves it open."""
-    requests = _requests(run, state, asked)
+    requests = _requests(run, state, question)
     verdicts: dict[int, tuple[_Word, str]] = {}
     for call, request in requests.items():
         verdict = await _decide(on_approval, request)
         if verdict is None:
             break  # those after it are asked about when this is decided
         verdicts[call] = _read_verdict("on_approval", verdict)
-    return _answered(asked, verdicts) if _first_call(asked) in verdicts else None
+    return _answered(question, verdicts) if _first_call(question) in verdicts else None
 
 
 async def _decide(on_approval: OnApproval, request: ApprovalRequest) -> Verdict:
@@ -121,7 +121,8 @@ def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, 
         return {}
     if asked.what == "plan" and question is None:
         tasks = [
-            f"{one.task.id} ({one.task.worker or 'anybody'}): {one.task.instruction}" for one in state.tasks.values()
+            f"{progress.task.id} ({progress.task.worker or 'any worker'}): {progress.task.instruction}"
+            for progress in state.tasks.values()
         ]
         return {1: ApprovalRequest(run, "plan", plan=tuple(tasks))}
     if question is None:

@@ -64,12 +64,17 @@ def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Map
     state = replay(entries)
     touched = _touched(state, entries)
     for task in done:
-        one = state.tasks.get(task)
-        if one is None or one.status is not Status.DONE or one.result is None or task in touched:
+        progress = state.tasks.get(task)
+        if progress is None or progress.status is not Status.DONE or progress.result is None or task in touched:
             continue
         # who asks next may get all of what was left out of this one
-        if one.missing is None and is_traced(one) and _plainly_done(state, one) and _by_the_same(state, one, present):
-            yield offer_of(state, one, TaskId(f"{run}/{task}"))
+        if (
+            progress.missing is None
+            and is_traced(progress)
+            and _plainly_done(state, progress)
+            and _by_the_same(state, progress, present)
+        ):
+            yield offer_of(state, progress, TaskId(f"{run}/{task}"))
 
 
 def _given_more(first: ev.RunRequested) -> bool:
@@ -80,7 +85,7 @@ def _given_more(first: ev.RunRequested) -> bool:
 def _done_again(first: ev.RunRequested, entries: Sequence[ev.Entry]) -> bool:
     """Whether another run was done again: its plan may have come of what that run found."""
     offered = (entry.event for entry in entries if isinstance(entry.event, ev.ResultsOffered))
-    return first.plan is not None and any(one.run != _SOURCE for one in offered)
+    return first.plan is not None and any(event.run != _SOURCE for event in offered)
 
 
 def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
@@ -99,16 +104,18 @@ def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
     return found
 
 
-def _plainly_done(state: RunState, one: Progress) -> bool:
+def _plainly_done(state: RunState, progress: Progress) -> bool:
     """Whether the task was done as it was put at first: not refined, nor planned by who had seen results.
 
     What it was put into other words for may have come from outside, and its key does not say so.
     """
     first = next(iter(state.tasks.values())).round
-    return not one.instruction and one.round == first
+    return not progress.instruction and progress.round == first
 
 
-def _by_the_same(state: RunState, one: Progress, present: Mapping[str, Agent]) -> bool:
-    """Whether everybody who may take it is who they were, and one of them did it: of who stands in no key tells."""
-    named = candidates(state, one.task.worker or one.task.match)
-    return one.worker in named and all(name in present and present[name] == state.agents[name] for name in named)
+def _by_the_same(state: RunState, progress: Progress, present: Mapping[str, Agent]) -> bool:
+    """Whether all workers that may take it are unchanged and one of them did it: the key does not cover fallbacks."""
+    workers = candidates(state, progress.task.worker or progress.task.match)
+    return progress.worker in workers and all(
+        name in present and present[name] == state.agents[name] for name in workers
+    )

@@ -80,7 +80,7 @@ class RunPort(Protocol):
 
 
 async def perform(line: RunPort, work: Work, brief: Brief) -> None:
-    """Do the work; always report, unless it was cancelled because nobody is owed it any more."""
+    """Do the work; always report, unless it was cancelled because it is not owed any more."""
     try:
         report = await _VERBS[work.kind](line, work, brief, _StepContext(line, work, brief))
     except WorkFailed as error:
@@ -96,7 +96,7 @@ async def perform(line: RunPort, work: Work, brief: Brief) -> None:
 
 
 def _kept(work: Work, report: ev.Event) -> ev.Event:
-    """The report if it can be written; else the failure of whoever made it."""
+    """The report if it can be written; else the failure of the work."""
     try:
         check(report)
     except NotJson as error:
@@ -127,8 +127,8 @@ def _failed(
 _PROPOSALS = msgspec.json.Decoder(Proposal)
 
 
-def _proposal(found: Proposal) -> Proposal:
-    return _PROPOSALS.decode(msgspec.json.encode(found))
+def _proposal(proposal: Proposal) -> Proposal:
+    return _PROPOSALS.decode(msgspec.json.encode(proposal))
 
 
 async def _attempt(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
@@ -148,16 +148,16 @@ async def _attempt(line: RunPort, work: Work, brief: Brief, context: "_StepConte
 
 
 async def _plan(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
-    found = _proposal(await line.executor.plan(brief, context))
+    proposal = _proposal(await line.executor.plan(brief, context))
     return ev.TasksAdded(
         work.number,
-        found.tasks,
-        found.combine,
-        closed=found.closed,
-        wake=found.wake,
-        used=found.used,
-        unserved=found.unserved,
-        loop=found.loop,
+        proposal.tasks,
+        proposal.combine,
+        closed=proposal.closed,
+        wake=proposal.wake,
+        used=proposal.used,
+        unserved=proposal.unserved,
+        loop=proposal.loop,
     )
 
 
@@ -228,7 +228,7 @@ class _StepContext:
             task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
         )
         held: Amount | None = None
-        if effect == "read" and reserve == NOTHING:  # neither acts nor costs: nobody need wait until it is on disk
+        if effect == "read" and reserve == NOTHING:  # neither acts nor costs: it need not be on disk first
             self._line.put(started)
         else:
             held = await self._start(started, reserve, share=share)
@@ -290,7 +290,7 @@ class _StepContext:
     async def _claim(self, started: ev.StepStarted, claim: Claim) -> None:
         """Record a step before it is made, with as much of what it claims as the budget has.
 
-        Where that is little, what others give back is waited for; where nobody will, little must do.
+        Where that is little, what other calls give back is waited for; where none will, little must do.
         """
         claim.reset()
         if started.effect != "read":
@@ -321,12 +321,12 @@ class _StepContext:
         state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
         room = state.ledger.room(answer.max(state.requested.budget.floor))
-        return room + state.tasks[started.task].held
+        return room + state.tasks[started.task].reserved
 
     async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
         """Record a step before it is made. Where the money does not reach, what others give back is waited for.
 
-        Who takes a share waits only for half of what it wants, or, if nobody will give anything back, for nothing.
+        A share waits only for half of what it wants or, if no call will give anything back, for nothing.
         """
         if started.effect != "read":
             await self._line.planned()
@@ -367,25 +367,25 @@ class _StepContext:
         checked = _proposal(Proposal(tuple(tasks)))
         await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
 
-    async def afford(self, one: Amount, most: int) -> int:
+    async def afford(self, price: Amount, most: int) -> int:
         state = self._line.state
         work = self._work
-        if not state.ledger.capped or one == NOTHING or most <= 0:
+        if not state.ledger.capped or price == NOTHING or most <= 0:
             return max(0, most)
         if work.kind not in ("plan", "answer"):
             raise Refused("only who plans or answers holds money for more calls")
         answer = state.requested.roster.supervision
         desk = state.planning if work.kind == "plan" else state.answering
         room = state.ledger.room(answer.max(state.requested.budget.floor))
-        count = min(most, calls_left(room // 2 if work.kind == "plan" else room, one))
-        more = one * count
+        count = min(most, calls_left(room // 2 if work.kind == "plan" else room, price))
+        more = price * count
         try:
             if count:
                 again = ev.SupervisionStarted(
                     work.kind, work.number, desk.timer, why=desk.next or "first", reserve=more
                 )
                 await self._line.ask(again)
-        except Refused:  # somebody else was faster, or nobody waits for this any more
+        except Refused:  # another call was faster, or this is not owed any more
             return 0
         return count
 
@@ -419,7 +419,7 @@ class _StepContext:
                         duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=more
                     )
                 )
-            except Refused:  # somebody else was faster, or nobody waits for this any more
+            except Refused:  # another call was faster, or this is not owed any more
                 self.release(taken)
                 if work not in state.owing:
                     return None
@@ -482,13 +482,13 @@ class _StepContext:
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         work = self._work
-        told, first_in = self._line.abridged(messages)
+        encoded, first_in = self._line.abridged(messages)
         self._line.note(
             ev.PromptSent(
                 duty=work.kind,
                 number=work.number,
                 model=model,
-                messages=told,
+                messages=encoded,
                 task=work.task,
                 tools=tools,
                 first_in=first_in,
@@ -503,9 +503,9 @@ class _StepContext:
         self._line.say(self._work, text)
 
 
-def calls_left(room: Amount, one: Amount) -> int:
+def calls_left(room: Amount, price: Amount) -> int:
     """How many calls at such a price there is room for."""
-    pairs = ((room.tokens, one.tokens), (room.micros, one.micros), (room.calls, one.calls))
+    pairs = ((room.tokens, price.tokens), (room.micros, price.micros), (room.calls, price.calls))
     return min(left // price for left, price in pairs if price)
 
 

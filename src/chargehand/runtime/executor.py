@@ -86,7 +86,7 @@ class Claim(ABC):
 class Proposal(Struct, frozen=True, gc=False):
     """What a planner adds. An open plan is asked for more when all (or any) of what it has is settled.
 
-    `unserved` are parts of the request that nobody can do anything about, in words. `loop` is how far a plan has come
+    `unserved` are parts of the request that no worker can do, in words. `loop` is how far a plan has come
     that is made one task at a time.
     """
 
@@ -107,7 +107,7 @@ class Refined(Struct, frozen=True, gc=False):
 class WorkFailed(Exception):
     """Raise it to fail a piece of work with a class and a reason; any other exception counts as a logic failure.
 
-    `findings` say what is wrong with a proposal: whoever plans next is told. `refused` identifies a result that a
+    `findings` say what is wrong with a proposal: the next try at a plan is told. `refused` identifies a result that a
     check did not accept.
     """
 
@@ -124,7 +124,7 @@ class WorkFailed(Exception):
 class Where(Struct, frozen=True):
     """Where something is done. `mark` is another for another run of the same name, in a journal of its own.
 
-    `planned`: somebody planned the run's tasks; else they came with the request.
+    `planned`: the run's tasks were planned; else they came with the request.
     """
 
     run: str
@@ -212,7 +212,7 @@ class StepContext(Protocol):
         """
         ...
 
-    async def afford(self, one: Amount, most: int) -> int:
+    async def afford(self, price: Amount, most: int) -> int:
         """While planning or answering: hold money for up to so many more calls; how many of them are covered.
 
         What one answer costs, and the floor, are never touched; a plan leaves half of the rest to those who work.
@@ -258,7 +258,7 @@ class StepContext(Protocol):
         ...
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
-        """How busy and how well the workers are, over all runs of the team; empty where nobody counts."""
+        """How busy and how well the workers are, over all runs of the team; empty where the load is not counted."""
         ...
 
     def expect_work(self, workers: Sequence[str]) -> None:
@@ -276,7 +276,7 @@ class StepContext(Protocol):
 
     @property
     def heard(self) -> bool:
-        """Whether anybody listens to what is said; if not, nothing need come piece by piece."""
+        """Whether text is listened to as it comes; if not, nothing need come piece by piece."""
         ...
 
     def say(self, text: str) -> None:
@@ -290,7 +290,7 @@ class StepContext(Protocol):
     def note(self, text: str, failure: Failure | None = None, fact: NotedFact | None = None) -> None:
         """Say something worth showing that decides nothing.
 
-        `failure` is what it is about, where somebody stood in; `fact` is what programs read of it.
+        `failure` is what it is about, where something else took over; `fact` is what programs read of it.
         """
         ...
 
@@ -319,8 +319,8 @@ class ContextProxy:
             name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
 
-    async def afford(self, one: Amount, most: int) -> int:
-        return await self._context.afford(one, most)
+    async def afford(self, price: Amount, most: int) -> int:
+        return await self._context.afford(price, most)
 
     async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
         return await self._context.hold(claim, covered)
@@ -373,11 +373,11 @@ class ContextProxy:
 
 
 class Executor(Protocol):
-    """Whoever does the work: four `async def`s. Inherit from it to have the usual answers to the rest."""
+    """Does the work of runs: four `async def`s. Inherit from it to have the usual answers to the rest."""
 
     @property
     def members(self) -> TeamMembers | None:
-        """Its named workers: only runs that count on nobody else can be resumed with it. None: anybody's runs."""
+        """Its named workers: only runs that count on no others can be resumed with it. None: all runs."""
         return None
 
     @property
@@ -387,7 +387,7 @@ class Executor(Protocol):
 
     @property
     def listeners(self) -> Sequence[Listener]:
-        """Who hears every entry of its runs and of the runs inside them, whoever drives them."""
+        """Who hears every entry of its runs and of the runs inside them, whichever runner drives them."""
         return ()
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...

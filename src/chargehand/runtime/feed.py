@@ -1,4 +1,4 @@
-"""What is written, to whoever wants to see it: first what the journal has, then live, in order, each entry once.
+"""What is written, for any number of readers: first what the journal has, then live, in order, each entry once.
 
 A reader never holds a runner up: one that falls behind goes back to reading the journal. Only what a runner of this
 process writes arrives live. Where many read one run, what is written within a moment is handed out together: else most
@@ -25,7 +25,7 @@ _LONGEST: Seconds = 0.05
 
 
 class Feed:
-    """A runner's listener with any number of readers. It forgets a reader that nobody holds any more."""
+    """A runner's listener with any number of readers. It forgets a reader that is not referenced any more."""
 
     def __init__(self, journal: Journal, *, most: int = MOST) -> None:
         self._journal = journal
@@ -154,7 +154,7 @@ class Reader(AsyncIterator[Entry]):
                     self._seen = entry.seq
                     self._over = isinstance(entry.event, RunEnded)
                     return entry
-                if entry.seq > self._seen:  # somebody else wrote in between
+                if entry.seq > self._seen:  # another runner wrote in between
                     self._fall_behind()
         return None
 

@@ -1,4 +1,4 @@
-"""A run and what it writes, in one loop: it goes on while somebody reads, and stops when they leave."""
+"""A run and what it writes, in one loop: it goes on while it is read, and stops when the reader leaves."""
 
 import asyncio
 import weakref
@@ -24,7 +24,7 @@ async def follow(
 ) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
-    Whoever leaves early stops it; it can be resumed. What the runner raises is raised after the last entry.
+    Leaving early stops it; it can be resumed. What the runner raises is raised after the last entry.
     """
     line: asyncio.Queue[Sequence[ev.Entry]] = asyncio.Queue()
     trouble: list[Exception] = []
@@ -35,7 +35,7 @@ async def follow(
                 journal, executor, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
             )
             await driver.start(run, request, also=also)
-        except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel whoever reads
+        except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel the reader
             trouble.append(error)
         finally:
             line.put_nowait(())
@@ -89,12 +89,12 @@ class OpenStreams:
                 del self._readings[run]
 
     async def close_left(self, run: str) -> None:
-        """Close the stream of a run if nobody reads it any more, and wait until the run is released."""
+        """Close the stream of a run if it is not read any more, and wait until the run is released."""
         reading = self._readings.get(run)
         if reading is None or reading.loop is not asyncio.get_running_loop():
             return
         entries = self._generators.get(run)
-        if entries is None:  # nobody holds it, so Python is closing it
+        if entries is None:  # it is not referenced, so Python is closing it
             with suppress(TimeoutError):
                 await asyncio.wait_for(reading.closed.wait(), _LEAVING)
         elif isinstance(entries, AsyncGeneratorType) and not entries.ag_running:

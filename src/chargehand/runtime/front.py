@@ -1,4 +1,4 @@
-"""What is checked before a run begins: that the goal is text, and that somebody can wait for its result."""
+"""What is checked before a run begins: that the goal is text, and that its result can be waited for."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ _Found = TypeVar("_Found")
 
 
 def checked_goal(goal: str) -> str:
-    """The goal without white space around it; Invalid for one that nobody could pursue."""
+    """The goal without white space around it; Invalid for one that no run could pursue."""
     if not isinstance(goal, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
         raise Invalid(f"the request is {type(goal).__name__}, not text; say what is to be done in words")
     if not goal.strip():

@@ -26,10 +26,10 @@ _ROOM = 4  # tasks at once that half fill a worker without a limit
 
 
 class WorkerLoad(Struct, frozen=True):
-    """How busy and how well somebody is: tasks at work, at most so many (0: no limit), the share of late failures.
+    """How busy and how well a worker is: tasks at work, at most so many (0: no limit), the share of late failures.
 
-    `queue` are tasks that wait for it. Of its late `attempts` (None: nobody counted) `seconds` is how long one took and
-    `micros` what it cost. One that is `shut` failed so often that it is not asked for now.
+    `queue` are tasks that wait for it. Of its late `attempts` (None: not counted) `seconds` is how long each took and
+    `micros` what it cost. A worker that is `shut` failed so often that it is not asked now.
     """
 
     busy: int = 0
@@ -60,12 +60,12 @@ class WorkerLoad(Struct, frozen=True):
         return (self.attempts or 0) >= _ENOUGH
 
     def __str__(self) -> str:
-        said = [f"{self.busy} of {self.concurrency} at work" if self.concurrency else f"{self.busy} at work"]
-        said += [f"{self.queue} waiting"] if self.queue else []
-        said += [f"{self.failures:.0%} failed lately"] if self.failures else []
-        said += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
-        said += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
-        return ", ".join([*said, "out of order"] if self.shut else said)
+        parts = [f"{self.busy} of {self.concurrency} at work" if self.concurrency else f"{self.busy} at work"]
+        parts += [f"{self.queue} waiting"] if self.queue else []
+        parts += [f"{self.failures:.0%} failed lately"] if self.failures else []
+        parts += [f"{self.seconds:.1f} s each"] if self.seconds is not None else []
+        parts += [f"${self.micros / 1_000_000:.4f} each"] if self.micros else []
+        return ", ".join([*parts, "out of order"] if self.shut else parts)
 
 
 class _Counts(Struct):
@@ -175,8 +175,8 @@ class LoadView:
 
         Teams above and below call the same models.
         """
-        kept = self._stats.breakers
-        shut = {name for name, breaker in kept.items() if self._bars(name, breaker, now)}
+        breakers = self._stats.breakers
+        shut = {name for name, breaker in breakers.items() if self._bars(name, breaker, now)}
         for state in states:
             shut |= {name for name, breaker in state.breakers.items() if self._bars(name, breaker, now)}
         for state in related:

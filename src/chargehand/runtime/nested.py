@@ -131,7 +131,7 @@ class NestedRuns:
             return earlier
         runner = self._runner_for(nested.executor)
         paid = await self._paid_before(step)
-        request = _bounded_request(step, nested, step.record.held + paid)
+        request = _bounded_request(step, nested, step.record.reserved + paid)
         run = step.nested_run
         await _drive_while_owed(runner, step, lambda: _start_or_resume(runner, run, request, nested))
         entries = await self.journal.read(run)
@@ -302,7 +302,7 @@ async def _start_or_resume(runner: NestingRunner, run: str, request: ev.RunReque
 
 async def _cancel_run(runner: NestingRunner, run: str, job: asyncio.Task[None]) -> None:
     """Cancel a run so that it is written down, and whatever runs inside it is cancelled the same way."""
-    cancel = ev.CancelRequested("nobody waits for it any more")
+    cancel = ev.CancelRequested("the run around it does not wait for it any more")
     is_begun = True
     try:
         await runner.ask(run, cancel)
@@ -381,24 +381,24 @@ async def runs_waiting_inside(journal: Journal, run: str, state: RunState) -> li
 def question_inside(worker: str, nested: NestedRun) -> WorkFailed:
     """The question that a nested run waits with, as one of the attempt that waits for it."""
     state = nested.state
-    asked = state.input
-    assert asked is not None, "it waits for a person"
-    inner = asked.question or Question(asked.what)
+    request = state.input
+    assert request is not None, "it waits for a person"
+    inner = request.question or Question(request.what)
     if not inner.run:  # it asks itself, and not one inside it
-        progress = state.tasks.get(asked.task)
+        progress = state.tasks.get(request.task)
         own = (progress.worker,) if progress is not None and not inner.workers else inner.workers
-        inner = structs.replace(inner, what=asked.what, workers=own, run=nested.run, task=asked.task)
-    text = asked.text
-    if asked.what == "effect" and not inner.tool and (call := _doubtful_call(nested, asked.task)) is not None:
+        inner = structs.replace(inner, what=request.what, workers=own, run=nested.run, task=request.task)
+    text = request.text
+    if request.what == "effect" and not inner.tool and (call := _doubtful_call(nested, request.task)) is not None:
         inner = structs.replace(inner, tool=call.tool, arguments=call.arguments)
         text = f"{call.tool}({bytes(encode_value(call.arguments)).decode()})"
-    if asked.what == "plan" and not asked.task:
+    if request.what == "plan" and not request.task:
         planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
         tasks = [task for task in planned if state.tasks[task.id].round == state.round]
-        listed = tuple(f"{task.id} ({task.worker or 'anybody'}): {task.instruction}" for task in tasks)
+        listed = tuple(f"{task.id} ({task.worker or 'any worker'}): {task.instruction}" for task in tasks)
         inner = structs.replace(inner, plan=listed)
         text = "; ".join(listed)
-    question = structs.replace(inner, workers=(worker, *inner.workers), number=asked.number)
+    question = structs.replace(inner, workers=(worker, *inner.workers), number=request.number)
     return WorkFailed(Failure("approval", text, question=question), NOTHING)
 
 

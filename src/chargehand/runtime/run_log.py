@@ -1,6 +1,6 @@
 """What happens in runs, for `logging`: retries, breakers, refusals, mistakes in code, resumed runs.
 
-It says what the journal says, to whoever listens to `logging.getLogger("chargehand")`; it decides nothing.
+It repeats what the journal has, for listeners of `logging.getLogger("chargehand")`; it decides nothing.
 """
 
 import logging

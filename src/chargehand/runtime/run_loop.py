@@ -43,7 +43,7 @@ def check_listener(listener: object) -> None:
     if not callable(listener):
         problem = f"{listener!r} is no function"
     elif is_async(listener):
-        problem = "it is async, and nobody waits for a listener"
+        problem = "it is async, and a listener is not awaited"
     else:
         problem = argument_problem(listener, "run", ())
     if problem:
@@ -143,7 +143,7 @@ class RunLoop:
         self._log = RunLog(lease.run)
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self.kept = kept
-        """Everything that is written of the run, if somebody wants it whole when it is over."""
+        """Everything that is written of the run, where the outcome is to have it."""
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
         self._writing: list[ev.Entry] = []  # entries that are being written
@@ -163,7 +163,7 @@ class RunLoop:
     async def ask(self, report: ev.Event) -> None:
         """Report something and wait until it is journaled; Refused if it does not fit, NotJson if it cannot be kept."""
         check(report)
-        if self._over:  # nobody reads this any more: a worker that asks while it lets go would be waited for for ever
+        if self._over:  # a worker that asks while it is cancelled would wait for ever
             raise _no_longer(self.run)
         if self._now is not None and type(report) in _STEPS:
             self._record(admit(self.state, report), max(self._clock(), self.state.at))
@@ -175,7 +175,7 @@ class RunLoop:
         await future
 
     def put(self, report: ev.StepStarted) -> None:
-        """Report a step that nobody waits for: it is written soon. Refused, at once, if it does not fit."""
+        """Report a step without waiting for it: it is written soon. Refused, at once, if it does not fit."""
         if not report.name.isascii():  # of all it says, only this comes from outside
             check(report)
         self._record(admit(self.state, report), max(self._clock(), self.state.at), urgent=self._now is not None)
@@ -219,15 +219,15 @@ class RunLoop:
     async def next_question(self, after: int) -> ev.InputRequested:
         """Wait until a person is asked something, and that is written, after question number `after`."""
         while True:
-            asked = self.state.input
-            if asked is not None and asked.number > after and not self._unwritten:
-                return asked
+            question = self.state.input
+            if question is not None and question.number > after and not self._unwritten:
+                return question
             future = asyncio.get_running_loop().create_future()
             self._listening.append(future)
             await future
 
     def stop_waiting(self) -> None:
-        """Nobody answers the open question: leave the run once nothing goes on without that."""
+        """The open question is not answered: leave the run once nothing goes on without that."""
         self._waits_for_input = False
         self._wake()
 
@@ -241,7 +241,7 @@ class RunLoop:
 
     async def to_end(self, *, first: Sequence[ev.Event] = (), wait_for_input: bool = False) -> None:
         """Drive until the run has ended or, unless told to wait, nothing goes on without a person."""
-        for event in first:  # refused before anything is written, so that whoever sent it hears of it
+        for event in first:  # refused before anything is written, so that its sender hears of it
             self._record(admit(self.state, event), max(self._clock(), self.state.at))
         try:
             self._waits_for_input = wait_for_input
@@ -286,8 +286,8 @@ class RunLoop:
                 raise self._trouble
             now = max(self._clock(), state.at)
             self._take_in(now)
-            while found := decide(state, now):
-                for event in found:
+            while events := decide(state, now):
+                for event in events:
                     self._record(event, now)
             if self._urgent:
                 await self._write()
@@ -438,7 +438,7 @@ class RunLoop:
 
 
 def _release(waiting: list[asyncio.Future[None]]) -> None:
-    """Let everybody on a list go on, and empty it."""
+    """Let all that wait on a list go on, and empty it."""
     released = list(waiting)
     waiting[:] = []
     for future in released:
@@ -447,14 +447,14 @@ def _release(waiting: list[asyncio.Future[None]]) -> None:
 
 
 def _refuse(waiting: Iterable[asyncio.Future[None]], run: str) -> None:
-    """Tell everybody that what they wait for will not come."""
+    """Tell all that wait that what they wait for will not come."""
     for future in waiting:
         if not future.done():
             future.set_exception(_no_longer(run))
 
 
 def _no_longer(run: str) -> Refused:
-    """What somebody hears who asks something of a run whose runner is through with it."""
+    """The refusal of what is asked of a run whose loop is over."""
     return Refused(f"run {run!r} is no longer driven here")
 
 

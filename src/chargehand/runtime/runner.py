@@ -47,7 +47,7 @@ class Outcome(Struct, frozen=True):
     statuses: dict[TaskId, Status]
     spent: Amount
     state: RunState
-    """All that was so when the run stopped; nobody folds it further."""
+    """All that was so when the run stopped; it is not folded further."""
     question: ev.InputRequested | None = None
     entries: tuple[ev.Entry, ...] = ()
     """All that was written, where the runner keeps it."""
@@ -61,9 +61,11 @@ def outcome(run: str, state: RunState, entries: Sequence[ev.Entry] = ()) -> Outc
         ending=ended.ending,
         reason=ended.reason,
         answer=None if state.answer is None else decode_value(state.answer),
-        results={task: decode_value(one.result) for task, one in state.tasks.items() if one.result is not None},
+        results={
+            task: decode_value(progress.result) for task, progress in state.tasks.items() if progress.result is not None
+        },
         gaps=ended.gaps,
-        statuses={task: one.status for task, one in state.tasks.items()},
+        statuses={task: progress.status for task, progress in state.tasks.items()},
         spent=state.ledger.spent,
         state=state,
         question=None if state.ended is not None else state.input,
@@ -111,7 +113,7 @@ def checked(request: ev.RunRequested, now: float, *, late: float = 0.0) -> ev.Ru
 
 
 def _check_addressee(run: str, state: RunState, events: Sequence[ev.Event]) -> None:
-    """Raise Refused for an answer to a run inside another: nobody would hear what comes of it."""
+    """Raise Refused for an answer to a run inside another: its outcome would reach no caller."""
     parent = state.requested.parent
     if parent is None or not any(isinstance(event, ev.InputAnswered) for event in events):
         return
@@ -164,7 +166,7 @@ class Runner:
         return self._nested
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
-        """How busy and how well the workers of its team are; empty where nobody counts."""
+        """How busy and how well the workers of its team are; empty where the load is not counted."""
         if self._load is None:
             return {}
         return self._load.loads(self._clocks[0](), [loop.state for loop in self._family.values()])
@@ -233,7 +235,7 @@ class Runner:
                     f"run {run!r} has ended ({state.ended.ending}) and cannot be resumed. Run the request again "
                     f"(team.run); `chargehand run --reuse {run}` takes over what was finished"
                 )
-            if not any(isinstance(event, ev.CancelRequested) for event in also):  # anybody may end a run
+            if not any(isinstance(event, ev.CancelRequested) for event in also):  # any team may end a run
                 self._check_members(run, state)
             more = (ev.RunResumed(lease.epoch), *also)
             listener, on_text = self._hears(quiet=quiet)
@@ -254,7 +256,7 @@ class Runner:
     async def fork(self, source: str, run: str, request: ev.RunRequested, *, wait_for_input: bool = False) -> Outcome:
         """A new run that takes over every result of another whose task and inputs are unchanged.
 
-        Given a plan for the same request, it also knows what nobody could do about that: the plan may not say.
+        Given a plan for the same request, it also knows what no worker could do of it: the plan may not say.
         """
         entries = await self._journal.read(source)
         state = replay(entries)
@@ -321,11 +323,11 @@ class Runner:
         return outcome(lease.run, drive.state, drive.kept or ())
 
     async def _cancel_asking(self, run: str, ended: RunState) -> None:
-        """Cancel the runs inside one that has ended that wait for a person: nobody can answer any more.
+        """Cancel the runs inside one that has ended that wait for a person: they cannot be answered any more.
 
         Each cancels those inside it.
         """
         for name in await runs_waiting_inside(self._journal, run, ended):
-            with suppress(ChargehandError):  # no run is called so, somebody else has it, or it has just ended
+            with suppress(ChargehandError):  # no run is called so, another process has it, or it has just ended
                 if replay(await self._journal.read(name)).ended is None:
                     await self.resume(name, ev.CancelRequested("the run around it has ended"), quiet=True)

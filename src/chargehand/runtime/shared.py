@@ -1,4 +1,4 @@
-"""Something that many runs of a team use at once: opened by whoever comes first, closed by whoever leaves last.
+"""Something that many runs of a team use at once: opened by the first user, closed by the last.
 
 How a thing is opened and kept is the store's business.
 """
@@ -36,7 +36,7 @@ class Shared(Generic[Thing]):
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Thing]:
-        """The thing, open while somebody is inside."""
+        """The thing, open while it is used."""
         loop = asyncio.get_running_loop()
         use = self._uses.setdefault(loop, _Use())
         use.count += 1

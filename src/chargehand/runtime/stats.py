@@ -191,7 +191,7 @@ class Stats:
         self.breakers.update((name, breaker) for name, breaker in state.breakers.items() if breaker.opened)
 
     def in_force(self, name: str, breaker: Breaker) -> bool:
-        """Whether a breaker still says something: whom it bars may have worked since, in another run."""
+        """Whether a breaker still says something: what it bars may have worked since, in another run."""
         last_failure = breaker.recent[-1][0] if breaker.recent else 0.0
         return breaker.opened > 0 and self._last_success.get(name, 0.0) <= last_failure
 

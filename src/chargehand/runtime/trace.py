@@ -154,7 +154,7 @@ class QuestionTrace(Struct, omit_defaults=True):
     text: str = ""
     question: Question | None = None
     verdict: str = ""
-    """Empty: nobody has answered."""
+    """Empty: it is not answered."""
     feedback: str = ""
     answered: Seconds | None = None
     also: tuple[CallVerdict, ...] = ()
@@ -284,7 +284,7 @@ class Tracer:
     def record(self, entry: ev.Entry) -> None:
         event = entry.event
         spent_before = self.state.ledger.spent
-        if isinstance(event, ev.RunResumed):  # between a crash and the process that goes on nobody worked
+        if isinstance(event, ev.RunResumed):  # no work was done between a crash and the process that goes on
             self._stop_open_work(self.state.at - self.began)
         fold(self.state, entry)
         recorder = self.RECORDERS.get(type(event))
@@ -573,8 +573,8 @@ def describe_damage(readable: Readable) -> str:
 def _add_nested(above: Trace, parent: ev.Parent, inner: Trace) -> None:
     tasks = [task for task in (*above.tasks, *above.dropped) if task.id == parent.task]
     attempts = [attempt for task in tasks for attempt in task.attempts if attempt.attempt == parent.attempt]
-    named = [attempt for attempt in attempts if inner.run in attempt.nested]
-    for attempt in (named or attempts)[:1]:
+    exact = [attempt for attempt in attempts if inner.run in attempt.nested]
+    for attempt in (exact or attempts)[:1]:
         attempt.runs.append(inner)
 
 
