@@ -20,7 +20,7 @@ from chargehand.config.doctor_models import CheckResult
 from chargehand.config.environment import home
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.extras import install_command
-from chargehand.models.local.catalog import CATALOG
+from chargehand.models.local.pull import CATALOG
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

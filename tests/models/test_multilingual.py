@@ -113,7 +113,9 @@ async def test_a_route_takes_it_by_itself_where_cards_are_not_english_and_where_
 def test_where_it_is_not_installed_auto_goes_without_and_a_name_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local, "find_spec", lambda _name: None)
+    def nothing_installed(_name: str) -> None: ...
+
+    monkeypatch.setattr(local, "find_spec", nothing_installed)
     assert find_route_embedding(Route(), GERMAN, nothing) is None
     with pytest.raises(Invalid, match=re.escape(install_command("multilingual"))):
         find_embedding("local:multilingual", nothing)

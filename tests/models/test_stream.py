@@ -6,8 +6,7 @@ import tracemalloc
 import pytest
 
 from chargehand.models.call_errors import Unreadable
-from chargehand.models.http import Inflate, unpacker
-from chargehand.models.stream import Event, Events
+from chargehand.models.http import Event, Events, Inflate, unpacker
 
 WANTED = [Event(b"", '{"text":"Grüße 世界 🦩"}'.encode()), Event(b"ping", b"{}"), Event(b"", b"one\ntwo")]
 STREAM = """: hello

@@ -8,8 +8,7 @@ from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, ProgressLine, print_table
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
-from chargehand.models.local.catalog import CATALOG
-from chargehand.models.local.pull import PullFailed, installed, pull, remove
+from chargehand.models.local.pull import CATALOG, PullFailed, installed, pull, remove
 from chargehand.models.testing.fault_server.faults import MODES
 from chargehand.models.testing.fault_server.server import serve
 

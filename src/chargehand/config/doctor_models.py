@@ -205,8 +205,11 @@ def _is_loopback(host: str) -> bool:
 
 def fetched() -> Iterator[CheckResult]:
     """Models that were fetched and are not whole any more."""
-    from chargehand.models.local.catalog import CATALOG  # noqa: PLC0415 - only here
-    from chargehand.models.local.pull import installed, verify  # noqa: PLC0415 - as above
+    from chargehand.models.local.pull import (  # noqa: PLC0415 - as above
+        CATALOG,
+        installed,
+        verify,
+    )
 
     home = models_home()
     whole = installed(home)

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
-from chargehand.models.stream import Events
 from chargehand.models.wire import EndpointOptions, HttpModel, checked_reply, checked_usage, decoded, strict_schema
 
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have

@@ -21,11 +21,10 @@ from chargehand.models.call_errors import (
     refused,
     useless,
 )
-from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Timeouts, Transport
+from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Taker, Timeouts, Transport
 from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
-from chargehand.models.stream import Taker
 
 _T = TypeVar("_T")
 

@@ -5,18 +5,24 @@ examples). What comes back is turned into ordinary tool calls here; making them 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.local.bounds import Json, bound
 from chargehand.models.messages import Message, ToolCall, ToolSpec
+
+Json: TypeAlias = dict[str, object]
 
 ANSWER = "final_answer"
 _MOST_ANSWER = 1500
 _MOST_ARGUMENT = 400
 _MOST_REMINDER = 600
+_MOST_TEXT = 400
+_MOST_ITEMS = 8
+_MOST_NUMBER = 10**15
+_DEEPEST = 6
+_UNIONS = ("anyOf", "oneOf", "allOf")
 
 
 class Action(Struct, frozen=True):
@@ -45,18 +51,18 @@ def turns(messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[M
     """
     system = [message.text for message in messages if message.role == "system"]
     head = "\n\n".join([*system, _manual(tools)] if tools else system)
-    told = [Message("system", head)] if head else []
+    conversation = [Message("system", head)] if head else []
     names = {call.id: call.name for message in messages for call in message.calls}
     for message in messages:
         if message.role == "assistant":
-            told += [Message("assistant", words) for words in _written(message, as_action=bool(tools))]
+            conversation += [Message("assistant", words) for words in _written(message, as_action=bool(tools))]
         elif message.role == "tool":
-            told.append(Message("user", f"Result of {names.get(message.call, 'the tool')}: {message.text}"))
+            conversation.append(Message("user", f"Result of {names.get(message.call, 'the tool')}: {message.text}"))
         elif message.role == "user":
-            told.append(message)
+            conversation.append(message)
     if tools and messages[-1].role == "tool":
-        told[-1] = Message("user", f"{told[-1].text}\n{_reminder(messages)}")
-    return told
+        conversation[-1] = Message("user", f"{conversation[-1].text}\n{_reminder(messages)}")
+    return conversation
 
 
 def read_action(text: str, number: int) -> tuple[str, tuple[ToolCall, ...]]:
@@ -138,9 +144,9 @@ def _fields(schema: Mapping[str, object]) -> list[str]:
 
 def _example(schema: Mapping[str, object], name: str) -> object:
     """Some value of this shape; a text says what belongs there."""
-    for given in ("const", "default"):
-        if given in schema:
-            return schema[given]
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
     options = schema.get("enum") or schema.get("examples")
     if isinstance(options, list):
         return cast("list[object]", options)[0]
@@ -164,3 +170,64 @@ def _dump(value: object) -> str:
 
 def _decoded(schema: Raw) -> Json:
     return msgspec.json.decode(schema, type=Json)
+
+
+# --- schemas without end: a small model fills any room it is given, and what is cut off is no JSON
+
+
+def bound(schema: Mapping[str, object], text: int = _MOST_TEXT) -> Json:
+    """The same schema with references written out, and with a bound on every text, list and whole number."""
+    return _bound(schema, schema, text, 0)
+
+
+def _bound(schema: Mapping[str, object], root: Mapping[str, object], text: int, depth: int) -> Json:
+    if depth > _DEEPEST:
+        return {"type": "object"}
+    schema = _resolved(schema, root)
+    bounded: Json = {name: value for name, value in schema.items() if name not in ("$defs", "definitions", "default")}
+    for union in _UNIONS:
+        if union in schema:
+            bounded[union] = [_bound(_object(branch), root, text, depth + 1) for branch in _list(schema[union])]
+    kind = schema.get("type")
+    if "properties" in schema:
+        fields = _object(schema["properties"]).items()
+        bounded["properties"] = {name: _bound(_object(field), root, text, depth + 1) for name, field in fields}
+        bounded["additionalProperties"] = False
+    if "items" in schema:
+        bounded["items"] = _bound(_object(schema["items"]), root, text, depth + 1)
+    if _may_be(kind, "array"):
+        bounded["maxItems"] = _count(schema, "maxItems", _MOST_ITEMS)
+    if _may_be(kind, "string") and "enum" not in schema and "const" not in schema:
+        bounded["maxLength"] = _count(schema, "maxLength", text)
+    if _may_be(kind, "integer"):
+        bounded.setdefault("minimum", -_MOST_NUMBER)
+        bounded.setdefault("maximum", _MOST_NUMBER)
+    return bounded
+
+
+def _resolved(schema: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
+    """What a reference stands for; one that leads nowhere stands for any object."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    part: object = root
+    for step in reference.removeprefix("#/").split("/"):
+        part = _object(part).get(step)
+    return _object(part) or {"type": "object"}
+
+
+def _may_be(kind: object, name: str) -> bool:
+    return kind == name or name in _list(kind)
+
+
+def _count(schema: Mapping[str, object], name: str, otherwise: int) -> int:
+    value = schema.get(name)
+    return min(value, 10 * otherwise) if isinstance(value, int) else otherwise
+
+
+def _object(value: object) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []

@@ -15,7 +15,7 @@ import msgspec
 
 from chargehand.errors import ChargehandError
 from chargehand.models.extras import install_command
-from chargehand.models.local.bounds import Json
+from chargehand.models.local.actions import Json
 
 
 class _Server(Protocol):

@@ -10,26 +10,23 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.extras import install_command
-from chargehand.models.local.actions import action_schema, read_action, turns
-from chargehand.models.local.bounds import Json, bound, longest
-from chargehand.models.local.catalog import CATALOG
+from chargehand.models.local.actions import Json, action_schema, bound, read_action, turns
 from chargehand.models.local.engine import Engine, EngineMissing, grammar, open_engine
-from chargehand.models.local.pull import installed
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.local.pull import CATALOG, installed
+from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.reply_limit import reply_limit
 
 NOTICE = "answered by a small language model on this machine: check what it says"
 _LONGEST_TEXT = 1024  # tokens of free text: a small model that has no end writes on for ever
-_SPARE = 32
 
 
-class _Told(Struct):
+class _EngineReply(Struct):
     """What came of one call of the engine, put together as it came."""
 
     text: list[str]
@@ -92,15 +89,15 @@ class LocalModel:
         """Answer once. A call that is cancelled stops at the next token."""
         loop = asyncio.get_running_loop()
         gone = threading.Event()
-        # the pieces of an action are no words for anybody to hear
+        # the pieces of an action are not passed on as words
         listener: Hear | None = None
         if hear is not None and not request.tools:
             listener = partial(_on_loop, loop, hear)
         try:
-            told = await loop.run_in_executor(self._pool, self._ask, request, listener, gone)
+            result = await loop.run_in_executor(self._pool, self._ask, request, listener, gone)
         finally:
             gone.set()
-        reply = self._read(request, told)
+        reply = self._read(request, result)
         if hear is not None and request.tools and reply.text:
             hear(reply.text)
         return reply
@@ -114,10 +111,10 @@ class LocalModel:
             self._engine.close()
         self._engine = None
 
-    def _ask(self, request: Request, listener: Hear | None, gone: threading.Event) -> _Told:
-        told = _Told([])
+    def _ask(self, request: Request, listener: Hear | None, gone: threading.Event) -> _EngineReply:
+        result = _EngineReply([])
         if gone.is_set():
-            return told
+            return result
         if self._engine is None:
             try:
                 self._engine = open_engine(self._path, self._threads, self.card.window)
@@ -125,13 +122,13 @@ class LocalModel:
                 raise ModelFailed(Failure("logic", str(error), permanent=True), billed=False) from error
 
         def take(event: Json) -> bool:
-            words = told.take(event)
+            words = result.take(event)
             if words and listener is not None and not gone.is_set():
                 listener(words)
             return gone.is_set()
 
         self._engine.chat(self._body(request), take)
-        return told
+        return result
 
     def _body(self, request: Request) -> Json:
         messages = turns(request.messages, request.tools)
@@ -146,38 +143,32 @@ class LocalModel:
         elif request.schema is not None:
             schema = bound(msgspec.json.decode(request.schema, type=Json))
         if schema is not None:
-            # an object that is cut off is worth nothing, so the longest one has to fit where that is allowed
-            body["max_tokens"] = min(most, longest(schema) + _SPARE)
+            body["max_tokens"] = most  # an object that is cut off is worth nothing; the schema ends it before
             body["grammar"] = grammar(schema)
         return body
 
-    def _read(self, request: Request, told: _Told) -> Reply:
-        text = "".join(told.text)
+    def _read(self, request: Request, result: _EngineReply) -> Reply:
+        text = "".join(result.text)
         handle = self.card.handle
-        if told.error:
-            step = "shorten the request or load the model with a larger context" if told.too_long else "try again"
-            failure = Failure("logic", f"{handle}: {told.error}; {step}", permanent=told.too_long)
-            raise ModelFailed(failure, told.usage)
-        if told.finish == "length":
-            return Reply(text=text, calls=(), finish="length", usage=told.usage, micros=0, model=handle)
-        if told.finish != "stop" or not text.strip():
-            raise ModelFailed(Failure("logic", f"{handle} said nothing; try again or put it differently"), told.usage)
+        if result.error:
+            step = "shorten the request or load the model with a larger context" if result.too_long else "try again"
+            failure = Failure("logic", f"{handle}: {result.error}; {step}", permanent=result.too_long)
+            raise ModelFailed(failure, result.usage)
+        reply = Reply(text, finish="length", usage=result.usage, micros=0, model=handle)
+        if result.finish == "length":
+            return reply
+        if result.finish != "stop" or not text.strip():
+            message = f"{handle} said nothing; try again or put it differently"
+            raise ModelFailed(Failure("logic", message), result.usage)
+        calls: tuple[ToolCall, ...] = ()
         try:
             if request.tools:
                 text, calls = read_action(text, next(self._numbers))
-                return Reply(
-                    text=text,
-                    calls=calls,
-                    finish="tools" if calls else "stop",
-                    usage=told.usage,
-                    micros=0,
-                    model=handle,
-                )
-            if request.schema is not None:
+            elif request.schema is not None:
                 msgspec.json.decode(text)
         except ValueError as error:
-            raise ModelFailed(Failure("logic", f"{handle} wrote no such JSON: {error}"), told.usage) from error
-        return Reply(text=text, calls=(), finish="stop", usage=told.usage, micros=0, model=handle)
+            raise ModelFailed(Failure("logic", f"{handle} wrote no such JSON: {error}"), result.usage) from error
+        return structs.replace(reply, text=text, calls=calls, finish="tools" if calls else "stop")
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, hear: Hear, words: str) -> None:
