@@ -23,7 +23,7 @@ _AT_THE_START = frozenset(
         "chargehand.models.partial_text._OTHER",
         "chargehand.server.letta.tool_source._ARGUMENT",
         "chargehand.server.letta.tool_source._HEADING",
-        "chargehand.memory.sqlite_words._PARTS",
+        "chargehand.memory.sqlite_search._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",
         "chargehand.tools.urls.NAME",

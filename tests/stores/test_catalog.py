@@ -360,7 +360,9 @@ async def test_only_what_is_there_can_be_attached(catalog: SqliteCatalog) -> Non
 async def test_what_is_not_attached_is_not_read(catalog: SqliteCatalog) -> None:
     agent, block = await made(catalog, Block("facts"))
     other = (await catalog.add(Block("other"))).id
-    await catalog._door.write(lambda db: db.execute("UPDATE things SET body = 'torn' WHERE id = ?", (other,)).rowcount)
+    await catalog._database.write(
+        lambda db: db.execute("UPDATE things SET body = 'torn' WHERE id = ?", (other,)).rowcount
+    )
     assert [one.thing.id for one in await catalog.attached(agent)] == [block]
     await catalog.edit(block, Append("x"), worker(), agent=agent)
     with pytest.raises(Corrupt, match="restore a backup"):
@@ -376,11 +378,11 @@ async def test_nothing_walks_through_a_whole_table(catalog: SqliteCatalog) -> No
     await catalog.attach(group.id, block, Grant("write"))
     asked: list[str] = []
     for watched in (asked.append, None):
-        for door in (catalog._door.write, catalog._door.read):
+        for door in (catalog._database.write, catalog._database.read):
             await door(lambda db, watched=watched: db.set_trace_callback(watched))
         if watched is not None:
             await use(catalog, agent, block)
-    plans = await catalog._door.read(
+    plans = await catalog._database.read(
         lambda db: [
             (question, row[3])
             for question in asked

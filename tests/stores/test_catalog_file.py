@@ -160,7 +160,7 @@ async def test_a_bug_in_one_piece_of_work_does_not_end_the_writer(file: Path) ->
 
     kept = await catalog.add(Block("facts"))
     with pytest.raises(StoreError, match="a bug"):
-        await catalog._door.write(broken)
+        await catalog._database.write(broken)
     assert (await catalog.edit(kept.id, Append("x"), PERSON)).value == "x"
     await catalog.close()
 

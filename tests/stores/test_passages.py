@@ -18,7 +18,7 @@ from chargehand.memory.archives import Archive, Filter, Passage
 from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Order
 from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.memory.sqlite_words import terms
+from chargehand.memory.sqlite_search import terms
 
 ROOT = Path(__file__).parents[2]
 HANDLE = "test:model"

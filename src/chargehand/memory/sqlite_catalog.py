@@ -2,36 +2,65 @@
 
 import secrets
 import sqlite3
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Match
+from chargehand.errors import Invalid, Refused
 from chargehand.memory import blocks
-from chargehand.memory import sqlite_attachments as catalog_attachments
-from chargehand.memory import sqlite_blocks as catalog_blocks
-from chargehand.memory import sqlite_things as catalog_things
-from chargehand.memory import sqlite_turns as catalog_turns
-from chargehand.memory.archives import Archive
+from chargehand.memory import sqlite_passages as passage_rows
+from chargehand.memory import sqlite_things as thing_rows
+from chargehand.memory import sqlite_turns as turn_rows
+from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
 from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
-from chargehand.memory.sqlite_archives import Archives, Opened
+from chargehand.memory.sqlite_search import search
 from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
-from chargehand.sqlite.database import FileDatabase, MemoryDatabase, open_in_thread
+from chargehand.sqlite.database import Database, FileDatabase, MemoryDatabase, open_in_thread
+
+if TYPE_CHECKING:
+    from chargehand.memory.vector_index import VectorIndex
+
+Outcome = TypeVar("Outcome")
+Arguments = ParamSpec("Arguments")
 
 
-class SqliteCatalog(Archives):
+class _Opened:
+    """What all spaces of one open database share."""
+
+    def __init__(self, database: Database, clock: Callable[[], Instant]) -> None:
+        self.database = database
+        self.clock = clock
+        self._index: VectorIndex | None = None
+        self._lock = threading.Lock()
+
+    def index(self) -> "VectorIndex":
+        try:
+            from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
+        except ImportError as error:
+            raise passage_rows.no_numpy() from error
+        with self._lock:
+            if self._index is None:
+                self._index = VectorIndex()
+            return self._index
+
+
+class SqliteCatalog:
     """`await SqliteCatalog.open(path)` gives one; `close` lets it go, with all its spaces."""
 
-    def __init__(self, opened: Opened, space: str, *, root: bool = True) -> None:
-        super().__init__(opened, space)
+    def __init__(self, opened: _Opened, space: str, *, root: bool = True) -> None:
+        self._opened = opened
+        self._database = opened.database
+        self._space = space
         self._root = root
 
     @classmethod
@@ -50,23 +79,38 @@ class SqliteCatalog(Archives):
         `patience` is how long to wait while another process writes.
         """
         if path is None:
-            return cls(Opened(MemoryDatabase(CATALOG), clock), space)
-        place = Path(path)
-        door = await open_in_thread(
+            return cls(_Opened(MemoryDatabase(CATALOG), clock), space)
+        file = Path(path)
+        database = await open_in_thread(
             lambda: FileDatabase(
-                place.resolve(), kind=CATALOG, durability=durability, patience=patience, connect=connect
+                file.resolve(), kind=CATALOG, durability=durability, patience=patience, connect=connect
             ),
             FileDatabase.close_now,
         )
-        return cls(Opened(door, clock), space)
+        return cls(_Opened(database, clock), space)
 
     def of(self, space: str) -> "SqliteCatalog":
-        """Another space of the same file. It is closed with this one."""
         return SqliteCatalog(self._opened, space, root=False)
 
     async def close(self) -> None:
         if self._root:
-            await self._door.close()
+            await self._database.close()
+
+    async def _read(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, str, Arguments], Outcome],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Outcome:
+        return await self._database.read(lambda db: work(db, self._space, *args, **kwargs))
+
+    async def _write(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, str, Arguments], Outcome],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Outcome:
+        return await self._database.write(lambda db: work(db, self._space, *args, **kwargs))
 
     # --- things by id
 
@@ -75,7 +119,7 @@ class SqliteCatalog(Archives):
         brought = bool(thing.id)
         now = self._opened.clock()
         if brought:
-            catalog_things.check_id(kind, thing.id)
+            thing_rows.check_id(kind, thing.id)
         given = thing.id or f"{PREFIXES[kind]}-{uuid.uuid4()}"
         made = replace(thing, id=given, created=now, updated=now)
         first: Change | None = None
@@ -84,18 +128,18 @@ class SqliteCatalog(Archives):
             made = replace(made, tainted=first.tainted, untainted="", version=1, at=1, redo=())
         elif isinstance(made, Archive):
             made = replace(made, width=0)
-        body = catalog_things.encode(made)
+        body = thing_rows.encode(made)
 
         def work(db: sqlite3.Connection) -> None:
-            number = catalog_things.add(db, self._space, made, body, brought=brought)
+            number = thing_rows.add(db, self._space, made, body, brought=brought)
             if number is not None and first is not None:
-                catalog_blocks.keep(db, number, first, key=origin.key)
+                thing_rows.keep(db, number, first, key=origin.key)
 
-        await self._door.write(work)
-        return catalog_things.decode(kind, body)
+        await self._database.write(work)
+        return thing_rows.decode(kind, body)
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
-        return await self._read(catalog_things.get, kind, which)
+        return await self._read(thing_rows.get, kind, which)
 
     async def find(
         self,
@@ -109,54 +153,172 @@ class SqliteCatalog(Archives):
         limit: int = 50,
         order: Order = "asc",
     ) -> list[Kept]:
-        page = catalog_things.Page(after, before, limit, order)
-        return await self._read(catalog_things.find, kind=kind, name=name, text=text, match=tags, page=page)
+        page = thing_rows.Page(after, before, limit, order)
+        return await self._read(thing_rows.find, kind=kind, name=name, text=text, match=tags, page=page)
 
     async def change(self, thing: Kept) -> Kept:
         now = self._opened.clock()
-        return await self._write(catalog_things.change, thing, now)
+        return await self._write(thing_rows.change, thing, now)
 
     async def delete(self, kind: type[Thing], which: str) -> bool:
-        if kind is Archive:
-            return await self._delete_archive(which)
-        return await self._write(catalog_things.delete, kind, which)
+        def work(db: sqlite3.Connection) -> bool:
+            if kind is Archive:
+                passage_rows.purge(db, self._space, which)
+            return thing_rows.delete(db, self._space, kind, which)
+
+        return await self._database.write(_whole(work))
 
     async def tags(self, kind: type[Thing]) -> dict[str, int]:
-        return await self._read(catalog_things.tags, kind)
+        return await self._read(thing_rows.tags, kind)
 
     # --- who may use what
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
-        await self._write(catalog_attachments.attach, owner, thing, grant)
+        await self._write(thing_rows.attach, owner, thing, grant)
 
     async def detach(self, owner: str, thing: str) -> bool:
-        return await self._write(catalog_attachments.detach, owner, thing)
+        return await self._write(thing_rows.detach, owner, thing)
 
     async def attached(self, agent: str) -> list[Attached]:
-        return await self._read(catalog_attachments.attached, agent)
+        return await self._read(thing_rows.attached, agent)
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        return await self._read(catalog_attachments.attached_to, agents)
+        return await self._read(thing_rows.attached_to, agents)
 
     async def owners(self, thing: str) -> dict[str, Grant]:
-        return await self._read(catalog_attachments.owners, thing)
+        return await self._read(thing_rows.owners, thing)
 
     # --- blocks
 
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        asked = catalog_blocks.Asked(
+        asked = thing_rows.Asked(
             edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
         )
         now = self._opened.clock()
-        return await self._write(catalog_blocks.edit, block, asked, now)
+        return await self._write(thing_rows.edit, block, asked, now)
 
     async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
-        return await self._read(catalog_blocks.history, block, limit, before)
+        return await self._read(thing_rows.history, block, limit, before)
 
     async def text_at(self, block: str, version: int) -> str:
-        return await self._read(catalog_blocks.text_at, block, version)
+        return await self._read(thing_rows.text_at, block, version)
+
+    # --- passages
+
+    async def insert(
+        self,
+        archive: str,
+        passages: Sequence[Passage],
+        vectors: Sequence[bytes] | None = None,
+        *,
+        handle: str = "",
+        agent: str = "",
+    ) -> list[Inserted]:
+        now = self._opened.clock()
+
+        def work(db: sqlite3.Connection, found: Archive) -> list[Inserted]:
+            self._check_grant(db, found, agent, adds=True)
+            return passage_rows.insert(
+                db=db, space=self._space, archive=found, passages=passages, vectors=vectors, handle=handle, now=now
+            )
+
+        return await self._change(archive, work)
+
+    async def search(
+        self,
+        archives: Sequence[str],
+        query: str,
+        vector: bytes | None = None,
+        *,
+        within: Filter = EVERYTHING,
+        limit: int = 10,
+        handle: str = "",
+        agent: str = "",
+    ) -> list[Hit]:
+        def work(db: sqlite3.Connection) -> list[Hit]:
+            found = [thing_rows.need(db, self._space, Archive, which)[1] for which in archives]
+            for archive in found:
+                self._check_grant(db, archive, agent)
+                made_by, _ = passage_rows.model(db, self._space, archive.id)
+                if vector is not None and handle and made_by and made_by != handle:
+                    raise Invalid(
+                        f"the archive {archive.name} has vectors of {made_by}, and the question's is of {handle}; "
+                        f"embed it with {made_by}, or search by words"
+                    )
+            return search(
+                db=db,
+                open_index=self._opened.index,
+                space=self._space,
+                archives=found,
+                query=query,
+                vector=vector,
+                within=within,
+                limit=limit,
+            )
+
+        return await self._database.read(work)
+
+    async def passages(
+        self, archive: str, *, within: Filter = EVERYTHING, after: str = "", limit: int = 100, order: Order = "asc"
+    ) -> list[Passage]:
+        return await self._look(
+            archive,
+            lambda db: passage_rows.passages(
+                db=db, space=self._space, archive_id=archive, within=within, after=after, limit=limit, order=order
+            ),
+        )
+
+    async def passage(self, which: str) -> Passage | None:
+        return await self._read(passage_rows.passage, which)
+
+    async def forget(self, archive: str, ids: Sequence[str]) -> int:
+        return await self._change(archive, lambda db, found: passage_rows.forget(db, self._space, found.id, ids))
+
+    async def count(self, archive: str) -> tuple[int, int]:
+        return await self._look(archive, lambda db: passage_rows.count(db, self._space, archive))
+
+    async def bare(self, archive: str, *, limit: int = 256) -> list[Passage]:
+        return await self._look(archive, lambda db: passage_rows.bare(db, self._space, archive, limit))
+
+    async def clothe(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
+        return await self._change(
+            archive, lambda db, found: passage_rows.clothe(db, self._space, found, vectors, handle)
+        )
+
+    def _check_grant(self, db: sqlite3.Connection, archive: Archive, agent: str, *, adds: bool = False) -> None:
+        """Refused for what an agent may not do; nothing is asked of whoever is none."""
+        if not agent:
+            return
+        grant = thing_rows.granted(
+            db, self._space, thing_rows.need_number(db, self._space, Archive, archive.id), agent, PERSON
+        )
+        if grant.access == "none":
+            raise Refused(f"agent {agent!r} may not use the archive {archive.name!r}; to search it, it needs a grant")
+        if adds and grant.access == "read":
+            raise Refused(
+                f"agent {agent!r} may search the archive {archive.name!r}, but not add to it; to add, it needs a grant "
+                "of append or write"
+            )
+
+    async def _look(self, archive: str, work: Callable[[sqlite3.Connection], Outcome]) -> Outcome:
+        def inside(db: sqlite3.Connection) -> Outcome:
+            thing_rows.need_number(db, self._space, Archive, archive)
+            return work(db)
+
+        return await self._database.read(inside)
+
+    async def _change(self, archive: str, work: Callable[[sqlite3.Connection, Archive], Outcome]) -> Outcome:
+        def inside(db: sqlite3.Connection) -> Outcome:
+            number, found = thing_rows.need(db, self._space, Archive, archive)
+            outcome = work(db, found)
+            _, width = passage_rows.model(db, self._space, archive)
+            if width != found.width:
+                thing_rows.rewrite(db, number, replace(found, width=width))
+            return outcome
+
+        return await self._database.write(_whole(inside))
 
     # --- conversations
 
@@ -165,10 +327,10 @@ class SqliteCatalog(Archives):
             check_text(turn.text)
         now = self._opened.clock()
         once = key or f"~{secrets.token_hex(8)}"
-        return await self._write(catalog_turns.say, which=agent, turns=turns, key=once, now=now)
+        return await self._write(turn_rows.say, which=agent, turns=turns, key=once, now=now)
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
-        return await self._read(catalog_turns.turns, agent, limit, before, old=old)
+        return await self._read(turn_rows.turns, agent, limit, before, old=old)
 
     async def recall(
         self,
@@ -180,13 +342,31 @@ class SqliteCatalog(Archives):
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        asked = catalog_turns.Question(words=query, roles=roles, start=start, end=end, limit=limit)
-        return await self._read(catalog_turns.recall, agent, asked)
+        asked = turn_rows.Question(words=query, roles=roles, start=start, end=end, limit=limit)
+        return await self._read(turn_rows.recall, agent, asked)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)
         now = self._opened.clock()
-        return await self._write(catalog_turns.summarise, agent, summary, now)
+        return await self._write(turn_rows.summarise, agent, summary, now)
 
     async def reset(self, agent: str) -> int:
-        return await self._write(catalog_turns.reset, agent)
+        return await self._write(turn_rows.reset, agent)
+
+
+def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:
+    """The work, all of it or none, though it may refuse in the middle; its mates in the transaction notice nothing."""
+
+    def inside(db: sqlite3.Connection) -> Outcome:
+        db.execute("SAVEPOINT whole")
+        try:
+            return work(db)
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK TO whole")
+            raise
+        finally:
+            if db.in_transaction:
+                db.execute("RELEASE whole")
+
+    return inside

@@ -1,22 +1,447 @@
-"""Passages in a catalog's file: listing, deleting, counting. Inserting and searching have modules of their own.
+"""Passages of archives in SQLite: rows, filters, inserting, listing, deleting. Searching has a module of its own.
 
-Every function runs within a transaction of the caller's. Whether the archive exists was checked before.
+Every function runs within a transaction of the caller. Whether the archive exists was checked before.
 """
 
+import hashlib
 import sqlite3
-from collections.abc import Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+from uuid import uuid4
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from chargehand.errors import Unknown
-from chargehand.memory import passage_rows as rows
-from chargehand.memory.archives import Filter, Passage
+from chargehand.engine.policy import Instant
+from chargehand.engine.value import encode_value
+from chargehand.errors import Corrupt, Invalid, Refused, StoreUnavailable, Unknown
+from chargehand.memory.archives import Archive, Filter, Inserted, Passage
+from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Order
-from chargehand.memory.passage_insert import clothe, insert
-from chargehand.memory.passage_rows import Value, holding, listed
-from chargehand.memory.passage_search import search
+from chargehand.memory.edits import check_text
 
-__all__ = ["bare", "clothe", "count", "forget", "insert", "model", "passage", "passages", "purge", "search"]
+ROOM = 1 << 32  # numbers an archive has
+WIDEST = 65_535  # dimensions of a vector
+
+Value: TypeAlias = str | int | float | bytes | None
+Row: TypeAlias = tuple[Value, ...]
+
+_HOLDING = """
+    SELECT number, archive, handle, width, passages, dressed, removed, last_passage, last_sign
+    FROM holdings WHERE space = ? AND archive = ?
+"""
+_COLUMNS = """
+    passages.number, holdings.archive, passages.id, text, tags, metadata, origin, created, document, part
+    FROM passages CROSS JOIN holdings ON holdings.number = passages.holding
+"""
+SELECT = f"SELECT {_COLUMNS}"
+INSERT = """
+    INSERT INTO passages (number, holding, id, text, digest, tags, metadata, origin, source, run, task, worker,
+        created, document, part, key)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_BY_NUMBER = f"SELECT {_COLUMNS} WHERE passages.number IN (SELECT value FROM json_each(?))"  # noqa: S608 - as above
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_metadata = msgspec.json.Decoder(dict[str, object])
+_origin = msgspec.json.Decoder(Origin)
+_encode = msgspec.json.Encoder().encode
+
+
+class Holding(Struct, frozen=True):
+    """An archive as it is kept here. Its passages are numbered from `first` to `final`."""
+
+    number: int
+    archive: str
+    handle: str
+    width: int
+    passages: int
+    dressed: int
+    removed: int
+    last_passage: int
+    last_sign: int
+
+    @property
+    def first(self) -> int:
+        return self.number * ROOM
+
+    @property
+    def final(self) -> int:
+        return self.first + ROOM - 1
+
+
+def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding | None:
+    """None where there never was a passage."""
+    row = db.execute(_HOLDING, (space, archive)).fetchone()
+    return None if row is None else Holding(*row)
+
+
+def founded(db: sqlite3.Connection, space: str, archive: str) -> Holding:
+    """The same, made where there is none."""
+    db.execute("INSERT OR IGNORE INTO holdings (space, archive) VALUES (?, ?)", (space, archive))
+    found = holding(db, space, archive)
+    assert found is not None, "it was made a line above"
+    return found
+
+
+# --- passages
+
+
+def _digest(text: str) -> bytes:
+    """The same for texts that differ in nothing but white space and how accents are spelled."""
+    plain = " ".join(unicodedata.normalize("NFC", text).split())
+    return hashlib.blake2b(plain.encode(), digest_size=16).digest()
+
+
+def _check(passages: Sequence[Passage]) -> None:
+    """Invalid, at the first passage that cannot be kept."""
+    for at, passage in enumerate(passages):
+        if not passage.text.strip():
+            raise Invalid(f"passage {at} has no text; leave it out")
+        try:
+            check_text("".join((passage.text, passage.id, passage.document, *passage.tags)))
+        except Invalid as error:
+            raise Invalid(f"passage {at}: {error}") from error
+        if not all(tag.strip() for tag in passage.tags):
+            raise Invalid(f"passage {at} has an empty tag; leave it out")
+        if not -(1 << 63) <= passage.part < 1 << 63:
+            raise Invalid(f"passage {at} is part {passage.part}; count parts from 0")
+
+
+def _make_row(
+    number: int, holding: int, which: str, passage: Passage, tags: Iterable[str], digest: bytes, now: Instant
+) -> Row:
+    origin = passage.origin
+    return (
+        number,
+        holding,
+        which,
+        passage.text,
+        digest,
+        listed(tags),
+        bytes(encode_value(passage.metadata)).decode(),
+        bytes(encode_value(origin)).decode(),
+        origin.source or None,
+        origin.run or None,
+        origin.task or None,
+        (origin.name or None) if origin.by == "worker" else None,
+        passage.created or now,
+        passage.document,
+        passage.part,
+        origin.key or None,
+    )
+
+
+def _read_passage(row: Sequence[Value]) -> tuple[int, Passage]:
+    """A number and its passage, from a row of SELECT."""
+    number, archive, id_, text, tags, metadata, origin, created, document, part = row
+    try:
+        made = Passage(
+            text=str(text),
+            tags=_tags.decode(str(tags)),
+            metadata=_metadata.decode(str(metadata)),
+            origin=_origin.decode(str(origin)),
+            created=float(created or 0.0),
+            id=str(id_),
+            archive=str(archive),
+            document=str(document),
+            part=int(part or 0),
+        )
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"passage {id_} cannot be read; restore the memory from a backup ({error})") from error
+    return int(number or 0), made
+
+
+def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Passage]:
+    """Those that are there."""
+    return dict(_read_passage(row) for row in db.execute(_BY_NUMBER, (listed(numbers),)).fetchall())
+
+
+def listed(values: Iterable[int | str]) -> str:
+    """For `json_each`: one statement for any number of values."""
+    return _encode(list(values)).decode()
+
+
+# --- filters
+
+
+def conditions(within: Filter, whole: Holding | None = None) -> tuple[str, list[Value]]:
+    """What a row of `passages` must be, beginning with AND; and the values.
+
+    With a `whole` archive to look through, indexes find few rows among many. Without one, each of the rows that were
+    found already is looked at.
+    """
+    parts: list[str] = []
+    values: list[Value] = []
+    for test, wanted in (
+        ("source = ?", within.source or None),
+        ("run = ?", within.run or None),
+        ("task = ?", within.task or None),
+        ("worker = ?", within.worker or None),
+        ("created >= ?", within.start),
+        ("created <= ?", within.end),
+    ):
+        if wanted is not None:
+            parts.append(f"AND passages.{test}")
+            values.append(wanted)
+    if whole is not None and parts and parts != ["AND passages.task = ?"]:  # of tasks alone there is no index
+        parts.append("AND passages.holding = ?")
+        values.append(whole.number)
+    tags = list(dict.fromkeys(within.tags))
+    for choice in [[tag] for tag in tags] if within.tag_match == "all" else [tags] if tags else []:
+        parts.append(_LOOKED_UP if whole is None else _SOUGHT)
+        values += [listed(choice)] if whole is None else [listed(choice), whole.first, whole.final]
+    return " ".join(parts), values
+
+
+def numbers_within(db: sqlite3.Connection, within: Filter, whole: Holding) -> list[int]:
+    """Of all passages of an archive that pass, rising."""
+    if within.tags and not replace(within, tags=(), tag_match="any"):  # nothing else to look at than the tags
+        tags = dict.fromkeys(within.tags)
+        question = (" INTERSECT " if within.tag_match == "all" else " UNION ").join([_TAGGED] * len(tags))
+        values: list[Value] = [value for tag in tags for value in (tag, whole.first, whole.final)]
+    else:
+        tests, more = conditions(within, whole)
+        question = f"SELECT number FROM passages WHERE number BETWEEN ? AND ? {tests}"  # noqa: S608 - our own words
+        values = [whole.first, whole.final, *more]
+    return [number for (number,) in db.execute(f"{question} ORDER BY number", values).fetchall()]
+
+
+_TAGGED = "SELECT number FROM passage_tags WHERE tag = ? AND number BETWEEN ? AND ?"
+_SOUGHT = """
+    AND passages.number IN (
+        SELECT number FROM passage_tags WHERE tag IN (SELECT value FROM json_each(?)) AND number BETWEEN ? AND ?
+    )
+"""
+_LOOKED_UP = """
+    AND EXISTS (
+        SELECT 1 FROM passage_tags
+        WHERE tag IN (SELECT value FROM json_each(?)) AND passage_tags.number = passages.number
+    )
+"""
+
+
+_SAME_TEXT = "SELECT id FROM passages WHERE holding = ? AND digest = ?"
+_SAME_KEY = "SELECT id FROM passages WHERE holding = ? AND key = ? AND part = ?"
+# CROSS keeps the order of joining: the planner would rather read the whole archive
+_TAKEN = """
+    SELECT passages.id FROM json_each(?) AS asked CROSS JOIN passages ON passages.id = asked.value
+    CROSS JOIN holdings ON holdings.number = passages.holding WHERE holdings.space = ? LIMIT 1
+"""
+_WITHOUT_VECTOR = """
+    SELECT passages.id, passages.number FROM json_each(?) AS asked
+    CROSS JOIN passages ON passages.id = asked.value AND passages.holding = ?
+    WHERE NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passages.number)
+"""
+
+
+class _Draft(Struct):
+    number: int
+    id: str
+    passage: Passage
+    digest: bytes
+    tags: dict[str, None]
+
+
+class _Batch(Struct):
+    """What is to be written: new passages, tags for old ones, and whose vector stands where among those given."""
+
+    new: list[_Draft] = field(default_factory=list[_Draft])
+    joined: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    dressed: dict[str, int] = field(default_factory=dict[str, int])
+    by_text: dict[bytes, _Draft] = field(default_factory=dict[bytes, _Draft])
+    by_key: dict[tuple[str, int], _Draft] = field(default_factory=dict[tuple[str, int], _Draft])
+
+
+def insert(
+    db: sqlite3.Connection,
+    space: str,
+    archive: Archive,
+    passages: Sequence[Passage],
+    vectors: Sequence[bytes] | None,
+    handle: str,
+    now: Instant,
+) -> list[Inserted]:
+    if not passages:
+        return []
+    _check(passages)
+    if vectors is not None:
+        if len(vectors) != len(passages):
+            raise Invalid(f"{len(vectors)} vectors for {len(passages)} passages; send one for each, or none at all")
+        _check_model(archive, holding(db, space, archive.id), width_of(vectors), handle)
+    units = None if vectors is None else _normalise(vectors)
+    kept = founded(db, space, archive.id)
+    batch = _Batch()
+    told = [_placed(db, kept, batch, at, passage) for at, passage in enumerate(passages)]
+    _check_ids(db, space, batch)
+    _write(db, kept, batch, now)
+    if units is not None:
+        _dress(db, kept, {which: units[at] for which, at in batch.dressed.items()}, handle)
+    return told
+
+
+def clothe(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
+    """Give passages their vectors, by id; how many took one."""
+    kept = holding(db, space, archive.id)
+    if kept is None or not vectors:
+        return 0
+    given = list(vectors.values())
+    _check_model(archive, kept, width_of(given), handle)
+    units = _normalise(given)
+    return _dress(db, kept, dict(zip(vectors, units, strict=True)), handle)
+
+
+def _normalise(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    try:
+        from chargehand.memory.vectors import unit  # noqa: PLC0415 - numpy is needed for vectors only
+    except ImportError as error:
+        raise no_numpy() from error
+    return unit(vectors)
+
+
+def no_numpy() -> StoreUnavailable:
+    return StoreUnavailable(
+        "vectors are compared with numpy, which is not installed; run pip install 'chargehand[local]', or give the "
+        "archive the embedding `words`"
+    )
+
+
+def width_of(vectors: Sequence[bytes]) -> int:
+    """How many dimensions all of them have; Invalid unless it is the same for all."""
+    sizes = {len(vector) for vector in vectors}
+    if len(sizes) != 1:
+        raise Invalid(f"vectors of different lengths ({sorted(sizes)} bytes); embed all texts with one model")
+    (size,) = sizes
+    if not size or size % 4 or size // 4 > WIDEST:
+        raise Invalid(f"a vector of {size} bytes; send 1 to {WIDEST} little-endian floats of four bytes each")
+    return size // 4
+
+
+def _check_model(archive: Archive, kept: Holding | None, width: int, handle: str) -> None:
+    name = archive.name
+    if not handle:
+        raise Invalid("vectors without the handle of the model that made them; say which one it was")
+    if archive.embedding == "words":
+        raise Invalid(f"the archive {name} is searched by words alone; insert without vectors, or change its embedding")
+    if archive.embedding not in ("auto", handle):
+        raise Invalid(
+            f"the archive {name} takes vectors of {archive.embedding}, not of {handle}; embed with the former"
+        )
+    if kept is not None and kept.dressed and (kept.handle, kept.width) != (handle, width):
+        raise Invalid(
+            f"the archive {name} has vectors of {kept.handle} with {kept.width} dimensions, and these are of {handle} "
+            f"with {width}; embed with {kept.handle}, or make another archive"
+        )
+
+
+# --- deciding
+
+
+def _placed(db: sqlite3.Connection, kept: Holding, batch: _Batch, at: int, passage: Passage) -> Inserted:
+    """Decide what becomes of one passage: a repeated call changes nothing, a known text only takes the tags."""
+    key = (passage.origin.key, passage.part)
+    if key[0]:
+        again = batch.by_key.get(key)
+        known = again.id if again is not None else _id(db, _SAME_KEY, kept.number, *key)
+        if known:
+            return Inserted(known, new=False)
+    digest = _digest(passage.text)
+    twin = batch.by_text.get(digest)
+    tags = dict.fromkeys(passage.tags)
+    if twin is not None:
+        twin.tags.update(tags)
+        return Inserted(twin.id, new=False)
+    known = _id(db, _SAME_TEXT, kept.number, digest)
+    if known:
+        batch.joined.setdefault(known, {}).update(tags)
+        batch.dressed.setdefault(known, at)  # it may have come without a vector
+        return Inserted(known, new=False)
+    number = kept.first + kept.last_passage + len(batch.new) + 1
+    draft = _Draft(number=number, id=passage.id or f"passage-{uuid4()}", passage=passage, digest=digest, tags=tags)
+    batch.new.append(draft)
+    batch.by_text[digest] = batch.by_key[key] = draft
+    batch.dressed[draft.id] = at
+    return Inserted(draft.id, new=True)
+
+
+def _id(db: sqlite3.Connection, question: str, *values: str | int | bytes) -> str:
+    found = db.execute(question, values).fetchone()
+    return "" if found is None else found[0]
+
+
+def _check_ids(db: sqlite3.Connection, space: str, batch: _Batch) -> None:
+    """Ids that callers bring must be new in their space."""
+    brought = [draft.id for draft in batch.new if draft.passage.id]
+    if not brought:
+        return
+    repeated = [which for which, count in Counter(brought).items() if count > 1]
+    if taken := repeated[0] if repeated else _id(db, _TAKEN, listed(brought), space):
+        raise Refused(f"there is another passage {taken} already; leave the id out and one is given")
+
+
+# --- writing
+
+
+def _write(db: sqlite3.Connection, kept: Holding, batch: _Batch, now: Instant) -> None:
+    db.executemany(
+        INSERT,
+        [
+            _make_row(
+                number=draft.number,
+                holding=kept.number,
+                which=draft.id,
+                passage=draft.passage,
+                tags=draft.tags,
+                digest=draft.digest,
+                now=now,
+            )
+            for draft in batch.new
+        ],
+    )
+    words = [(draft.number, draft.passage.text) for draft in batch.new]
+    db.executemany("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", words)
+    _tag(db, [(tag, draft.number) for draft in batch.new for tag in draft.tags])
+    for which, tags in batch.joined.items():
+        _join(db, kept, which, tags)
+    db.execute(
+        "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
+        (len(batch.new), kept.number),
+    )
+
+
+def _join(db: sqlite3.Connection, kept: Holding, which: str, tags: dict[str, None]) -> None:
+    place = (which, kept.number)
+    number, had = db.execute("SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place).fetchone()
+    known = dict.fromkeys(_tags.decode(had))
+    fresh = [tag for tag in tags if tag not in known]
+    if fresh:
+        db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*known, *fresh]), number))
+        _tag(db, [(tag, number) for tag in fresh])
+
+
+def _tag(db: sqlite3.Connection, pairs: Sequence[tuple[str, int]]) -> None:
+    db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)
+
+
+def _dress(db: sqlite3.Connection, kept: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str) -> int:
+    bare: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), kept.number)).fetchall()
+    if not bare:
+        return 0
+    first = kept.first + kept.last_sign + 1
+    vectors = [(number, first + at, units[which][0]) for at, (which, number) in enumerate(bare)]
+    signs = [(first + at, number, units[which][1]) for at, (which, number) in enumerate(bare)]
+    db.executemany("INSERT INTO passage_vectors (number, sign, vec) VALUES (?, ?, ?)", vectors)
+    db.executemany("INSERT INTO passage_signs (sign, number, bits) VALUES (?, ?, ?)", signs)
+    db.execute(
+        """
+        UPDATE holdings SET handle = ?, width = ?, dressed = dressed + ?3, last_sign = last_sign + ?3 WHERE number = ?4
+        """,
+        (handle, len(vectors[0][2]) // 4, len(bare), kept.number),
+    )
+    return len(bare)
+
 
 _LOCATED = """
     SELECT passages.number, text, tags FROM json_each(?) AS asked
@@ -39,7 +464,6 @@ _BARE = """
     AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passages.number)
     ORDER BY passages.number LIMIT ?
 """
-_tags = msgspec.json.Decoder(list[str])
 
 
 # --- reading
@@ -58,16 +482,14 @@ def passages(
         if passed is None:
             raise Unknown(f"there is no passage {after} in {archive_id} (any more); start again without `after`")
         first, final = (passed[0] + 1, final) if order == "asc" else (first, passed[0] - 1)
-    tests, values = rows.conditions(within, kept)
+    tests, values = conditions(within, kept)
     direction = "ASC" if order == "asc" else "DESC"
-    question = (
-        f"{rows.SELECT} WHERE passages.number BETWEEN ? AND ? {tests} ORDER BY passages.number {direction} LIMIT ?"
-    )
+    question = f"{SELECT} WHERE passages.number BETWEEN ? AND ? {tests} ORDER BY passages.number {direction} LIMIT ?"
     return _read(db, question, [first, final, *values, limit])
 
 
 def passage(db: sqlite3.Connection, space: str, which: str) -> Passage | None:
-    found = _read(db, f"{rows.SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, space])
+    found = _read(db, f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, space])
     return found[0] if found else None
 
 
@@ -75,7 +497,7 @@ def bare(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> lis
     kept = holding(db, space, archive_id)
     if kept is None or kept.passages == kept.dressed:
         return []
-    return _read(db, rows.SELECT + _BARE, [kept.first, kept.final, max(0, limit)])
+    return _read(db, SELECT + _BARE, [kept.first, kept.final, max(0, limit)])
 
 
 def count(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[int, int]:
@@ -91,7 +513,7 @@ def model(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[str, int
 
 
 def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[Passage]:
-    return [rows.passage(row)[1] for row in db.execute(question, values).fetchall()]
+    return [_read_passage(row)[1] for row in db.execute(question, values).fetchall()]
 
 
 # --- deleting

@@ -1,11 +1,15 @@
-"""Agents, groups, tools, blocks and archives as rows: by id, by name and by tag. What hangs on them is elsewhere.
+"""Agents, groups, tools, blocks and archives as rows: by id, name and tag; grants on them; edits of blocks.
 
 Every function here raises its refusals before it has written anything.
 """
 
+import json
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
 from itertools import islice
 from typing import TypeVar
 
@@ -17,8 +21,9 @@ from chargehand.engine.roster import Match
 from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import Block
-from chargehand.memory.catalog import PREFIXES, Group, KeptConversation, KeptTool, Order, Profile, Thing
+from chargehand.memory.blocks import ANYTHING, NO_GRANT, Access, Block, Change, Edit, Grant, Origin, edited, value_at
+from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, KeptTool, Order, Profile, Thing
+from chargehand.memory.edits import Append, Insert
 
 Some = TypeVar("Some", bound=Thing)
 
@@ -218,3 +223,227 @@ def _words(thing: Thing) -> Sequence[str]:
             return thing.name, thing.description
         case Group() | KeptTool() | KeptConversation() | Archive():
             return thing.name, thing.description
+
+
+_WIDTHS: dict[Access, int] = {"none": 0, "read": 1, "append": 2, "write": 3}
+_EITHER = "SELECT number FROM things WHERE space = ? AND id = ? AND kind IN (?, ?)"
+_ATTACH = """
+    INSERT INTO attachments (owner, thing, access, tainted) VALUES (?, ?, ?, ?)
+    ON CONFLICT (owner, thing) DO UPDATE SET access = excluded.access, tainted = excluded.tainted
+"""
+_OWNERS = """
+    SELECT things.id, attachments.access, attachments.tainted
+    FROM attachments JOIN things ON things.number = attachments.owner
+    WHERE attachments.thing = ? ORDER BY things.number
+"""
+_OWN = "SELECT access, tainted FROM attachments WHERE owner = ? AND thing = ?"
+_THROUGH_GROUPS = """
+    SELECT attachments.access, attachments.tainted
+    FROM members JOIN attachments ON attachments.owner = members.team AND attachments.thing = ?
+    WHERE members.space = ? AND members.agent = ?
+"""
+_AGENTS = "SELECT number, id FROM things WHERE space = ? AND kind = 'agent' AND id IN (SELECT value FROM json_each(?))"
+_ALL_GRANTS = """
+    SELECT owner, thing, access, tainted FROM attachments WHERE owner IN (SELECT value FROM json_each(?))
+"""
+_ALL_LENT = """
+    SELECT members.agent, attachments.thing, attachments.access, attachments.tainted, things.id
+    FROM members
+    JOIN attachments ON attachments.owner = members.team
+    JOIN things ON things.number = members.team
+    WHERE members.space = ? AND members.agent IN (SELECT value FROM json_each(?))
+"""
+_THINGS = "SELECT number, kind, body FROM things WHERE number IN (SELECT value FROM json_each(?))"
+
+
+def attach(db: sqlite3.Connection, space: str, owner: str, thing: str, grant: Grant) -> None:
+    holder = _owner(db, space, owner)
+    held = _thing(db, space, thing)
+    db.execute(_ATTACH, (holder, held, grant.access, grant.tainted))
+
+
+def detach(db: sqlite3.Connection, space: str, owner: str, thing: str) -> bool:
+    holder = _owner(db, space, owner)
+    held = _thing(db, space, thing)
+    return db.execute("DELETE FROM attachments WHERE owner = ? AND thing = ?", (holder, held)).rowcount > 0
+
+
+def owners(db: sqlite3.Connection, space: str, thing: str) -> dict[str, Grant]:
+    rows = db.execute(_OWNERS, (_thing(db, space, thing),)).fetchall()
+    return {owner: Grant(access, bool(tainted)) for owner, access, tainted in rows}
+
+
+def attached(db: sqlite3.Connection, space: str, agent: str) -> list[Attached]:
+    need_number(db, space, Profile, agent)
+    return attached_to(db, space, (agent,))[agent]
+
+
+def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> dict[str, list[Attached]]:
+    """What several agents may use, each thing read once; an agent that is not there is left out."""
+    named: dict[int, str] = dict(db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall())
+    usable: dict[str, dict[int, tuple[Grant, str]]] = {which: {} for which in named.values()}
+    for owner, thing, access, tainted in db.execute(_ALL_GRANTS, (json.dumps(list(named)),)).fetchall():
+        usable[named[owner]][thing] = Grant(access, bool(tainted)), ""
+    for which, lent in _lent(db, space, list(usable)).items():
+        usable[which] = lent | usable[which]
+    things = _things(db, {thing for held in usable.values() for thing in held})
+    return {
+        which: [Attached(things[number], grant, via) for number, grant, via in _ordered(usable[which])]
+        for which in dict.fromkeys(agents)
+        if which in usable
+    }
+
+
+def _ordered(held: dict[int, tuple[Grant, str]]) -> list[tuple[int, Grant, str]]:
+    """An agent's own before what is lent to it, each in the order of making; without what it may not use."""
+    found = [(number, grant, via) for number, (grant, via) in held.items() if grant.access != "none"]
+    return sorted(found, key=lambda one: (bool(one[2]), one[0]))
+
+
+def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, dict[int, tuple[Grant, str]]]:
+    """What agents have through their groups, the widest grant of each thing."""
+    lent: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
+    for agent, thing, access, tainted, via in db.execute(_ALL_LENT, (space, json.dumps(agents))).fetchall():
+        grant = Grant(access, bool(tainted))
+        held = lent[agent]
+        if thing not in held or _width(grant) > _width(held[thing][0]):
+            held[thing] = grant, via
+    return lent
+
+
+def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block | Archive]:
+    rows = db.execute(_THINGS, (json.dumps(list(numbers)),)).fetchall()
+    return {number: decode(Block, body) if kind == "block" else decode(Archive, body) for number, kind, body in rows}
+
+
+def granted(db: sqlite3.Connection, space: str, block: int, agent: str, origin: Origin) -> Grant:
+    """What an agent may do with a block; or, where none is named, whoever the origin says it is."""
+    if not agent:
+        if origin.by == "worker":
+            raise Refused("a worker's edit must say which agent it is; its grants are looked up by that")
+        return ANYTHING
+    own = db.execute(_OWN, (need_number(db, space, Profile, agent), block)).fetchone()
+    if own is not None:
+        return Grant(own[0], bool(own[1]))
+    return _widest(db.execute(_THROUGH_GROUPS, (block, space, agent)).fetchall())
+
+
+def _widest(rows: Iterable[tuple[Access, int]]) -> Grant:
+    return max((Grant(access, bool(tainted)) for access, tainted in rows), key=_width, default=NO_GRANT)
+
+
+def _width(grant: Grant) -> tuple[int, bool]:
+    return _WIDTHS[grant.access], grant.tainted
+
+
+def _owner(db: sqlite3.Connection, space: str, which: str) -> int:
+    row = db.execute(_EITHER, (space, which, "agent", "group")).fetchone()
+    if row is None:
+        raise unknown("agent or group", which)
+    return int(row[0])
+
+
+def _thing(db: sqlite3.Connection, space: str, which: str) -> int:
+    row = db.execute(_EITHER, (space, which, "block", "archive")).fetchone()
+    if row is None:
+        raise unknown("block or archive", which)
+    return int(row[0])
+
+
+_DONE = "SELECT 1 FROM changes WHERE block = ? AND key = ?"
+_EARLIER = "SELECT 1 FROM changes WHERE block = ? AND digest = ? AND attempt < ?"
+_UPDATE = "UPDATE things SET body = ? WHERE number = ?"
+_KEEP = """
+    INSERT INTO changes
+        (block, version, kind, origin, moment, start, removed, added, parent, at, tainted, key, attempt, digest)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_COLUMNS = "SELECT version, kind, origin, moment, start, removed, added, parent, at, tainted FROM changes "
+_ONE = _COLUMNS + "WHERE block = ? AND version = ?"
+_LATEST = _COLUMNS + "WHERE block = ? AND version < ? ORDER BY version DESC LIMIT ?"
+_MOST = 2**62
+_ENCODER = msgspec.json.Encoder()
+_ORIGIN = msgspec.json.Decoder(Origin)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """An edit as it was asked for. `spare` stands in for the key of an origin that has none."""
+
+    edit: Edit
+    origin: Origin
+    agent: str
+    expect: int | None
+    spare: str
+
+
+def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest: bytes | None = None) -> None:
+    """Write one version's row."""
+    origin = change.origin
+    values = (block, change.version, change.kind, _ENCODER.encode(origin), change.when, change.start)
+    texts = (change.removed, change.added, change.parent, change.at, change.tainted, key, origin.attempt, digest)
+    db.execute(_KEEP, values + texts)
+
+
+def edit(db: sqlite3.Connection, space: str, which: str, asked: Asked, now: Instant) -> Block:
+    number, block = need(db, space, Block, which)
+    origin = asked.origin
+    key = origin.key or asked.spare
+    digest = _digest(asked.edit, origin)
+    if db.execute(_DONE, (number, key)).fetchone():
+        return block
+    if digest is not None and db.execute(_EARLIER, (number, digest, origin.attempt)).fetchone():
+        return block
+    grant = granted(db, space, number, asked.agent, origin)
+    past = partial(_past, db, number)
+    after, change = edited(block, asked.edit, grant, origin, now, expect=asked.expect, past=past)
+    if change.version != block.version:
+        db.execute(_UPDATE, (_ENCODER.encode(after), number))
+        keep(db, number, change, key=key, digest=digest)
+    return after
+
+
+def _digest(edit: Edit, origin: Origin) -> bytes | None:
+    """What another attempt of the same task would repeat; None where that is no repetition."""
+    if not isinstance(edit, Append | Insert) or not origin.run or not origin.task:
+        return None
+    kind = "append" if isinstance(edit, Append) else "insert"
+    run = f"{origin.run}#{origin.mark}" if origin.mark else origin.run
+    return sha256("\0".join((kind, run, origin.task, edit.text)).encode()).digest()[:16]
+
+
+def history(db: sqlite3.Connection, space: str, which: str, limit: int, before: int | None) -> list[Change]:
+    number = need_number(db, space, Block, which)
+    rows = db.execute(_LATEST, (number, _MOST if before is None else before, max(0, limit))).fetchall()
+    return [_change(row) for row in rows]
+
+
+def text_at(db: sqlite3.Connection, space: str, which: str, version: int) -> str:
+    number, block = need(db, space, Block, which)
+    return value_at(block, version, partial(_past, db, number))
+
+
+def _past(db: sqlite3.Connection, block: int, version: int) -> Change:
+    row = db.execute(_ONE, (block, version)).fetchone()
+    if row is None:
+        raise Corrupt(f"version {version} of a block is missing from the memory file; restore a backup")
+    return _change(row)
+
+
+def _change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) -> Change:
+    version, kind, origin, moment, start, removed, added, parent, at, tainted = row
+    try:
+        made = _ORIGIN.decode(origin)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Corrupt(f"version {version} of a block cannot be read: {error}; restore a backup") from error
+    return Change(
+        version=version,
+        kind=kind,
+        origin=made,
+        when=moment,
+        start=start,
+        removed=removed,
+        added=added,
+        parent=parent,
+        at=at,
+        tainted=bool(tainted),
+    )

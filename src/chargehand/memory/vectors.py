@@ -1,81 +1,142 @@
-"""Vectors of passages: checking them, and finding the nearest among many. Words and filters are not its business.
+"""Vectors of passages: the nearest among many, with numpy, which is imported only here.
 
-Only the signs of each vector, one bit a dimension, are held in memory. Those that differ least from what is asked are
+Only the signs of each vector, one bit a dimension, are held in memory. Those that differ least from the question are
 looked at more closely, and the best of them compared exactly with the vectors in the file. With a hundred thousand
 vectors that is several times quicker than comparing all, and finds the same but for one in a thousand.
 """
 
-import sqlite3
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Protocol
+from typing import TypeAlias
 
+import numpy
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from chargehand.errors import Invalid
-from chargehand.memory.passage_rows import ROOM, Holding, listed
 
-CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the ten nearest are among them
-FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
-MOST = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
-WIDEST = 65_535
+Words: TypeAlias = NDArray[numpy.uint64]
+Numbers: TypeAlias = NDArray[numpy.int64]
 
-_NEW = "SELECT sign, number, bits FROM passage_signs WHERE sign > ? AND sign < ? ORDER BY sign"
-_EXACT = """
-    SELECT number, vec FROM json_each(?) AS asked CROSS JOIN passage_vectors ON number = asked.value
-"""
+ROUGHLY = 10  # times as many are looked at more closely as are wanted in the end
 
 
-class Signs(Protocol):
-    def __len__(self) -> int: ...
-
-    def added(self, rows: Sequence[tuple[int, bytes]]) -> "Signs": ...
-
-    def nearest(self, asked: bytes, bits: bytes, count: int, among: Sequence[int] | None = None) -> list[int]: ...
-
-
-class Arithmetic(Protocol):
-    """`passage_numpy`, or where that is not installed `passage_plain`."""
-
-    def unit(self, vectors: Sequence[bytes], /) -> list[tuple[bytes, bytes]]: ...
-
-    def likeness(self, asked: bytes, rows: Sequence[tuple[int, bytes]], /) -> dict[int, float]: ...
-
-    def Signs(self) -> Signs: ...  # noqa: N802 - a class of the module
+def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Each vector, made to have length one, and its signs. Invalid for one that points nowhere."""
+    if not vectors:
+        return []
+    given = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(numpy.float64)
+    lengths = numpy.sqrt((given * given).sum(axis=1))
+    wrong = numpy.flatnonzero(~(numpy.isfinite(lengths) & (lengths > 0)))
+    if len(wrong):
+        raise Invalid(f"vector {int(wrong[0])} is all zeros or holds a number that is not finite; embed its text again")
+    made = (given / lengths[:, None]).astype("<f4")
+    packed = numpy.packbits(made > 0, axis=1)
+    bits = numpy.zeros((len(made), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
+    bits[:, : packed.shape[1]] = packed
+    return [(vector.tobytes(), signs.tobytes()) for vector, signs in zip(made, bits, strict=True)]
 
 
-def arithmetic() -> Arithmetic:
-    """The quickest there is."""
-    if find_spec("numpy") is None:
-        from chargehand.memory import passage_plain  # noqa: PLC0415 - only where it is needed
-
-        return passage_plain
-    from chargehand.memory import passage_numpy  # noqa: PLC0415 - numpy is only in the extra
-
-    return passage_numpy
-
-
-def width_of(vectors: Sequence[bytes]) -> int:
-    """How many dimensions all of them have; Invalid unless it is the same for all."""
-    sizes = {len(vector) for vector in vectors}
-    if len(sizes) != 1:
-        raise Invalid(f"vectors of different lengths ({sorted(sizes)} bytes); embed all texts with one model")
-    (size,) = sizes
-    if not size or size % 4 or size // 4 > WIDEST:
-        raise Invalid(f"a vector of {size} bytes; send 1 to {WIDEST} little-endian floats of four bytes each")
-    return size // 4
+def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
+    """The inner product of a vector with each of these, by number."""
+    if not rows:
+        return {}
+    wanted = numpy.frombuffer(asked, "<f4")
+    matrix = numpy.frombuffer(b"".join([vector for _, vector in rows]), "<f4").reshape(len(rows), -1)
+    # not with @: that starts threads, which wait for each other on a busy machine
+    found = numpy.clip(numpy.einsum("rd,d->r", matrix, wanted), -1.0, 1.0).tolist()
+    return {number: score for (number, _), score in zip(rows, found, strict=True)}
 
 
-def check_width(holding: Holding, vector: bytes) -> None:
-    """Invalid when a vector cannot be compared with those of an archive."""
-    width = width_of([vector])
-    if holding.dressed and width != holding.width:
-        raise Invalid(
-            f"a vector of {width} dimensions cannot be compared with those of {holding.archive}, which have "
-            f"{holding.width}; embed the question with {holding.handle}"
-        )
+class Signs:
+    """The signs of many vectors, by number: 48 bytes a vector of 384 dimensions, and 8 for its number.
+
+    They lie dimension by dimension, 64 at a time, with room behind: what is added behind the end is not seen by those
+    who read, so room and contents can be shared with the one before.
+    """
+
+    def __init__(self, numbers: Numbers | None = None, words: Words | None = None, count: int = 0) -> None:
+        self._numbers: Numbers = numpy.zeros(0, numpy.int64) if numbers is None else numbers
+        self._words: Words = numpy.zeros((0, 0), numpy.uint64) if words is None else words
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def added(self, rows: Sequence[tuple[int, bytes]]) -> "Signs":
+        """May be asked only of the latest: an older one shares its room."""
+        if not rows:
+            return self
+        numbers = numpy.fromiter((number for number, _ in rows), numpy.int64, len(rows))
+        words = _words([bits for _, bits in rows])
+        end = self._count + len(rows)
+        kept, known = self._room(end, len(words))
+        kept[self._count : end] = numbers
+        known[:, self._count : end] = words
+        if (self._count and numbers.min() < kept[self._count - 1]) or (numpy.diff(numbers) < 0).any():
+            order = numpy.argsort(kept[:end])
+            kept = kept[:end][order]
+            known = numpy.ascontiguousarray(known[:, :end][:, order])
+        return Signs(kept, known, end)
+
+    def _room(self, end: int, height: int) -> tuple[Numbers, Words]:
+        if end <= len(self._numbers):
+            return self._numbers, self._words
+        size = end if not self._count else end + end // 8
+        numbers = numpy.zeros(size, numpy.int64)
+        words = numpy.zeros((height, size), numpy.uint64)
+        numbers[: self._count] = self._numbers[: self._count]
+        if self._count:
+            words[:, : self._count] = self._words[:, : self._count]
+        return numbers, words
+
+    def nearest(self, asked: "Asked", count: int, among: Sequence[int] | None = None) -> list[int]:
+        """The numbers of those that are the nearest, as far as signs tell; of `among` only."""
+        numbers = self._numbers[: self._count]
+        words = self._words[:, : self._count]
+        if among is not None:
+            wanted = numpy.asarray(among, numpy.int64)
+            places = numpy.minimum(numpy.searchsorted(numbers, wanted), max(0, len(numbers) - 1))
+            places = places[numbers[places] == wanted] if len(numbers) else places[:0]
+            numbers = numbers[places]
+            words = words[:, places]
+        if len(numbers) <= count:
+            return numbers.tolist()
+        if len(numbers) > ROUGHLY * count:
+            distances = _distances(words, _words([asked.bits])[:, 0])
+            # the least distance that takes in enough of them: counting is quicker than sorting
+            reach = numpy.searchsorted(numpy.cumsum(numpy.bincount(distances)), ROUGHLY * count)
+            places = numpy.flatnonzero(distances <= reach)
+            numbers = numbers[places]
+            words = words[:, places]
+        return numbers[numpy.argpartition(-_leanings(words, asked.vector), count)[:count]].tolist()
+
+
+def _words(bits: Sequence[bytes]) -> Words:
+    """One column a vector."""
+    return numpy.frombuffer(b"".join(bits), numpy.uint64).reshape(len(bits), -1).T
+
+
+def _distances(words: Words, asked: Words) -> NDArray[numpy.uint16]:
+    found = numpy.zeros(words.shape[1], numpy.uint16)
+    for row, word in zip(words, asked, strict=True):
+        found += numpy.bitwise_count(row ^ word)
+    return found
+
+
+def _leanings(words: Words, asked: bytes) -> NDArray[numpy.float32]:
+    """How alike each is, as far as its signs tell: of what is asked for, more than the signs is known.
+
+    For each of its bytes a table says what that adds. Quicker than unpacking bits, and no thread but this one is busy.
+    """
+    wanted = numpy.zeros(64 * len(words), numpy.float32)
+    given = numpy.frombuffer(asked, "<f4")
+    wanted[: len(given)] = given
+    patterns = numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], axis=1).astype(numpy.float32)
+    tables = numpy.einsum("pb,wb->wp", patterns, wanted.reshape(-1, 8))
+    found = numpy.zeros(words.shape[1], numpy.float32)
+    for table, column in zip(tables, numpy.ascontiguousarray(words.T).view(numpy.uint8).T, strict=True):
+        found += table.take(column)
+    return found
 
 
 class Asked(Struct, frozen=True):
@@ -83,74 +144,3 @@ class Asked(Struct, frozen=True):
 
     vector: bytes
     bits: bytes
-
-
-class _Loaded(Struct):
-    """The signs of one archive, up to `last`; `removed` is how many had ever been removed when they were read."""
-
-    signs: Signs
-    width: int
-    last: int
-    removed: int
-
-
-class VectorIndex:
-    """What is in memory of the vectors of a file. Read when first asked for, then only what is new.
-
-    May be used by several threads at once, and does not mind who else writes to the file.
-    """
-
-    def __init__(self, chosen: Arithmetic | None = None, *, most: int = MOST) -> None:
-        self._chosen = chosen
-        self._most = most
-        self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
-        self._lock = threading.Lock()
-
-    @property
-    def arithmetic(self) -> Arithmetic:
-        if self._chosen is None:  # not before it is needed: numpy takes a tenth of a second
-            self._chosen = arithmetic()
-        return self._chosen
-
-    def asked(self, vector: bytes) -> Asked:
-        """Invalid for a vector that points nowhere."""
-        return Asked(*self.arithmetic.unit([vector])[0])
-
-    def nearest(
-        self,
-        db: sqlite3.Connection,
-        holding: Holding,
-        asked: Asked,
-        count: int = CANDIDATES,
-        among: Sequence[int] | None = None,
-    ) -> dict[int, float]:
-        """How alike the nearest passages of an archive are, by number; of `among` only."""
-        with self._lock:
-            loaded = self._current(db, holding)
-            signs = loaded.signs
-            spare = max(0, holding.removed - loaded.removed)
-        return self.exact(db, asked, signs.nearest(asked.vector, asked.bits, count + spare, among))
-
-    def exact(self, db: sqlite3.Connection, asked: Asked, numbers: Sequence[int]) -> dict[int, float]:
-        """How alike each of these is; those without a vector are left out."""
-        return self.arithmetic.likeness(asked.vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
-
-    def _current(self, db: sqlite3.Connection, holding: Holding) -> _Loaded:
-        loaded = self._loaded.get(holding.number)
-        if loaded is None or loaded.width != holding.width or holding.removed - loaded.removed > FORGIVEN:
-            loaded = _Loaded(
-                signs=self.arithmetic.Signs(), width=holding.width, last=holding.first, removed=holding.removed
-            )
-        if loaded.last < holding.first + holding.last_sign:
-            rows = db.execute(_NEW, (loaded.last, holding.first + ROOM)).fetchall()
-            loaded.signs = loaded.signs.added([(number, bits) for _, number, bits in rows])
-            loaded.last = rows[-1][0] if rows else holding.first + holding.last_sign
-        self._loaded[holding.number] = loaded
-        self._loaded.move_to_end(holding.number)
-        self._shrink()
-        return loaded
-
-    def _shrink(self) -> None:
-        """Let go of archives that were not asked for longest."""
-        while len(self._loaded) > 1 and sum(len(one.signs) for one in self._loaded.values()) > self._most:
-            self._loaded.popitem(last=False)

@@ -151,7 +151,7 @@ class Meanings:
             self._vectors += enumerate(embedder.embed(self._texts[made : made + _BATCH]), made)
             if len(self._vectors) < len(self._texts) and monotonic() >= until:
                 return None
-        from chargehand.memory.passage_numpy import likeness  # noqa: PLC0415 - numpy is there if the model is
+        from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
 
         return likeness(embedder.embed([query])[0], self._vectors)
 

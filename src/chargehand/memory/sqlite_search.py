@@ -1,20 +1,37 @@
-"""Passages by their words: which terms of a question to look for, and what the word index finds.
+"""Searching archives by meaning and by words. How the two are weighed is decided in `ranking`.
 
-How words weigh against meaning is decided in `memory.ranking`. No text of a user's is ever read as query syntax.
+No text of a user is ever read as query syntax of the word index.
 """
 
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import nlargest
 from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chargehand.memory.archives import Filter
-from chargehand.memory.passage_rows import Holding, Value, conditions, listed
-from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE
+from chargehand.errors import Invalid
+from chargehand.memory.archives import Archive, Filter, Hit
+from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE, fused, telling
+from chargehand.memory.sqlite_passages import (
+    Holding,
+    Value,
+    by_number,
+    conditions,
+    holding,
+    listed,
+    numbers_within,
+    width_of,
+)
 from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
+
+if TYPE_CHECKING:
+    from chargehand.memory.vector_index import VectorIndex
+    from chargehand.memory.vectors import Asked
 
 BUDGET = 4_000  # rows to rank: a microsecond each
 _READ = 4_000  # characters of a question
@@ -139,3 +156,112 @@ def _either(chosen: Sequence[str]) -> str:
 
 def _all(chosen: Sequence[str]) -> str:
     return " AND ".join(map(_quoted, chosen))
+
+
+MOST = 1_000  # hits of one search
+EXACT = 2_000  # passages that are all compared exactly when a filter leaves no more: some 5 ms
+MANY = 1_000  # candidates where it leaves more
+CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the ten nearest are among them
+BY_WORDS = 50  # matches that are weighed against meaning, or as many as are asked for
+
+
+def search(
+    db: sqlite3.Connection,
+    open_index: "Callable[[], VectorIndex]",
+    space: str,
+    archives: Sequence[Archive],
+    query: str,
+    vector: bytes | None,
+    within: Filter,
+    limit: int,
+) -> list[Hit]:
+    """`open_index` is called only if there are vectors to compare."""
+    limit = min(limit, MOST)
+    found = [kept for archive in archives if (kept := holding(db, space, archive.id)) is not None and kept.passages]
+    if limit <= 0 or not found:
+        return []
+    if vector is not None and any(kept.dressed for kept in found):
+        for kept in found:
+            _check_width(kept, vector)
+        index = open_index()
+        meaning, words = _by_both(
+            db=db, index=index, found=found, query=query, asked=index.asked(vector), within=within, limit=limit
+        )
+    else:
+        meaning = {}
+        words = _by_words(db, found, query, within, limit)
+    return _hits(db, meaning, words, limit)
+
+
+def _check_width(kept: Holding, vector: bytes) -> None:
+    """Invalid when a vector cannot be compared with those of an archive."""
+    width = width_of([vector])
+    if kept.dressed and width != kept.width:
+        raise Invalid(
+            f"a vector of {width} dimensions cannot be compared with those of {kept.archive}, which have "
+            f"{kept.width}; embed the question with {kept.handle}"
+        )
+
+
+def _by_words(
+    db: sqlite3.Connection, found: Sequence[Holding], query: str, within: Filter, limit: int
+) -> dict[int, Match]:
+    asked = terms(query)
+    words = dict[int, Match]()
+    for kept in found:
+        words |= Words(db, kept, within).any(asked, limit)
+    return words
+
+
+def _by_both(
+    db: sqlite3.Connection,
+    index: "VectorIndex",
+    found: Sequence[Holding],
+    query: str,
+    asked: "Asked",
+    within: Filter,
+    limit: int,
+) -> tuple[dict[int, float], dict[int, Match]]:
+    named = telling(query)
+    enough = max(limit, BY_WORDS)
+    meaning: dict[int, float] = {}
+    words: dict[int, Match] = {}
+    for kept in found:
+        if kept.dressed < kept.passages:  # what cannot be compared in meaning must be found by any word it has
+            bare = Words(db, kept, within, bare=True).any(terms(query), enough)
+            for number, match in bare.items():
+                words[number] = Match(match.score, tuple(term for term in match.terms if term in named))
+        words |= Words(db, kept, within).rare(named, enough)
+        meaning |= _nearest(db=db, index=index, kept=kept, asked=asked, within=within, enough=enough)
+    return meaning | index.exact(db, asked, [number for number in words if number not in meaning]), words
+
+
+def _nearest(
+    db: sqlite3.Connection, index: "VectorIndex", kept: Holding, asked: "Asked", within: Filter, enough: int
+) -> dict[int, float]:
+    count = max(CANDIDATES, 4 * enough)
+    if not kept.dressed:
+        return {}
+    if not within:
+        found = index.nearest(db, kept, asked, count)
+    else:
+        matching = numbers_within(db, within, kept)
+        if len(matching) <= EXACT:
+            found = index.exact(db, asked, matching)
+        else:
+            found = index.nearest(db, kept, asked, max(count, MANY), matching)
+    return dict(nlargest(enough, found.items(), key=itemgetter(1)))
+
+
+def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, Match], limit: int) -> list[Hit]:
+    best = max((match.score for match in words.values()), default=0.0) or 1.0
+    shares = {number: (max(0.0, match.score / best), match.terms) for number, match in words.items()}
+    ranked = fused(meaning, shares)[:limit]
+    passages = by_number(db, [number for number, _, _ in ranked])
+    hits: list[Hit] = []
+    for number, score, why in ranked:
+        if number in passages:
+            alike = meaning.get(number)
+            by_words = score - (alike or 0.0)
+            hits.append(Hit(passage=passages[number], score=score, meaning=alike, words=by_words, why=why))
+    return hits
