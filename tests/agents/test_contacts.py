@@ -272,8 +272,8 @@ workers:
     [
         ('[bob, "tag:hand"]', ("bob", "tag:hand")),
         ('["*"]', ("*",)),
-        ('{to: ["tag:hand"], max_messages: 3}', Contacts(("tag:hand",), 3)),
-        ("{to: [cid]}", ("cid",)),
+        ('{to: ["tag:hand"], max_messages: 3}', Contacts(["tag:hand"], 3)),
+        ("{to: [cid]}", Contacts(["cid"])),
     ],
 )
 def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, made: object) -> None:
@@ -287,14 +287,18 @@ def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, mad
 @pytest.mark.parametrize(
     ("tools", "contacts", "problem"),
     [
-        (ONE, "[]", f"team.yaml:5: workers.ann.tools[0]: {ONE} needs contacts: say whom it may write to"),
-        ("dates", "[bob]", "team.yaml:6: workers.ann.contacts: has no tool to write to them; add send_message"),
+        (ONE, "[]", f"team.yaml:2: workers: worker 'ann' has {ONE} and no contacts: it may write to nobody"),
+        (
+            "dates",
+            "[bob]",
+            "team.yaml:2: workers: worker 'ann' has contacts and no tool to write to them; add send_message",
+        ),
         (
             ONE,
             "[bob, bop]",
-            "team.yaml:6: workers.ann.contacts[1]: there is no worker 'bop' to write to; did you mean 'bob'?",
+            "workers: worker 'ann': contacts: there is no worker 'bop' to write to; did you mean 'bob'?",
         ),
-        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "workers.ann.contacts.to[1]: nobody else carries the tag 'x'"),
+        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "worker 'ann': contacts: nobody else carries the tag 'x'"),
     ],
 )
 def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(

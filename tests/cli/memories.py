@@ -19,13 +19,13 @@ name: desk
 memory:
   blocks:
     guidelines: {value: "Cite every claim.", description: How we work., limit: 2000, trusted: true}
-    notes: {share: append, write: [ann], none: [bob]}
+    notes: {share: append}
   archives:
     findings: {description: What we found., embed: words}
     papers: {embed: words, share: read}
 workers:
-  ann: {description: Reads., remembers: true, tags: [reading, fast]}
-  bob: {description: Writes., tags: [writing, fast]}
+  ann: {description: Reads., remembers: true, tags: [reading, fast], blocks: {notes: write}}
+  bob: {description: Writes., tags: [writing, fast], blocks: {notes: none}}
 """
 
 

@@ -19,10 +19,10 @@ tools:
   price: {python: "tools:price"}
 workers:
   helper: {description: knows the price of a room, tools: [price]}
-  librarian: {every: 2, tools: [memory_rethink], MORE}
+  librarian: {every: 2, tools: [memory_rethink], blocks: {notes: write}, MORE}
 memory:
   blocks:
-    notes: {value: "", write: [librarian]}
+    notes: {value: ""}
 """
 TOOLS = '''
 """One tool."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
-from chargehand.config.assemble import assemble
-from chargehand.config.parts import Parts
+from chargehand.config.build import Overrides, TeamBuild, build_members
 from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, read_source
 from chargehand.config.validate import validate
@@ -51,15 +50,15 @@ def shaped(file: Path) -> tuple[TeamShape | None, Sequence[Finding]]:
     return validate(read_source(file))
 
 
-def parts(folder: Path, text: str, model: str = "") -> Parts:
+def parts(folder: Path, text: str, model: str = "") -> TeamBuild:
     """The parts of a team file that has the right shape."""
     (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
     source = read_source(write(folder, text))
     team, findings = validate(source)
-    assert team is not None, [str(one) for one in findings]
-    return assemble(Parts(source=source, team=team, model=model))
+    assert team is not None, [str(finding) for finding in findings]
+    return build_members(TeamBuild(source, team, Overrides(model)))
 
 
 def said(findings: Sequence[Finding], file: Path) -> list[str]:
     """Findings without the path of the test's folder."""
-    return [str(one).replace(str(file.parent) + "/", "") for one in findings]
+    return [str(finding).replace(str(file.parent) + "/", "") for finding in findings]

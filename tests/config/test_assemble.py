@@ -85,9 +85,15 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
     [
         ("tools: [twise]", "workers.ann.tools[0]: there is no tool 'twise'; did you mean 'twice'?"),
         ("tools: [zzz]", "workers.ann.tools[0]: there is no tool 'zzz'; there are twice, calculator"),
-        ("tools: [twice, twice]", "workers.ann.tools[1]: is here twice; name it once"),
-        ("fallbacks: [bobb]", "workers.ann.fallbacks[0]: there is no worker 'bobb' to fall back to"),
-        ("fallbacks: [ann]", "'ann' cannot step in for itself"),
+        (
+            "tools: [twice, twice]",
+            "workers.ann.tools: worker 'ann' has two tools called 'twice'; give one",
+        ),
+        (
+            "fallbacks: [bobb]",
+            "workers.ann.fallbacks[0]: there is no other worker 'bobb' to fall back",
+        ),
+        ("fallbacks: [ann]", "there is no other worker 'ann' to fall back to"),
         ("prompt: file:prompts/none.md", "workers.ann.prompt: there is no 'prompts/none.md' beside the team file"),
         ("prompt: file:../secret.md", "workers.ann.prompt: '../secret.md' leads out of the team's folder"),
         ("prompt: file:/etc/passwd", "workers.ann.prompt: '/etc/passwd' is not relative to the team file"),
@@ -97,9 +103,9 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
         ("output: file:tools.py", "workers.ann.output: 'tools.py' is not JSON"),
         ("output: object", "'object' is no schema; write file: and a path"),
         ("output: {properties: {}}", "is no JSON Schema: begin with  type: object"),
-        ("rules: [{}]", "workers.ann.rules[0]: names 0 rules"),
-        ("rules: [{run_first: a, exit_loop: b}]", "names 2 rules; write one rule an entry"),
-        ("rules: [{run_first: twice}]", "speaks of the tool 'twice', which this worker does not have"),
+        ("rules: [{}]", "workers.ann.rules[0]: must be exactly one rule, and is 0"),
+        ("rules: [{run_first: a, exit_loop: b}]", "must be exactly one rule, and is 2 (run_first, exit_loop)"),
+        ("rules: [{run_first: twice}]", "names the tool 'twice', which there is not"),
     ],
 )
 def test_what_leads_nowhere_is_said(tmp_path: Path, worker: str, words: str) -> None:
@@ -180,7 +186,7 @@ def test_two_tools_of_one_name_in_one_hand_are_refused(tmp_path: Path) -> None:
       ann: {description: Reads., tools: [double, two]}
     tools: {double: "tools:double", two: "tools:make_two"}
     """
-    assert "'two' brings a tool 'double', which comes from 'double' already; rename one" in problem(tmp_path, text)
+    assert "has two tools called 'double'; give one of them another name" in problem(tmp_path, text)
 
 
 def test_two_teams_may_each_have_their_tools(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ version: 1
 name: desk
 workers:
   helper: knows things
-  librarian: {every: 2, tools: [memory_rethink]}
+  librarian: {every: 2, tools: [memory_rethink], blocks: {notes: write}}
 memory:
   blocks:
-    notes: {value: "", write: [librarian]}
+    notes: {value: ""}
 """
 
 
@@ -39,9 +39,9 @@ def test_a_worker_with_every_is_in_the_background(tmp_path: Path) -> None:
         ("every: 2", "every: -1", "every"),
         ("every: 2", "every: soon", "every"),
         ("every: 2", "every: 2, fallbacks: [helper]", "nobody stands in for it"),
-        ("every: 2", "every: 2, team: other", "is a team and has no every of its own"),
-        ("[librarian]}", "[librarian], read_only: true}", "nothing it may write that to"),
-        ("[librarian]}", "[librarian], trusted: true}", "nothing it may write that to"),
+        ("every: 2", "every: 2, team: other", "does not go with `team`"),
+        ('value: ""', "read_only: true", "nothing it may write that to"),
+        ('value: ""', "trusted: true", "nothing it may write that to"),
     ],
 )
 def test_what_is_wrong_is_said_of_its_line(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -51,12 +51,13 @@ def test_what_is_wrong_is_said_of_its_line(tmp_path: Path, old: str, new: str, w
 
 
 def test_without_a_memory_there_is_nothing_to_do(tmp_path: Path) -> None:
-    bare = TEAM.partition("memory:")[0].replace(", tools: [memory_rethink]", "")
+    bare = TEAM.partition("memory:")[0].replace(", tools: [memory_rethink], blocks: {notes: write}", "")
     [found] = told(tmp_path, bare)
     assert found.startswith("team.yaml:5")
     assert "works on the team's memory, and there is none" in found
 
 
 def test_one_that_instructs_needs_a_grant_for_text_from_outside(tmp_path: Path) -> None:
-    granted = TEAM.replace("[librarian]}", "[librarian], trusted: true, tainted: [librarian]}")
+    trusted = TEAM.replace('value: ""', "trusted: true")
+    granted = trusted.replace("notes: write", "notes: {access: write, tainted: true}")
     assert told(tmp_path, granted) == []

@@ -65,9 +65,9 @@ def test_memory_is_told_and_its_models_are_checked(file: Path, tmp_path: Path, m
 version: 1
 memory:
   file: kept.db
-  blocks: {notes: {value: abc, limit: 10, share: append, none: [ann]}}
+  blocks: {notes: {value: abc, limit: 10, share: append}}
   archives:
-    words: {embed: words, read: [ann]}
+    words: {embed: words}
     local: {embed: "local:minilm"}
     paid: {embed: "openai:text-embedding-3-small"}
     odd: {embed: "nobody:x"}

@@ -47,10 +47,10 @@ def findings(folder: Path, text: str) -> list[str]:
         ("policy: {uncertain: sometimes}", "policy.uncertain: is the text 'sometimes'; it must be one of"),
         ("memory: {block: {}}", "memory.block: there is no key 'block' here; did you mean 'blocks'?"),
         ("memory: {blocks: {a: {shared: all}}}", "memory.blocks.a.shared: there is no key 'shared' here; did you mean"),
-        ("memory: {blocks: {a: {share: some}}}", "memory.blocks.a.share: is the text 'some'; it must be one of all"),
+        ("memory: {blocks: {a: {share: some}}}", "memory.blocks.a.share: is the text 'some'; it must be one of append"),
         (
-            "memory: {blocks: {a: {write: ann}}}",
-            "memory.blocks.a.write: must be a list, not the text 'ann'; write [ann]",
+            "memory: {blocks: {a: {tags: ann}}}",
+            "memory.blocks.a.tags: must be a list, not the text 'ann'; write [ann]",
         ),
         ("memory: {archives: {a: {limit: 3}}}", "memory.archives.a.limit: there is no key 'limit' here"),
         ("mcp_servers: {}", "mcp_servers: the use of MCP servers comes later"),

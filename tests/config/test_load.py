@@ -88,7 +88,7 @@ def test_the_first_error_is_raised_and_the_others_are_counted(tmp_path: Path) ->
     file = write(tmp_path, text)
     with pytest.raises(Invalid) as caught:
         load_team(file)
-    assert str(caught.value).startswith(f"{file}:3: workers.ann.tools[0]: there is no tool 'x'")
+    assert str(caught.value).startswith(f"{file}:3: workers.ann.fallbacks[0]: there is no other worker 'zoe'")
     assert str(caught.value).endswith(f"(2 more: chargehand check --team {file})")
 
 

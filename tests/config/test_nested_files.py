@@ -117,9 +117,7 @@ def test_a_toml_file_may_name_a_yaml_file_and_the_other_way_round(outer: Path) -
     folder = outer.parent.parent / "shed"
     write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\nmodel = "demo"\n', "team.toml")
     said = placed(describe(folder).findings, folder.parent)
-    assert said == [
-        "shed/team.toml: workers.cellar.model: 'cellar' is a team and has no model of its own; write it in ../cellar"
-    ]
+    assert said == ["shed/team.toml: workers.cellar.model: does not go with `team`: the team brings what it works with"]
     write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\n', "team.toml")
     write(outer.parent, OUTER.replace("../cellar", "../shed"))
     assert [one.name for one in load_team(outer).teams[0].teams] == ["cellar"]
@@ -178,7 +176,7 @@ async def test_limits_of_a_provider_are_shared_by_teams_with_the_same_key() -> N
 def test_what_only_those_inside_can_have_is_refused_where_it_stands(outer: Path, key: str, value: str) -> None:
     text = f"version: 1\nworkers:\n  cellar:\n    team: ../cellar\n    {key}: {value}\n  writer: Writes.\n"
     said = placed(describe(write(outer.parent, text)).errors, outer.parent.parent)
-    words = f"'cellar' is a team and has no {key} of its own; write it in ../cellar"
+    words = "does not go with `team`: the team brings what it works with"
     assert said == [f"office/team.yaml:5: workers.cellar.{key}: {words}"]
 
 
@@ -186,14 +184,14 @@ def test_fallback_models_and_shared_memory_are_refused_too(outer: Path) -> None:
     text = """\
     version: 1
     workers:
-      cellar: {team: ../cellar, fallback_models: [demo], fallbacks: [writer, nobody]}
+      cellar: {team: ../cellar, fallback_models: [demo], fallbacks: [writer, nobody], blocks: {notes: write}}
       writer: Writes.
-    memory: {blocks: {notes: {value: x, write: [cellar]}}}
+    memory: {blocks: {notes: {value: x}}}
     """
     said = "\n".join(placed(describe(write(outer.parent, text)).errors, outer.parent.parent))
-    assert "workers.cellar.fallback_models: 'cellar' is a team and has no fallback_models of its own" in said
-    assert "workers.cellar.fallbacks[1]: there is no worker 'nobody'" in said
-    assert "workers.cellar: 'cellar' is a team, and `memory` shares something with it" in said
+    assert "workers.cellar.fallback_models: does not go with `team`" in said
+    assert "workers.cellar.fallbacks[1]: there is no other worker 'nobody'" in said
+    assert "workers.cellar.blocks: does not go with `team`" in said
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,10 @@ GOOD = [
     "workers: {ann: {rules: [{run_first: a}, {conditional: {tool: a, cases: {x: b}}}], output: {type: object}}}",
     "supervisor: {factory: {tools: [calculator], max_tools: 2}}",
     "memory: {}",
-    "memory: {blocks: {a: x, b: {value: y, limit: 2k, trusted: true, share: all, write: [ann], tainted: [ann]}}}",
-    "memory: {file: m.db, archives: {a: x, b: {embed: words, add: texts, share: write, read: [ann], none: [bob]}}}",
+    "workers: {ann: {blocks: {a: write, b: {access: append, tainted: true}}, archives: {c: read}}}",
+    "workers: {ann: {archives: [c]}}",
+    "memory: {blocks: {a: x, b: {value: y, limit: 2k, trusted: true, share: append}}}",
+    "memory: {file: m.db, archives: {a: x, b: {embed: words, add: texts, share: write}}}",
 ]
 BAD = [
     "budgett: {}",
@@ -107,7 +109,8 @@ BAD = [
     "tools: {a: {effect: sometimes, calculator: true}}",
     "memory: {block: {}}",
     "memory: {blocks: {a: {share: some}}}",
-    "memory: {archives: {a: {append: [ann]}}}",
+    "memory: {archives: {a: {limit: 3}}}",
+    "workers: {ann: {blocks: {a: some}}}",
 ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
-from chargehand.config.load import lead, load_team
+from chargehand.config.load import build_team, load_team
 from tests.config.files import parts, write
 
 CREW = """
@@ -52,17 +52,17 @@ def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("{route: {}, loop: {}}", "names 2 strategies (route, loop); a team has exactly one"),
-        ("{}", "names no strategy; a team has exactly one"),
-        ("{route: {generalist: bop}}", "there is no worker 'bop'; did you mean 'bob'?"),
-        ("{route: {rules: {apples: anne}}}", "there is no worker 'anne'; did you mean 'ann'?"),
+        ("{route: {}, loop: {}}", "must be exactly one strategy, and is 2 (route, loop)"),
+        ("{}", "must be exactly one strategy, and is 0"),
+        ("{route: {generalist: bop}}", "the generalist 'bop' is not on the team; there are ann, bob"),
+        ("{route: {rules: {apples: anne}}}", "a rule of the route names 'anne', who is not on the team"),
         ("{route: {router: rules}}", "routes by rules, and has none"),
-        ("{broadcast: {match_all: [attic]}}", "nobody has these tags; the tags are cellar, office, worker"),
+        ("{broadcast: {match_all: [attic]}}", "no worker has these tags; the tags are cellar, office, worker"),
     ],
 )
 def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, said: str) -> None:
     made = parts(tmp_path, f"version: 1\nsupervisor:\n  strategy: {written}\n{CREW}")
-    assert lead(made) is None
+    assert build_team(made) is None
     assert said in " ".join(one.message for one in made.findings)
 
 
@@ -71,13 +71,14 @@ def test_nobody_who_works_only_after_turns_is_sent_requests(tmp_path: Path, plac
     text = f"""
     version: 1
     supervisor: {{strategy: {{route: {{{place}}}}}}}
-    memory: {{blocks: {{notes: {{description: what was said, write: [bob]}}}}}}
+    memory: {{blocks: {{notes: {{description: what was said}}}}}}
     workers:
       ann: Counts things.
-      bob: {{prompt: Keep the notes short., tools: [memory_rethink], every: 2}}
+      bob: {{prompt: Keep the notes short., tools: [memory_rethink], every: 2, blocks: {{notes: write}}}}
     """
     made = parts(tmp_path, text)
-    assert lead(made) is None
+    assert build_team(made) is None
     (found,) = made.findings
-    assert (found.line, found.path.split(".")[3]) == (3, place.partition(":")[0])
-    assert "'bob' works only after turns (`every`), and takes no requests" in found.message
+    assert (found.line, found.path) == (3, "supervisor.strategy")
+    assert "'bob'" in found.message
+    assert "not on the team; there are ann" in found.message

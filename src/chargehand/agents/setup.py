@@ -358,7 +358,7 @@ def _check_without_memory(worker: Worker) -> None:
     }
     for what, wanted in wants.items():
         if wanted:
-            raise Invalid(f"worker {worker.name!r} {what}, but its team has no memory; give it one: memory=Memory(...)")
+            raise Invalid(f"worker {worker.name!r} {what}, but its team has no memory; give it one (`memory`)")
 
 
 def _check_known(owner: str, what: str, asked: Sequence[str] | Mapping[str, object], known: Sequence[str]) -> None:

@@ -79,6 +79,10 @@ class WorkerKeys(AttemptKeys, frozen=True, kw_only=True):
     """Requests that were for it; a router compares requests with them."""
     accept: Sequence[str] = ()
     """Names of the team's checks that its results must pass."""
+    blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
+    """What it may do with blocks of the team's memory, where that is not what everybody may."""
+    archives: Sequence[str] | Mapping[str, Access] | None = None
+    """The archives it may use, or how it may use each; left out, all, as they are shared."""
     every: Count | None = None
     """After how many runs of the team it works, in the background; it then gets no tasks. Left out: it gets tasks."""
     may_estimate: bool = False
@@ -106,10 +110,6 @@ class Worker(WorkerKeys, frozen=True):
     """Which tools it must call first, last, or never without approval."""
     estimate: Amount = NOTHING
     """What one attempt is expected to use; reserved before it starts."""
-    blocks: Mapping[str, Access | Grant] = field(default_factory=dict[str, "Access | Grant"])
-    """What it may do with blocks of the team's memory, where that is not what everybody may."""
-    archives: Sequence[str] | Mapping[str, Access] | None = None
-    """The archives it may use, or how it may use each; left out, all, as they are shared."""
     team: RunnableTeam | None = None
     """A team that does its tasks (`Team.as_worker`)."""
     contacts: Contacts | Sequence[str] = ()

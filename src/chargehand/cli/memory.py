@@ -25,9 +25,9 @@ from chargehand.cli.console import (
 )
 from chargehand.cli.format import ago, bar, counted, size_of, when
 from chargehand.cli.signals import StopSignals
+from chargehand.config.build import check_name
 from chargehand.config.environment import login_name
 from chargehand.config.load import TeamMemory, load_memory
-from chargehand.config.memory import check_name
 from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage

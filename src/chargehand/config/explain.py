@@ -7,13 +7,11 @@ from typing import cast
 
 from msgspec import Struct, structs
 
-from chargehand.config.assemble import assemble
+from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside, origin
 from chargehand.config.keys import key_at
-from chargehand.config.load import lead, named_models
-from chargehand.config.memory import is_handle
-from chargehand.config.parts import Parts
+from chargehand.config.load import build_team, named_models
 from chargehand.config.schema import TeamShape
 from chargehand.config.source import Finding, Source, Unreadable, read_source, written
 from chargehand.config.tools import long_form, source_of
@@ -100,34 +98,34 @@ def describe(path: File | str | None = None, *, model: str = "") -> Description:
     team, findings = validate(source)
     description.findings.extend(findings)
     if team is not None:
-        _describe_team(description, assemble(Parts(source=source, team=team, model=model)))
+        _describe_team(description, build_members(TeamBuild(source, team, Overrides(model))))
     return description
 
 
-def _describe_team(description: Description, parts: Parts) -> None:
-    lead(parts)
-    teams = [parts, *_teams_inside(parts)]
+def _describe_team(description: Description, build: TeamBuild) -> None:
+    build_team(build)
+    teams = [build, *_teams_inside(build)]
     for team in teams:
         before = len(team.findings)
         _check_models(team)
-        if team is not parts:
-            parts.findings.extend(team.findings[before:])
-    description.name = parts.team.name
-    description.about = parts.team.description
-    description.workers = _describe_workers(parts)
-    description.tools = [_describe_tool(parts, entry) for entry in parts.team.tools if parts.tools.get(entry)]
-    description.memory = _describe_memory(parts)
+        if team is not build:
+            build.findings.extend(team.findings[before:])
+    description.name = build.shape.name
+    description.about = build.shape.description
+    description.workers = _describe_workers(build)
+    description.tools = [_describe_tool(build, entry) for entry in build.shape.tools if build.tools.get(entry)]
+    description.memory = _describe_memory(build)
     description.models = sorted({without_secrets(handle) for team in teams for _, handle in named_models(team)})
     own = description.file  # what is wrong here first, then what is wrong in the teams inside
-    findings = dict.fromkeys(parts.findings)
+    findings = dict.fromkeys(build.findings)
     description.findings.extend(sorted(findings, key=lambda finding: (finding.file != own, finding.file, finding.line)))
-    description.values = _explain_all(parts)
+    description.values = _explain_all(build)
 
 
-def _describe_workers(parts: Parts) -> list[WorkerLine]:
+def _describe_workers(build: TeamBuild) -> list[WorkerLine]:
     lines: list[WorkerLine] = []
-    for worker in parts.workers:
-        inner = parts.inside.get(worker.name)
+    for worker in build.workers:
+        inner = build.nested.get(worker.name)
         line = WorkerLine(
             name=worker.name,
             description=worker.description,
@@ -144,32 +142,32 @@ def _describe_workers(parts: Parts) -> list[WorkerLine]:
     return lines
 
 
-def _explain_all(parts: Parts) -> list[Explained]:
+def _explain_all(build: TeamBuild) -> list[Explained]:
     """Where each value comes from; those of a team inside stand behind the name of the worker it is."""
-    values = explain(parts.source, parts.team)
-    for name, inner in parts.inside.items():
+    values = explain(build.source, build.shape)
+    for name, inner in build.nested.items():
         values += [structs.replace(value, path=f"{name}: {value.path}") for value in _explain_all(inner)]
     return values
 
 
-def _teams_inside(parts: Parts) -> list[Parts]:
+def _teams_inside(build: TeamBuild) -> list[TeamBuild]:
     """The teams among the workers, and those among theirs."""
-    return [team for inner in parts.inside.values() for team in (inner, *_teams_inside(inner))]
+    return [team for inner in build.nested.values() for team in (inner, *_teams_inside(inner))]
 
 
-def _describe_tool(parts: Parts, entry: str) -> ToolLine:
-    tools = parts.tools[entry]
+def _describe_tool(build: TeamBuild, entry: str) -> ToolLine:
+    tools = build.tools[entry]
     return ToolLine(
         entry=entry,
-        source=source_of(long_form(parts.team.tools[entry])),
+        source=source_of(long_form(build.shape.tools[entry])),
         names=tuple(tool.name for tool in tools),
         effect=tools[0].effect,
         approve=tools[0].approve,
     )
 
 
-def _describe_memory(parts: Parts) -> MemoryLine | None:
-    memory = parts.memory
+def _describe_memory(build: TeamBuild) -> MemoryLine | None:
+    memory = build.memory
     if memory is None:
         return None
     labels = tuple(block.label for block in memory.blocks)
@@ -179,20 +177,20 @@ def _describe_memory(parts: Parts) -> MemoryLine | None:
 # --- models
 
 
-def _check_models(parts: Parts) -> None:
+def _check_models(build: TeamBuild) -> None:
     """Whether each model is known and has its key. Nobody is called."""
-    lookup = lookup_beside(parts.source.file.resolve().parent)
+    lookup = lookup_beside(build.source.file.resolve().parent)
     finder = Finder(lookup)
-    wrong = {finding.path for finding in parts.findings}
-    for path, handle in named_models(parts):
+    wrong = {finding.path for finding in build.findings}
+    for path, handle in named_models(build):
         if handle != BUILT_IN and written(path) not in wrong:
-            with parts.at(*path):
+            with build.at(*path):
                 finder.find(handle)
-    for archive in parts.memory.archives if parts.memory is not None else ():
+    for archive in build.memory.archives if build.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
             from chargehand.models.embeddings.http import find_embedding  # noqa: PLC0415 - few teams name one
 
-            with parts.at("memory", "archives", archive.name, "embed"):
+            with build.at("memory", "archives", archive.name, "embed"):
                 find_embedding(archive.embedding, lookup)
 
 

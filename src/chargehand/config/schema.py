@@ -18,11 +18,10 @@ from chargehand.agents.hedging import Hedge
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
 from chargehand.agents.supervisor import Supervisor, SupervisorKeys
 from chargehand.agents.worker import AttemptKeys, Contacts, Factory, FactoryKeys, Worker, WorkerKeys
-from chargehand.engine.budget import Budget
 from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
-from chargehand.memory.blocks import LIMIT
+from chargehand.memory.blocks import LIMIT, Access
 from chargehand.tools.rules import Conditional, ConstrainChildTools, MaxCount, MaxCountPerStep, ParentLastTool
 from chargehand.tools.toolbox import BUILT_IN
 
@@ -132,7 +131,6 @@ Approval: TypeAlias = bool | Literal["never", "always"]
 Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Names: TypeAlias = tuple[Text, ...]
-MemoryAccess: TypeAlias = Literal["all", "none", "read", "append", "write"]
 StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
 
@@ -145,10 +143,13 @@ class DefaultsShape(AttemptKeys, frozen=True, forbid_unknown_fields=True):
     """The model of workers that name none; left out, the supervisor's, else `demo`."""
 
 
-class BudgetShape(Shape, frozen=True):
+class AmountShape(Shape, frozen=True):
     usd: Dollars | None = None
+    """Dollars."""
     tokens: Size | None = None
+    """Tokens, read and written."""
     calls: Size | None = None
+    """Calls of models, and of tools that are paid for."""
 
 
 class PromptsShape(Shape, frozen=True):
@@ -217,15 +218,6 @@ class SupervisorShape(SupervisorKeys, frozen=True, forbid_unknown_fields=True):
     hedge: Hedge | bool = False
 
 
-class EstimateShape(Shape, frozen=True):
-    usd: Dollars | None = None
-    """Dollars, reserved before an attempt."""
-    tokens: Size | None = None
-    """Tokens, reserved too."""
-    calls: Size | None = None
-    """Model calls, reserved too."""
-
-
 class RuleShape(Shape, frozen=True):
     """Exactly one of them."""
 
@@ -273,7 +265,7 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     output: Prose | dict[str, Any] | None = None
     """A JSON Schema its results must have: inline, or `file:schemas/review.json`."""
     rules: tuple[RuleShape, ...] = ()
-    estimate: EstimateShape = EstimateShape()
+    estimate: AmountShape = AmountShape()
     contacts: Contacts | Names = ()
     replicas: Names = ()
 
@@ -334,8 +326,6 @@ class ToolShape(ToolSources, frozen=True):
 
 
 class BlockShape(Shape, frozen=True):
-    """`read`, `append`, `write` and `none` list workers with a grant of their own; see `memory` for `tainted`."""
-
     value: Prose = ""
     """What stands in it to begin with."""
     description: Text = ""
@@ -343,25 +333,15 @@ class BlockShape(Shape, frozen=True):
     limit: Size = LIMIT
     """How many characters it may hold."""
     trusted: bool = False
-    """It gives instructions. Text from outside (what a tool returned, what another worker wrote) is refused unless the
-    worker is listed under `tainted`.
+    """It gives instructions. Text from outside (what a tool returned, what another worker wrote) is refused unless a
+    worker's grant says `tainted: true`.
     """
     read_only: bool = False
-    """Nobody but people changes it."""
+    """Only people change it."""
     tags: Names = ()
     """Words by which it is found."""
-    share: MemoryAccess = "read"
-    """What every worker may do with it; `all` is the same as `read`."""
-    read: Names = ()
-    """Workers who may only read it, whatever `share` says."""
-    append: Names = ()
-    """Workers who may add lines."""
-    write: Names = ()
-    """Workers who may change anything."""
-    none: Names = ()
-    """Workers who do not see it."""
-    tainted: Names = ()
-    """Workers who may put text from outside into it although it is `trusted`."""
+    share: Access = "read"
+    """What every worker may do with it, unless its own `blocks` says otherwise."""
 
 
 class ArchiveShape(Shape, frozen=True):
@@ -378,16 +358,10 @@ class ArchiveShape(Shape, frozen=True):
     """
     tags: Names = ()
     """Words by which it is found."""
-    share: MemoryAccess = "write"
-    """What every worker may do with it: `read` is to search, `append` and `write` to add to it, too; `all` is the same
-    as `write`.
+    share: Access = "write"
+    """What every worker may do with it, unless its own `archives` says otherwise: `read` is to search, `append` and
+    `write` to add to it, too.
     """
-    read: Names = ()
-    """Workers who may only search it."""
-    write: Names = ()
-    """Workers who may add to it."""
-    none: Names = ()
-    """Workers who may not use it."""
 
 
 class MemoryShape(Shape, frozen=True):
@@ -450,7 +424,7 @@ class TeamShape(Shape, frozen=True):
     """What holds unless a worker says otherwise."""
     timeout: Timeout | None = None
     """The time a run has, from the request to the answer, such as `5m`; left out, 300 seconds."""
-    budget: BudgetShape = BudgetShape()
+    budget: AmountShape = AmountShape()
     """The most one run may use."""
     cache: Timeout | None = None
     """For how long another run may use a result again instead of doing the same once more, such as `10m`; left out,
@@ -486,7 +460,6 @@ LATER = {"mcp_servers": "the use of MCP servers", "expose": "serving a team to o
 
 
 DECLARED: dict[type[Struct], type[Struct]] = {
-    BudgetShape: Budget,
     FactoryShape: Factory,
     SupervisorShape: Supervisor,
     WorkerShape: Worker,

@@ -11,6 +11,7 @@ from pathlib import Path as File
 from shlex import quote
 from typing import cast
 
+import msgspec
 from msgspec import Struct, structs
 
 from chargehand.config.environment import Lookup, lookup_beside
@@ -20,6 +21,8 @@ from chargehand.text.names import nearest_names
 
 _MAX_BYTES = 1024 * 1024
 _MAX_MESSAGE_CHARS = 600
+_FILE = "file:"
+"""What the name of a file begins with where a text may stand, too."""
 _PIECE = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 
@@ -28,13 +31,14 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """One thing to say. Errors stop a team, warnings do not (unless somebody asks for strictness)."""
+    """One problem in a team file."""
 
     file: str
     message: str
     path: str = ""
     line: int = 0
     grave: bool = True
+    """An error, which stops a team; else a warning."""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
@@ -102,7 +106,7 @@ class Source(Struct, frozen=True):
 
 
 def _shorten(message: str) -> str:
-    """A message that does not drown what it says in what somebody wrote."""
+    """A message in which a long value of the file does not hide what is wrong with it."""
     half = _MAX_MESSAGE_CHARS // 2
     return message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:half]} … {message[-half:]}"
 
@@ -230,3 +234,58 @@ def fill_variables(data: object, lookup: Lookup) -> Filled:
     filled = Filled(lookup)
     filled.data = filled.fill(data, ())
     return filled
+
+
+# --- the folder of a team file, and nothing outside
+
+
+def inside(folder: File, written: str) -> File:
+    """A path relative to the folder; Invalid when it is not there or leads out, by dots or by a link."""
+    path = within(folder, written)
+    if not path.exists():
+        raise Invalid(f"there is no {written!r} beside the team file")
+    return path
+
+
+def within(folder: File, written: str) -> File:
+    """The same for what need not be there yet."""
+    if not written or "\0" in written:
+        raise Invalid(f"{written!r} is no path; name a file or a folder beside the team file")
+    if written.startswith("~") or File(written).is_absolute():
+        raise Invalid(f"{written!r} is not relative to the team file; paths may not leave its folder")
+    root = folder.resolve()
+    try:
+        path = (root / written).resolve()
+        path.exists()  # a name that no file can have is an error here, not later
+    except (OSError, RuntimeError) as error:
+        raise Invalid(f"{written!r} cannot be followed: {error}") from error
+    if not path.is_relative_to(root):
+        raise Invalid(f"{written!r} leads out of the team's folder; copy what is needed into it")
+    return path
+
+
+def read_prose(folder: File, text: str) -> str:
+    """Text as it stands, or that of a file for `file:path`."""
+    if not text.startswith(_FILE):
+        return text
+    written = text.removeprefix(_FILE).strip()
+    body = read_bytes(inside(folder, written), "a text file")
+    try:
+        return body.decode("utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{written!r} is not text in UTF-8; save it as UTF-8") from error
+
+
+def read_schema(folder: File, written: str | dict[str, object]) -> dict[str, object]:
+    """A JSON Schema that stands in the file, or in one beside it."""
+    schema: object = written
+    if isinstance(written, str):
+        if not written.startswith(_FILE):
+            raise Invalid(f"{written[:40]!r} is no schema; write file: and a path, or the schema itself")
+        try:
+            schema = msgspec.json.decode(read_prose(folder, written))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"{written.removeprefix(_FILE).strip()!r} is not JSON: {error}") from error
+    if not isinstance(schema, dict) or not isinstance(cast("dict[str, object]", schema).get("type"), str):
+        raise Invalid('is no JSON Schema: begin with  type: object  (or "type": "object" in a file)')
+    return cast("dict[str, object]", schema)

@@ -18,9 +18,8 @@ from typing import TypeAlias, cast
 from msgspec import structs
 
 from chargehand.config.environment import lookup_beside
-from chargehand.config.parts import inside
 from chargehand.config.schema import PLAIN_SOURCES, SOURCES, ToolShape
-from chargehand.config.source import near
+from chargehand.config.source import inside, near
 from chargehand.errors import Invalid
 from chargehand.models.resolve import models_folder
 from chargehand.text.names import listed

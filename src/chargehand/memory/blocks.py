@@ -66,10 +66,12 @@ _PEOPLE: frozenset[Kind] = frozenset({"person", "team"})
 
 
 class Grant(Declared, frozen=True, omit_defaults=True):
-    """What somebody may do with a block. `tainted`: also with text from outside, where the block gives instructions."""
+    """What a worker may do with a block."""
 
     access: Access = "none"
+    """What it may do."""
     tainted: bool = False
+    """Also with text from outside, where the block is `trusted` and gives instructions."""
 
 
 NO_GRANT = Grant()
