@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.audit.claims import trace_answer, unsupported
-from chargehand.agents.audit.report import untraced_section
+from chargehand.agents.audit.report import untraced_sections
 from chargehand.engine.facts import Statement, Tracing
 from chargehand.models.artifacts import Figure, Passage, Passages, Product, Table
 from chargehand.models.request_facts import Given
@@ -99,7 +99,7 @@ def test_what_no_result_says_is_flagged(answer: str, kind: str, text: str) -> No
 def test_a_number_from_another_result_than_the_cited_one_is_flagged_and_traced() -> None:
     (found,) = unsupported("Goods come back within 14 days [t1].", RESULTS)
     assert (found.text, found.cited, found.elsewhere) == ("14", ("t1",), ("t2",))
-    assert "14, cited from [t1], but it stands in [t2]" in untraced_section([("", found)])
+    assert "14, cited from [t1], but it stands in [t2]" in untraced_sections([("", found)])[0].text
 
 
 def test_a_result_may_say_what_it_was_made_from() -> None:
@@ -144,7 +144,7 @@ def test_without_results_there_is_nothing_to_hold_an_answer_against() -> None:
 
 
 def test_a_long_list_of_flags_is_cut_short() -> None:
-    text = untraced_section([("", Statement("number", str(n))) for n in range(20)])
+    text = untraced_sections([("", Statement("number", str(n))) for n in range(20)])[0].text
     assert text.startswith("Not traced to a tool:\n- 0\n")
     assert text.endswith("- and 12 more")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand import Plan, Supervisor, Task, Team, Worker
-from chargehand.agents.audit.report import Traced, describe_counts, measure_coverage
+from chargehand.agents.audit.assessment import Assessment, measure_coverage
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.errors import Refused
@@ -13,12 +13,12 @@ def test_an_answer_that_was_not_written_is_no_part_of_the_plan() -> None:
     unwritten = Gap(NO_TASK, "unwritten", "logic", "the judge refused the key")
     coverage = measure_coverage(["t1", "t2"], [unwritten])
     assert (coverage.parts, coverage.missing) == (2, ())
-    assert describe_counts(coverage, Traced(), ()) == "2 of 2 parts covered"
+    assert Assessment(coverage).line == "2 of 2 parts covered"
 
 
 def test_a_long_list_of_missing_parts_says_how_many_it_leaves_out() -> None:
     gaps = [Gap(TaskId(f"t{number}"), "failed", "logic", "dark") for number in range(40)]
-    text = describe_counts(measure_coverage(["t40"], gaps), Traced(), ())
+    text = Assessment(measure_coverage(["t40"], gaps)).line
     assert text == "1 of 41 parts covered; not covered: t0, t1, t2, t3, t4, t5, t6, t7 and 32 more"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.audit.report import Traced
+from chargehand.agents.audit.assessment import Traced
 from chargehand.agents.checks.spec import Verifier
 from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.agents.audit.assessment import assess
-from chargehand.agents.audit.report import Traced
+from chargehand.agents.audit.assessment import Traced, assess
 from chargehand.agents.result import Result
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker

@@ -19,8 +19,7 @@ from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, Tracer
 
 if TYPE_CHECKING:
-    from chargehand.agents.audit.assessment import Assessment
-    from chargehand.agents.audit.report import Coverage, Traced
+    from chargehand.agents.audit.assessment import Assessment, Coverage, Traced
     from chargehand.engine.facts import SettledContradiction, Statement
 
 

@@ -6,7 +6,7 @@ from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.agents.audit.report import answer_tracings, count_traced
+from chargehand.agents.audit.assessment import answer_tracings, count_traced
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget

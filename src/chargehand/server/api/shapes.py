@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chargehand.agents.audit.report import Traced
+from chargehand.agents.audit.assessment import Traced
 from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.engine import events as ev
 from chargehand.engine.facts import Statement
