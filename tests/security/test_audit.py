@@ -62,7 +62,8 @@ def session(url: str) -> None:
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as plain:
         source = "@exec('1')\ndef f(a: 'eval(1)' = exec('1')) -> str:\n    '''F.'''\n"
         plain.post("/v1/tools", json={"source_code": source})
-        plain.post("/v1/tools/run", json={"source_code": source, "args": {}})
+        agent = plain.post("/v1/agents", json={"tools": ["f"]}).json().get("id", "agent-none")
+        plain.post(f"/v1/agents/{agent}/tools/f/run", json={"args": {}})
         plain.post("/v1/blocks", content=b"\x80\x04\x95cos\nsystem\n(S'true'\ntR.")
         plain.post("/v1/chat/completions", json={"model": "x", "messages": [{"role": "user", "content": "Hi"}]})
         for path in ("/", "/healthz", "/readyz", "/metrics", "/api/runs", "/api/teams", "/v1/models", "/nothing"):

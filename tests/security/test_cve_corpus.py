@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.server.letta.tool_source import read_source
+from chargehand.server.letta.custom_tools import read_source
 from chargehand.server.middleware.keys import KeyFile, create_key, key_file
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check
@@ -56,6 +56,12 @@ class Site:
 
     def agent(self, **more: object) -> str:
         return self.made("/v1/agents", name="ann", model="demo", memory_blocks=[], **more)["id"]
+
+    def run_tool(self, source: str) -> httpx.Response:
+        """Bring the tool `f`, have an agent with it, and run it there."""
+        brought = self.client.put("/v1/tools", json={"source_code": source})
+        agent = self.agent(tools=["f"]) if brought.status_code == 200 else self.agent()
+        return self.post(f"/v1/agents/{agent}/tools/f/run", args={})
 
     def say(self, agent: str, content: object) -> httpx.Response:
         return self.post(f"/v1/agents/{agent}/messages", messages=[{"role": "user", "content": content}])
@@ -116,16 +122,15 @@ def test_langflow_2025_3248_code_in_decorators_and_defaults_is_read_and_not_run(
         for headers in ({"Authorization": ""}, {}):
             for method in ("POST", "PUT"):
                 workshop.client.request(method, "/v1/tools", json={"source_code": source}, headers=headers)
-        workshop.post("/v1/tools/run", source_code=source, args={"a": 1})
+        workshop.run_tool(source)
     assert not canary.exists()
 
 
 def test_letta_2025_51482_source_is_not_run_unless_the_operator_says_so(site: Site, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     source = f"def f() -> str:\n    '''F.'''\n    open({str(canary)!r}, 'w').write('x')\n    return 'done'\n"
-    for path in ("/v1/tools/run", "/v1/tools"):
-        found = site.post(path, source_code=source, args={}, name="f")
-        assert (found.status_code, found.json()["code"]) == (403, "custom_tools_off")
+    for refused in (site.post("/v1/tools", source_code=source), site.run_tool(source)):
+        assert (refused.status_code, refused.json()["code"]) == (403, "custom_tools_off")
     assert not canary.exists()
 
 
@@ -142,15 +147,17 @@ def test_crewai_2026_2275_without_a_sandbox_nothing_runs(
 ) -> None:
     canary = tmp_path / "canary"
     source = f"def f() -> str:\n    '''F.'''\n    open({str(canary)!r}, 'w').write('x')\n    return 'done'\n"
-    monkeypatch.setattr("chargehand.tools.sandbox.wrapper", lambda: tmp_path / "gone")
-    monkeypatch.setenv("CHARGEHAND_SANDBOX", "unsafe")
-    workshop.post("/v1/tools/run", source_code=source, args={}, name="f")
-    assert not canary.exists()
-    monkeypatch.undo()
     if not available():
-        ran = workshop.post("/v1/tools/run", source_code=source, args={}, name="f")
+        ran = workshop.run_tool(source)
         assert ran.json().get("status") != "success", ran.text
         assert not canary.exists()
+    monkeypatch.setattr("chargehand.tools.sandbox.wrapper", lambda: tmp_path / "gone")
+    monkeypatch.setenv("CHARGEHAND_SANDBOX", "unsafe")
+    agents = workshop.client.get("/v1/agents").json()
+    workshop.run_tool(source)
+    for agent in agents:  # also one that has the tool from before
+        workshop.post(f"/v1/agents/{agent['id']}/tools/f/run", args={})
+    assert not canary.exists()
 
 
 _WATCHED = {"exec", "import", "open", "os.system", "subprocess.Popen", "socket.connect"}

@@ -78,14 +78,6 @@ def test_agents_are_found_by_any_and_by_all_tags_by_name_and_by_words(client: Le
     assert names(project_id="p") == []
 
 
-def test_a_list_that_names_what_to_include_leaves_the_rest_out(client: Letta) -> None:
-    client.agents.create(name="ann", tags=["worker"], memory_blocks=[{"label": "persona", "value": "Kind."}])
-    [bare] = client.agents.list(include=["agent.tags"]).items
-    assert (bare.tags, bare.blocks, bare.tools) == (["worker"], [], [])
-    [held] = client.agents.list(include=["agent.blocks"]).items
-    assert ([one.label for one in held.blocks], held.tools) == (["persona"], [])
-
-
 def test_a_list_ends_in_every_order(client: Letta) -> None:
     agents = [client.agents.create(name=name) for name in ("cid", "ann", "bob")]
     client.agents.update(agents[0].id, description="changed last")
@@ -246,13 +238,9 @@ def test_models_health_and_what_there_is_not(client: Letta, server: Running) -> 
     assert client.health().status == "ok"
     with httpx.Client(base_url=server.url, headers=server.headers) as raw:
         assert raw.get("/v1/models/embedding").status_code == 200
-        assert raw.get("/v1/identities/").json() == []
         assert raw.get("/v1/folders/").json() == []
         gone = raw.get("/v1/folders/source-1")
         assert (gone.status_code, "source-1" in gone.json()["detail"]) == (404, True)
-        names = [one["name"] for one in raw.get("/v1/providers/").json()]
-        assert "ollama" not in names  # it would be on this machine, and nobody named it
-        assert "openai" not in names  # nobody gave it a key
 
 
 def test_a_foreign_id_is_unknown_and_nothing_is_sent_again(client: Letta) -> None:

@@ -150,7 +150,8 @@ def test_a_verdict_that_is_sent_again_joins_what_the_first_began(desk: Desk) -> 
     first = desk.judge(agent, (pay, True), (delete, False))
     with pytest.raises(UnprocessableEntityError, match="nothing waits"):
         desk.judge(agent, (pay, True), (delete, False))
-    entries = [{"tool_call_id": delete, "approve": False}, {"tool_call_id": pay, "approve": True}]
+    verdicts = ((pay, True), (delete, False))
+    entries = [{"type": "approval", "tool_call_id": call, "approve": approve} for call, approve in verdicts]
     retried = {"x-stainless-retry-count": "1"}
     again = desk.send(agent, {"approvals": entries}, extra_headers=retried)
     assert [one.id for one in again.messages] == [one.id for one in first.messages]

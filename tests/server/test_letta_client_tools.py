@@ -52,7 +52,9 @@ def test_the_client_runs_the_tool_and_the_agent_goes_on_with_its_return(client: 
     assert getattr(answer.messages[0], "stdout", None) == ["reading"]
     assert answer.stop_reason.stop_reason == "end_turn"
     again = {"x-stainless-retry-count": "1"}  # the client sends it again: it joins what it began
-    repeated = client.agents.messages.create(agent, messages=[returns(request.tool_calls)], extra_headers=again)
+    repeated = client.agents.messages.create(
+        agent, messages=[returns(request.tool_calls)], client_tools=[ADD], extra_headers=again
+    )
     assert [one.id for one in repeated.messages] == [one.id for one in answer.messages]
     listed = [one.message_type for one in client.agents.messages.list(agent, order="asc")]
     assert listed == [

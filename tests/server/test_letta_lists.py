@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from letta_client import Letta
+from letta_client import Letta, PermissionDeniedError
+from letta_client.types.agents import ToolExecutionResult
 
 from chargehand.server.letta.wire import format_time
 from tests.server.running import Running, running, settings_in
@@ -112,16 +113,20 @@ def test_a_schema_that_is_none_is_refused(http: httpx.Client) -> None:
         assert http.post("/v1/tools", json=sent).status_code in (403, 422)
 
 
-def test_what_a_tool_returns_and_json_cannot_hold_is_told_as_text(http: httpx.Client) -> None:
-    def ran(source: str) -> httpx.Response:
-        return http.post("/v1/tools/run", json={"source_code": source, "args": {}})
+def test_what_a_tool_returns_and_json_cannot_hold_is_told_as_text(client: Letta) -> None:
+    agent = client.agents.create().id
 
-    found = ran("def f():\n    return float('nan')\n")
-    if found.status_code == 403:
-        pytest.skip(found.text)
-    assert found.json()["func_return"] == "NaN"
-    late = ran("import atexit\natexit.register(print, 'bye')\ndef f():\n    return 7\n").json()
-    assert (late["status"], late["func_return"], late["stdout"]) == ("success", 7, ["bye\n"])
+    def ran(source: str) -> ToolExecutionResult:
+        client.agents.tools.attach(client.tools.upsert(source_code=source).id, agent_id=agent)
+        return client.agents.tools.run("f", agent_id=agent)
+
+    try:
+        not_a_number = ran("def f():\n    return float('nan')\n")
+    except PermissionDeniedError as refused:
+        pytest.skip(str(refused))
+    assert not_a_number.func_return == "NaN"
+    late = ran("import atexit\natexit.register(print, 'bye')\ndef f():\n    return 7\n")
+    assert (late.status, late.func_return, late.stdout) == ("success", 7, ["bye\n"])
 
 
 def test_a_search_for_passages_without_a_query_lists_the_latest_that_fit(client: Letta) -> None:

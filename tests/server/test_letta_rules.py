@@ -9,7 +9,7 @@ import pytest
 from letta_client import Letta, UnprocessableEntityError
 from letta_client.types import AgentState
 
-from chargehand.server.letta.tool_rules import read_rules
+from chargehand.server.letta.settings import read_rules
 from chargehand.tools import rules as ours
 from tests.server.model_server import Answer, Call, FakeModel, Question, fake_model
 from tests.server.running import running, settings_in
@@ -155,7 +155,7 @@ def test_a_rule_about_a_tool_that_is_not_there_sleeps() -> None:
     ]
     assert read_rules(written, ["a", "b"]) == (ours.ConstrainChildTools("a", ("b",)),)
     assert read_rules(written, ["a"]) == (ours.ExitLoop("a"),)
-    assert read_rules(None, ["a"]) == ()
+    assert read_rules([], ["a"]) == ()
 
 
 def test_results_that_python_and_json_write_differently_are_the_same_case() -> None:

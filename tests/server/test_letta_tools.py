@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from letta_client import APIStatusError, ConflictError, Letta, NotFoundError, PermissionDeniedError
 from letta_client import UnprocessableEntityError as Unfit
 
-from chargehand.server.letta.tool_source import read_source, schema_of
+from chargehand.server.letta.custom_tools import read_source, schema_of
 from chargehand.server.problem import Problem
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import Running, running, settings_in
@@ -233,9 +232,6 @@ def test_without_permission_no_tool_is_taken_or_run(tmp_path: Path) -> None:
         ):
             with pytest.raises(PermissionDeniedError, match="--custom-tools"):
                 call()
-        with httpx.Client(base_url=one.url, headers=one.headers) as raw:
-            told = raw.post("/v1/tools/run", json={"source_code": LENGTH, "args": {"text": "x"}})
-        assert told.status_code == 403
         assert len(list(client.tools.list(tool_types=["custom"]))) == 0
 
 
@@ -258,14 +254,14 @@ def test_a_tool_runs_in_the_sandbox_and_says_what_it_printed(client: Letta, serv
         "async def f() -> str:\n    return 'x' * 60_000\n": "success",
     }
     returned = ""
-    with httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as raw:
-        for source, status in sources.items():
-            sent: dict[str, Any] = {"source_code": source.replace("PORT", str(server.port)), "args": {}}
-            last = raw.post("/v1/tools/run", json=sent).json()
-            assert last["status"] == status, (source, last)
-            returned = str(last["func_return"])
-        assert len(returned) < 51_000
-        assert "cut here" in returned
+    for source, status in sources.items():
+        tool = client.tools.upsert(source_code=source.replace("PORT", str(server.port)))
+        client.agents.tools.attach(tool.id, agent_id=agent.id)
+        last = client.agents.tools.run("f", agent_id=agent.id)
+        assert last.status == status, (source, last)
+        returned = str(last.func_return)
+    assert len(returned) < 51_000
+    assert "cut here" in returned
 
 
 def test_an_agent_uses_a_tool_of_a_client(tmp_path: Path) -> None:

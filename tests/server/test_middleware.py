@@ -89,7 +89,7 @@ def test_without_a_good_token_every_route_is_shut(server: Running, client: httpx
             found = called(client, route, headers=headers, content=b"this is not JSON")
             assert found.status_code == (200 if route.open else 401), (route, found.text)
             assert route.open or in_manner(found), (route, found.text)
-    for path in ("/nothing", "/v1/nothing", "/api/nothing", "/api/openapi.json", "/metrics", "/v1/tools/run", "/docs"):
+    for path in ("/nothing", "/v1/nothing", "/api/nothing", "/api/openapi.json", "/metrics", "/v1/tools", "/docs"):
         assert client.get(path).status_code == 401, path
     assert client.get("/v1/agents").headers["www-authenticate"] == "Bearer"
 

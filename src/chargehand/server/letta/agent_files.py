@@ -5,8 +5,8 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field, structs
-from starlette.datastructures import FormData, UploadFile
+from msgspec import UNSET, Meta, Struct, field, structs
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -15,17 +15,16 @@ from chargehand.memory.blocks import Block, Origin
 from chargehand.memory.catalog import KeptTool, Profile, Thing
 from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Rethink
-from chargehand.server.letta.agents import create_agent, describe_agent, named_model
-from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.blocks import new_block
-from chargehand.server.letta.executor import model_problem
+from chargehand.server.letta.custom_tools import require_custom_tools
+from chargehand.server.letta.models import model_problem
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import Call, Routes
-from chargehand.server.letta.tool_routes import TOOL_NAMES, ToolFields, read_tool
-from chargehand.server.letta.tools import built_in, find_custom, require_custom_tools
+from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
 from chargehand.server.problem import Problem, invalid
-from chargehand.server.wire import read
+from chargehand.server.wire import misfit, read
 
 routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
@@ -40,10 +39,23 @@ _NOT_EXPORTED = (  # they are of the server that the agent ran on
 )
 
 
+class FileModel(Struct):
+    """The `llm_config` of an agent; files of Letta's server have the model of an agent in it."""
+
+    model: str = ""
+    handle: str | None = None
+    model_endpoint_type: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.handle or (f"{self.model_endpoint_type}/{self.model}" if self.model_endpoint_type else self.model)
+
+
 class FileAgent(AgentCreate):
     """An agent in a file. Its `block_ids` and `tool_ids` are those of the file."""
 
     id: str = ""
+    llm_config: FileModel | None = None
     messages: Annotated[list[MessageCreate], Meta(max_length=_MAX_MESSAGES)] | None = None
 
 
@@ -69,11 +81,14 @@ class AgentFile(Struct):
 
 
 class ImportOptions(Struct):
+    """What a client wants of an import, as the form names it."""
+
     name: str = ""
+    """The name of the agent, if the file holds one only."""
     model: str = ""
-    has_suffix: bool = False
-    without_messages: bool = False
-    replace_tools: bool = False
+    append_copy_suffix: bool = False
+    strip_messages: bool = False
+    override_existing_tools: bool = False
 
 
 # --- export
@@ -130,22 +145,22 @@ def _export_turn(number: int, turn: Turn) -> Table:
 async def import_agents(call: Call) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
-    made: list[tuple[type[Thing], str]] = []
+    created: list[tuple[type[Thing], str]] = []
     agents: list[str] = []
     try:
-        tools = await _import_tools(call, file.tools, made, replace=options.replace_tools)
-        blocks = {block.id: await _import_block(call, block, made) for block in file.blocks}
+        tools = await _import_tools(call, file.tools, created, replace=options.override_existing_tools)
+        blocks = {block.id: await _import_block(call, block, created) for block in file.blocks}
         for agent in file.agents:
             sent = _read_agent(call, agent, options, is_only=len(file.agents) == 1)
             sent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
             sent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
             agents.append((await create_agent(call, sent))["id"])
-            made.append((Profile, agents[-1]))
+            created.append((Profile, agents[-1]))
             turns = _read_turns(agent)
-            if turns and not options.without_messages:
+            if turns and not options.strip_messages:
                 await call.catalog.say(agents[-1], turns)
     except BaseException:
-        for kind, which in made:
+        for kind, which in created:
             await call.catalog.delete(kind, which)
         raise
     return {"agent_ids": agents}
@@ -157,7 +172,10 @@ async def _read_form(call: Call) -> tuple[bytes, ImportOptions]:
             upload = form.get("file")
             if not isinstance(upload, UploadFile):
                 raise invalid("there is no file: send one as `file`, in a form (multipart/form-data)")
-            return await upload.read(), _read_options(form)
+            texts = {name: value for name, value in form.items() if isinstance(value, str)}
+            return await upload.read(), msgspec.convert(texts, ImportOptions, strict=False)
+    except msgspec.ValidationError as error:
+        raise misfit(error, ImportOptions, UNSET) from error
     except HTTPException as error:
         raise invalid(f"the form cannot be read: {error.detail}") from error
     except UnicodeError as error:  # a form may say in which encoding it is
@@ -166,31 +184,16 @@ async def _read_form(call: Call) -> tuple[bytes, ImportOptions]:
         raise Problem(400, "cut", "the file was cut off") from error
 
 
-def _read_options(form: FormData) -> ImportOptions:
-    texts = {name: value for name, value in form.items() if isinstance(value, str)}
-
-    def is_true(name: str) -> bool:
-        return texts.get(name, "").lower() in ("true", "1")
-
-    return ImportOptions(
-        name=texts.get("name") or texts.get("override_name", ""),
-        model=texts.get("model") or texts.get("override_model_handle", ""),
-        has_suffix=is_true("append_copy_suffix"),
-        without_messages=is_true("strip_messages"),
-        replace_tools=is_true("override_existing_tools"),
-    )
-
-
 def _parse(raw: bytes) -> AgentFile:
     """What stands in a file; a problem if it is none, or holds too much."""
     if not raw.strip():
         raise invalid("the file is empty")
     file = read(raw, AgentFile)
-    known = _check_ids("block", [block.id for block in file.blocks])
-    known |= _check_ids("tool", [tool.id for tool in file.tools])
+    ids = _check_ids("block", [block.id for block in file.blocks])
+    ids |= _check_ids("tool", [tool.id for tool in file.tools])
     for agent in file.agents:
         for which in (*(agent.block_ids or ()), *(agent.tool_ids or ())):
-            if which not in known:
+            if which not in ids:
                 name = (agent.name or agent.id)[:60]
                 raise invalid(f"agent {name!r} has {which[:60]!r}, which is not in the file")
     return file
@@ -204,36 +207,29 @@ def _check_ids(kind: str, ids: list[str]) -> set[str]:
 
 
 async def _import_tools(
-    call: Call, tools: list[FileTool], made: list[tuple[type[Thing], str]], *, replace: bool
+    call: Call, tools: list[FileTool], created: list[tuple[type[Thing], str]], *, replace: bool
 ) -> dict[str, str]:
     """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
     own = [tool for tool in tools if tool.name not in built_in() and tool.tool_type == "custom"]
-    if own and not call.tenant.settings.custom_tools:
-        names = ", ".join(tool.name[:60] for tool in own[:10])
-        raise Problem(403, "custom_tools_off", f"the file brings tools of its own ({names}), which are off here")
     if own:
-        require_custom_tools(call.tenant)
-    if missing := next((tool.name for tool in own if not tool.source_code), ""):
-        raise Problem(422, "not_a_tool", f"the tool {missing[:60]!r} has no source in this file")
-    new = [read_tool(KeptTool(""), tool) for tool in own]
-    async with lock_of(call.tenant, TOOL_NAMES):
-        for tool in new:
-            known = await find_custom(call.catalog, tool.name)
-            if known is None:
-                made.append((KeptTool, (await call.catalog.add(tool)).id))
-            elif replace:
-                await call.catalog.change(structs.replace(tool, id=known.id))
+        require_custom_tools(call.tenant, f"({', '.join(tool.name[:60] for tool in own[:10])}) ")
+    for tool in own:
+        if not tool.source_code:
+            raise Problem(422, "not_a_tool", f"the tool {tool.name[:60]!r} has no source in this file")
+        tool_kept, is_new = await save_tool(call, tool, replace=replace)
+        if is_new:
+            created.append((KeptTool, tool_kept.id))
     available = {tool.name for tool in own} | {*built_in()}
     return {tool.id: tool.name for tool in tools if tool.name in available}
 
 
-async def _import_block(call: Call, filed: FileBlock, made: list[tuple[type[Thing], str]]) -> str:
+async def _import_block(call: Call, filed: FileBlock, created: list[tuple[type[Thing], str]]) -> str:
     """Keep a block; its id. Text from outside stays apart from what instructed before it got in."""
     new = new_block(filed)
     if filed.tainted:
         new = structs.replace(new, value=filed.untainted)
     block = await call.catalog.add(new)
-    made.append((Block, block.id))
+    created.append((Block, block.id))
     if filed.tainted:
         await call.catalog.edit(block.id, Rethink(filed.value), Origin(tainted=True))
     return block.id
@@ -242,11 +238,11 @@ async def _import_block(call: Call, filed: FileBlock, made: list[tuple[type[Thin
 def _read_agent(call: Call, filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
     fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
     name = options.name if options.name and is_only else filed.name
-    model = filed.model or ("" if filed.llm_config is None else named_model(filed.llm_config))
+    model = filed.model or ("" if filed.llm_config is None else filed.llm_config.name)
     if model_problem(model, call.tenant):
         model = ""  # the server that wrote the file had it; here the default one answers
     fields |= {
-        "name": f"{name}_copy" if options.has_suffix and name else name,
+        "name": f"{name}_copy" if options.append_copy_suffix and name else name,
         "model": options.model or model,
         "tool_ids": None,
         "include_base_tools": False,

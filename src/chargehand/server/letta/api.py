@@ -1,24 +1,35 @@
-"""The API of `letta-client`: all its routes, and problems as that client reads them."""
+"""The API of `letta-client`: all its routes, models, health, and problems as that client reads them."""
+
+from importlib.metadata import version
 
 from starlette.responses import Response
+from starlette.types import Scope
 
-from chargehand.server.letta import (
-    agent_files,
-    agents,
-    archives,
-    blocks,
-    conversations,
-    messages,
-    models,
-    runs,
-    tool_routes,
-)
-from chargehand.server.problem import Problem
-from chargehand.server.routing import Api
+from chargehand.errors import Invalid
+from chargehand.memory.catalog import Profile
+from chargehand.models.model import ModelCard
+from chargehand.models.providers import BUILT_IN
+from chargehand.server.letta import agent_files, agents, archives, blocks, conversations, messages, runs, tools
+from chargehand.server.letta.models import may_name, protocol_of
+from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.wire import Table
+from chargehand.server.problem import Problem, unknown
+from chargehand.server.routing import SLASH, Api
 from chargehand.server.wire import reply
 
-_MODULES = (agent_files, agents, archives, blocks, messages, runs, models, tool_routes, conversations)
+routes = Routes()
+_MODULES = (agent_files, agents, archives, blocks, messages, runs, tools, conversations)
 _RETRIED = (429, 502, 503, 504)  # what it makes sense to send again as it was
+_EMPTY = ("folders", "mcp-servers", "templates", "environments")
+_MAX_AGENTS = 10_000
+
+
+def letta_api() -> Api:
+    api = Api("letta", _render, prefixes=("/v1", "/v1/models/embedding"), claims=_is_from_letta)
+    for module in _MODULES:
+        module.routes.add_to(api)
+    routes.add_to(api)
+    return api
 
 
 def _render(problem: Problem) -> Response:
@@ -27,8 +38,96 @@ def _render(problem: Problem) -> Response:
     return reply({"detail": problem.detail, "code": problem.code}, problem.status, headers)
 
 
-def letta_api() -> Api:
-    api = Api("letta", _render, prefixes=("/v1", "/v1/models/embedding"), claims=models.is_from_letta)
-    for module in _MODULES:
-        module.routes.add_to(api)
-    return api
+def _is_from_letta(scope: Scope) -> bool:
+    """Whether it is a call of `/v1/models` by Letta's client: it ends the path with a slash, and says who it is."""
+    if scope["path"] != "/v1/models":
+        return False
+    if SLASH in scope:
+        return True
+    return any(name == b"user-agent" and b"Letta/" in value for name, value in scope["headers"])
+
+
+@routes.get("/v1/models")
+async def list_models(call: Call) -> list[Table]:
+    """What is available for sure: the built-in model, the default one, and those that agents name."""
+    settings = call.tenant.settings
+    profiles = await call.catalog.find(Profile, limit=_MAX_AGENTS)
+    handles = [profile.model for profile in profiles if may_name(profile.model, settings, call.tenant.lookup)]
+    cards: dict[str, ModelCard] = {}
+    for handle in filter(None, dict.fromkeys((BUILT_IN, settings.model, *handles))):
+        try:
+            card = call.tenant.finder.find(handle).card
+        except Invalid:  # an agent may name what is not available
+            continue
+        cards[card.handle] = card
+    models = [_describe(card) for card in cards.values()]
+    for name in ("provider_type", "provider_name"):
+        wanted = call.query.get(name)
+        models = [model for model in models if wanted in (None, model[name])]
+    return models
+
+
+def _describe(card: ModelCard) -> Table:
+    provider, _, name = card.handle.replace("/", ":", 1).partition(":")
+    return {
+        **dict.fromkeys(("model", "name", "display_name"), name or provider),
+        **dict.fromkeys(("context_window", "max_context_window"), card.window),
+        **dict.fromkeys(("model_endpoint_type", "provider_type"), protocol_of(provider)),
+        "handle": card.handle,
+        "provider_name": provider,
+        "provider_category": "base",
+        "model_type": "llm",
+    }
+
+
+@routes.get("/v1/models/embedding")
+async def list_embeddings(call: Call) -> list[Table]:
+    """The one that archives get; if there is none, archives are searched by words."""
+    embedding = call.tenant.embedding("auto")
+    if embedding is None:
+        return []
+    provider, _, name = embedding.handle.partition(":")
+    model: Table = {
+        **dict.fromkeys(("name", "display_name", "embedding_model"), name or provider),
+        **dict.fromkeys(("provider_type", "embedding_endpoint_type"), "openai"),
+        "handle": embedding.handle,
+        "provider_name": provider,
+        "embedding_dim": embedding.width,
+        "model_type": "embedding",
+        "batch_size": 256,
+    }
+    return [model]
+
+
+@routes.add("GET", "/v1/health", "open")
+async def health(_call: Call) -> dict[str, str]:
+    return {"status": "ok", "version": version("chargehand")}
+
+
+# --- what there is not here: clients list it all the same
+
+
+async def _list_nothing(_call: Call) -> list[object]:
+    return []
+
+
+async def _find_nothing(call: Call) -> None:
+    kind = call.request.url.path.split("/")[2]
+    raise unknown(kind.replace("-", " ").removesuffix("s"), call.path("which"))
+
+
+for _name in _EMPTY:
+    routes.get(f"/v1/{_name}")(_list_nothing)
+    routes.get(f"/v1/{_name}/{{which}}")(_find_nothing)
+
+
+@routes.get("/v1/agents/{agent}/folders")
+async def list_folders(call: Call) -> list[object]:
+    await call.agent()
+    return []
+
+
+@routes.get("/v1/agents/{agent}/files")
+async def list_files(call: Call) -> Table:
+    await call.agent()
+    return {"files": [], "next_cursor": None, "has_more": False}

@@ -56,9 +56,9 @@ async def list_archives(call: Call) -> list[Table]:
     page = call.page(50, "desc")
     name = call.query.get("name")
     if agent := call.query.get("agent_id"):
-        held = [archive for archive in await archives_of(call.tenant, agent) if name in (None, archive.name)]
-        return [_describe(archive) for archive in page.cut(held)]
-    return [_describe(archive) for archive in await find_page(call, Archive, page, name=name)]
+        archives = [archive for archive in await archives_of(call.tenant, agent) if name in (None, archive.name)]
+        return [_describe(archive) for archive in page.cut(archives)]
+    return [_describe(archive) for archive in await find_page(call, Archive, page, name=name, is_listed=lambda _: True)]
 
 
 @routes.get("/v1/archives/{archive}")
@@ -106,8 +106,8 @@ async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> l
         for passage in sent
     ]
     inserted = await call.tenant.memory.add(archive, passages)
-    kept = [await call.catalog.passage(each.id) for each in inserted]
-    return [_describe_passage(passage) for passage in kept if passage is not None]
+    saved = [await call.catalog.passage(each.id) for each in inserted]
+    return [_describe_passage(passage) for passage in saved if passage is not None]
 
 
 @routes.post("/v1/archives/{archive}/passages")
@@ -188,8 +188,8 @@ async def list_of_agent(call: Call) -> list[Table]:
     archives = await archives_of(call.tenant, profile.id)
     words = call.query.get("search", "").casefold()
     if len(archives) == 1 and not words and not page.before:
-        kept = await call.catalog.passages(archives[0].id, after=page.after, limit=page.limit, order=page.order)
-        return [_describe_passage(passage) for passage in kept]
+        only = await call.catalog.passages(archives[0].id, after=page.after, limit=page.limit, order=page.order)
+        return [_describe_passage(passage) for passage in only]
     passages: list[Passage] = []
     for archive in archives:
         passages += await call.catalog.passages(archive.id, limit=_MAX_PASSAGES)

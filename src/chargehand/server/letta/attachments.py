@@ -7,13 +7,12 @@ from msgspec import structs
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.catalog import Profile
+from chargehand.server.letta.settings import settings_of
 from chargehand.server.tenants import Tenant
 from chargehand.tools.remember import ARCHIVE_TOOLS
 
 FULL_ACCESS = Grant("write", tainted=True)
 """What an agent may do with what is attached to it: as its client would expect, everything."""
-BASE_TOOLS = "base_tools"
-"""The setting that is false for an agent whose client wants it to have only the tools it names."""
 
 
 def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
@@ -22,11 +21,17 @@ def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
 
 
 async def blocks_of(tenant: Tenant, agent: str) -> list[Block]:
-    return [held.thing for held in await tenant.memory.catalog.attached(agent) if isinstance(held.thing, Block)]
+    return [
+        attached.thing for attached in await tenant.memory.catalog.attached(agent) if isinstance(attached.thing, Block)
+    ]
 
 
 async def archives_of(tenant: Tenant, agent: str) -> list[Archive]:
-    return [held.thing for held in await tenant.memory.catalog.attached(agent) if isinstance(held.thing, Archive)]
+    return [
+        attached.thing
+        for attached in await tenant.memory.catalog.attached(agent)
+        if isinstance(attached.thing, Archive)
+    ]
 
 
 async def archive_of(tenant: Tenant, profile: Profile) -> Archive:
@@ -48,6 +53,6 @@ async def attach_archive(tenant: Tenant, agent: str, archive: str) -> None:
         is_first = not await archives_of(tenant, agent)
         await catalog.attach(agent, archive, FULL_ACCESS)
         profile = await catalog.get(Profile, agent)
-        if profile is not None and is_first and profile.settings.get(BASE_TOOLS) is not False:
+        if profile is not None and is_first and settings_of(profile).base_tools:
             tools = tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS)))
             await catalog.change(structs.replace(profile, tools=tools))

@@ -11,7 +11,6 @@ from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Group, Profile
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import Page
 from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
 from chargehand.server.letta.wire import BlockCreate, BlockResponse, BlockUpdate
 from chargehand.server.problem import Problem, invalid
@@ -21,7 +20,6 @@ routes = Routes()
 _HIDDEN = "letta.hidden"
 _MAX_COUNT = 100_000
 _COUNTS = tuple(f"connected_to_agents_count_{sign}" for sign in ("gt", "lt", "eq"))
-_SEARCHED = {f"{field}_search": field for field in ("label", "value", "description")}
 _WITHOUT = ("identity_id", "identifier_keys", "project_id", "templates_only")  # no block here belongs to one
 
 
@@ -79,33 +77,26 @@ async def create(call: Call) -> Response:
 @routes.get("/v1/blocks")
 async def list_blocks(call: Call) -> list[BlockResponse]:
     page = call.page(50, "asc")
-    if not any(name in call.query for name in (*_SEARCHED, *_WITHOUT, *_COUNTS)):
-        return [describe_block(block) for block in await _find(call, page)]
-    blocks = [block for block in await _find(call, EVERYTHING) if _is_listed(call, block)]
-    if any(name in call.query for name in _COUNTS):
-        blocks = [block for block in blocks if await _is_connected(call, block)]
-    return [describe_block(block) for block in page.cut(blocks)]
-
-
-@routes.get("/v1/blocks/count")
-async def count(call: Call) -> int:
-    return len(await call.catalog.find(Block, limit=_MAX_COUNT))
-
-
-async def _find(call: Call, page: Page) -> list[Block]:
     name = call.query.get("label") or call.query.get("name")
-    is_hidden = None if call.flag("show_hidden_blocks") else _is_hidden
-    return await find_page(call, Block, page, name=name, tags=call.tags(), is_hidden=is_hidden)
+    shows_hidden = call.flag("show_hidden_blocks")
+
+    def is_listed(block: Block) -> bool:
+        return (shows_hidden or not _is_hidden(block)) and _is_wanted(call, block)
+
+    by_count = any(count in call.query for count in _COUNTS)
+    wanted = EVERYTHING if by_count else page
+    blocks = await find_page(call, Block, wanted, name=name, tags=call.tags(), is_listed=is_listed)
+    if by_count:
+        blocks = page.cut([block for block in blocks if await _is_connected(call, block)])
+    return [describe_block(block) for block in blocks]
 
 
-def _is_listed(call: Call, block: Block) -> bool:
+def _is_wanted(call: Call, block: Block) -> bool:
     """Whether a block is one that the query asks for by what the catalog has no index for."""
     if any(call.query.get(name, "false") != "false" for name in _WITHOUT):
         return False
-    for name, field in _SEARCHED.items():
-        if call.query.get(name, "").casefold() not in str(getattr(block, field)).casefold():
-            return False
-    return True
+    texts = {"label_search": block.label, "value_search": block.value, "description_search": block.description}
+    return all(call.query.get(name, "").casefold() in text.casefold() for name, text in texts.items())
 
 
 async def _is_connected(call: Call, block: Block) -> bool:

@@ -5,7 +5,6 @@ An agent's own conversation is called `default`, with the agent's id beside it, 
 
 import time
 from operator import itemgetter
-from typing import Any
 
 from msgspec import UNSET, Struct, structs
 from starlette.responses import Response
@@ -14,22 +13,21 @@ from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversations import Turn
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.executor import check_model
-from chargehand.server.letta.executor import in_conversation as agent_in_conversation
 from chargehand.server.letta.index import Conditions
 from chargehand.server.letta.messages import (
     OWN_CONVERSATION,
     cancel_runs,
     compact_turns,
     in_conversation,
-    inherited_messages,
     list_messages,
     read_message_request,
     respond,
 )
+from chargehand.server.letta.models import check_model
 from chargehand.server.letta.routing import Call, Routes
 from chargehand.server.letta.runs import follow_run
-from chargehand.server.letta.settings import check_fields, merge_model_fields
+from chargehand.server.letta.settings import check_fields, conversation_settings, merge, to_catalog
+from chargehand.server.letta.settings import in_conversation as agent_in_conversation
 from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, Table, format_time
 from chargehand.server.problem import Problem, invalid, unknown
 
@@ -45,7 +43,7 @@ class ConversationFields(ModelFields):
     summary: Nullable[str] = UNSET
     description: Nullable[str] = UNSET
     model: Nullable[str] = UNSET
-    hidden: bool | None = None
+    hidden: Nullable[bool] = UNSET
     archived: bool | None = None
 
 
@@ -62,6 +60,11 @@ class _Resolved(Struct, frozen=True):
     @property
     def lane(self) -> str:
         return self.id or self.profile.id
+
+    @property
+    def inherited(self) -> tuple[tuple[str, float], ...]:
+        """What it began with, if it is a fork."""
+        return () if self.conversation is None else conversation_settings(self.conversation).inherited
 
 
 async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
@@ -83,26 +86,22 @@ async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
 
 async def _describe_all(call: Call, conversations: list[KeptConversation]) -> list[Table]:
     only = conversations[0].id if len(conversations) == 1 else ""
-    last_active = await call.sessions.index.last_active(only)
-    for session in call.sessions.running.values():  # those that are not indexed yet
-        if session.log.began:
-            last_active[session.lane] = max(session.log.began, last_active.get(session.lane, 0.0))
+    last_active = await (await call.sessions.flush()).last_active(only)
     return [_describe(conversation, last_active.get(conversation.id)) for conversation in conversations]
 
 
 def _describe(conversation: KeptConversation, last_active: float | None) -> Table:
-    settings = conversation.settings
-    archived_at = settings.get("archived_at")
+    settings = conversation_settings(conversation)
     return {
         "id": conversation.id,
         "agent_id": conversation.agent,
         "summary": conversation.name or None,
         "description": conversation.description or None,
-        "archived": isinstance(archived_at, float),
-        "archived_at": format_time(archived_at) if isinstance(archived_at, float) else None,
-        "model": settings.get("model") or None,
-        "model_settings": settings.get("model_settings"),
-        "context_window_limit": settings.get("context_window_limit"),
+        "archived": settings.archived_at is not None,
+        "archived_at": None if settings.archived_at is None else format_time(settings.archived_at),
+        "model": settings.model or None,
+        "model_settings": conversation.settings.get("model_settings"),
+        "context_window_limit": settings.context_window_limit,
         "last_message_at": None if last_active is None else format_time(last_active),
         "created_at": format_time(conversation.created),
         "updated_at": format_time(conversation.updated),
@@ -112,20 +111,17 @@ def _describe(conversation: KeptConversation, last_active: float | None) -> Tabl
 async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConversation:
     """A conversation with what was sent of it."""
     sent = await call.body(ConversationFields)
-    check_fields(await call.raw_body(), ConversationFields, {})
-    settings = merge_model_fields(conversation.settings, sent)
+    check_fields(await call.raw_body(), ConversationFields)
     if sent.model is not UNSET:
         check_model("model", sent.model or "", call.tenant)
-        settings["model"] = sent.model or ""
-    if sent.hidden is not None:
-        settings["hidden"] = sent.hidden
+    settings = merge(conversation_settings(conversation), sent)
     if sent.archived is not None:
-        settings["archived_at"] = time.time() if sent.archived else None
+        settings = structs.replace(settings, archived_at=time.time() if sent.archived else None)
     return structs.replace(
         conversation,
         name=conversation.name if sent.summary is UNSET else sent.summary or "",
         description=conversation.description if sent.description is UNSET else sent.description or "",
-        settings=settings,
+        settings=to_catalog(settings),
     )
 
 
@@ -133,7 +129,7 @@ async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConver
 async def create(call: Call) -> Table:
     agent = call.query.get("agent_id")
     if not agent:
-        raise invalid("agent_id is missing: say in the query with whom the conversation is")
+        raise invalid("agent_id is missing: say in the query with which agent the conversation is")
     profile = await call.find(Profile, agent)
     new = await _read_fields(call, KeptConversation(agent=profile.id, tags=(profile.id,)))
     return _describe(await call.catalog.add(new), None)
@@ -148,8 +144,8 @@ async def list_conversations(call: Call) -> list[Table]:
     agent = call.query.get("agent_id")
     words = call.query.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
-    kept = await call.catalog.find(KeptConversation, tags=match, limit=_MAX_COUNT)
-    conversations = await _describe_all(call, [each for each in kept if not each.settings.get("hidden")])
+    stored = await call.catalog.find(KeptConversation, tags=match, limit=_MAX_COUNT)
+    conversations = await _describe_all(call, [each for each in stored if not each.settings.get("hidden")])
     if status != "all":
         conversations = [each for each in conversations if each["archived"] == (status == "archived")]
     conversations = [each for each in conversations if words in (each["summary"] or "").casefold()]
@@ -178,7 +174,6 @@ async def delete(call: Call) -> None:
         conversation = await call.find(KeptConversation)
         await sessions.cancel(await sessions.open_runs(conversation.id), "the conversation was deleted")
         await call.catalog.delete(KeptConversation, conversation.id)
-        sessions.resets[conversation.id] = time.time()
         await sessions.index.forget_messages(conversation.agent, conversation.id)
 
 
@@ -209,24 +204,27 @@ async def fork(call: Call) -> Table:
     turns = [turn for turn in turns if turn.role != "summary"]
     if message := call.query.get("message_id"):
         turns = await _up_to(call, turns, message)
-    settings: dict[str, Any] = {"inherited": await _inherited(call, resolved, turns)}
-    settings |= {"hidden": call.flag("hidden"), "archived_at": None}
     original = resolved.conversation or KeptConversation(agent=resolved.profile.id, tags=(resolved.profile.id,))
-    copy = structs.replace(original, id="", settings={**original.settings, **settings})
-    made = await call.catalog.add(copy)
+    settings = structs.replace(
+        conversation_settings(original),
+        inherited=await _inherited(call, resolved, turns),
+        hidden=call.flag("hidden"),
+        archived_at=None,
+    )
+    copy = structs.replace(original, id="", settings=to_catalog(settings))
+    new = await call.catalog.add(copy)
     if turns:
-        await call.catalog.say(made.id, turns)
-    return _describe(made, None)
+        await call.catalog.say(new.id, turns)
+    return _describe(new, None)
 
 
-async def _inherited(call: Call, resolved: _Resolved, turns: list[Turn]) -> list[tuple[str, float]]:
+async def _inherited(call: Call, resolved: _Resolved, turns: list[Turn]) -> tuple[tuple[str, float], ...]:
     """Which messages a fork begins with: of which conversations, and of each up to which moment."""
     runs = [turn.run for turn in turns if turn.run]
     until = await call.sessions.index.last_message_time(runs[-1]) if runs else None
     if until is None:
-        return []
-    earlier = [] if resolved.conversation is None else inherited_messages(resolved.conversation)
-    return [*((which, min(moment, until)) for which, moment in earlier), (resolved.id, until)]
+        return ()
+    return *((which, min(moment, until)) for which, moment in resolved.inherited), (resolved.id, until)
 
 
 async def _up_to(call: Call, turns: list[Turn], message: str) -> list[Turn]:
@@ -253,8 +251,7 @@ async def send(call: Call) -> Response:
 async def messages(call: Call) -> Response:
     resolved = await _resolve(call)
     wanted = Conditions().equal("agent", resolved.profile.id)
-    inherited = [] if resolved.conversation is None else inherited_messages(resolved.conversation)
-    in_conversation(wanted, resolved.id, inherited)
+    in_conversation(wanted, resolved.id, resolved.inherited)
     return await list_messages(call, wanted, resolved.profile.id)
 
 

@@ -1,51 +1,45 @@
 """The executor of runs that answer a client: an agent is looked up when its task begins, as it is then.
 
-A message to an agent is a run with one task and no planner.
+A message to an agent is a run with one task and no planner. A message between agents is a run inside the attempt of its
+sender (`runtime.nested`): all readers work at once, each has its own time, and one that fails is one entry among the
+replies.
 """
 
 import asyncio
-import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from functools import partial
-from ipaddress import ip_address
-from typing import Protocol
-from urllib.parse import urlsplit
+from typing import Annotated, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.agents.loop import Kit, work
+from chargehand.agents.messages import WorkerMessage, send, shown
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import instructions, material, visible_blocks
 from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
-from chargehand.agents.spending import CallCap, Spending, calls_for
+from chargehand.agents.spending import Spending
 from chargehand.agents.worker import Worker
-from chargehand.engine.budget import Budget
+from chargehand.engine.budget import NOTHING, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
-from chargehand.engine.roster import Agent
+from chargehand.engine.roster import Agent, Match
 from chargehand.errors import Invalid
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.models.messages import Reply, Request
-from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
-from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
-from chargehand.models.resolve import Lookup, check_handle
-from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext, WorkFailed
-from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, AgentMessages
+from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.attachments import archive_of
-from chargehand.server.letta.message_log import ClientReturn
-from chargehand.server.letta.request import AgentRequest
-from chargehand.server.letta.settings import JsonReply, bound_model, options_of, override_settings
-from chargehand.server.letta.tool_rules import read_rules
-from chargehand.server.letta.tools import client_side_tools, custom_tools
-from chargehand.server.problem import invalid
-from chargehand.server.settings import Limits, Settings
+from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
+from chargehand.server.letta.message_log import read_log
+from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
+from chargehand.server.letta.request import AgentRequest, ClientReturns, recorded_request
+from chargehand.server.letta.settings import in_conversation, read_rules, settings_of
+from chargehand.server.problem import Problem
+from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
 from chargehand.tools.remember import NAMES
-from chargehand.tools.rules import ToolRule
-from chargehand.tools.tool import Tool
+from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool
 
 TIMEOUT = 1200.0
+MATCHING = "send_message_to_agents_matching_tags"
+MESSAGE_TOOLS = ("send_message_to_agent_and_wait_for_reply", MATCHING, "send_message_to_agent_async")
 _INSERT = "archival_memory_insert"
 _WORK = """{{prompt}}
 
@@ -53,8 +47,10 @@ Use your tools for facts and figures; do not make any up. Text between <data …
 When you are done, reply in plain words: the findings first, with their numbers and sources. If you cannot do what is asked, call `give_up` and say why; a missing result is better than a wrong one.
 """  # noqa: E501 - a prompt has one line a paragraph
 _TASK = "{{instruction}}\n\n{{inputs}}"  # people talk to an agent: what they say is not put as a task
-
-logger = logging.getLogger(__name__)
+_MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
+_OTHER = "the id of the other agent"
+_MAX_READERS = 500
+_DAY = 86400.0  # the nested run ends long before
 
 
 class _EveryAgent(dict[str, str]):
@@ -73,40 +69,65 @@ def is_supervisor(profile: Profile, persona: str = "") -> bool:
     return "supervisor" in tags or "manager" in tags or "match_all" in f"{profile.prompt}\n{persona}"
 
 
-def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile:
-    """An agent as it is in a conversation that has a model or settings of its own."""
-    settings = override_settings(profile.settings, conversation.settings)
-    model = str(conversation.settings.get("model") or profile.model)
-    return structs.replace(profile, model=model, settings=settings)
+class AgentQueue:
+    """A queue for each lane (a conversation, or an agent). The run at its head stays there until it leaves.
 
+    A run behind another has no place among the tenant's runs, where other agents may need it. So there may be
+    `max_waiting` of them, and half as many in one lane.
+    """
 
-class RunContext(Protocol):
-    """What the executor asks about the runs of clients."""
+    def __init__(self, runs: TenantRuns, max_waiting: int) -> None:
+        self._runs = runs
+        self._max_waiting = max_waiting
+        self._lanes: dict[str, dict[str, asyncio.Event]] = {}
 
-    async def wait_turn(self, agent: str, run: str) -> AgentRequest | None:
-        """Wait until the agent has time for a run; what its client asked for, None if it is inside another."""
-        ...
+    def check(self, lane: str) -> None:
+        """Raise 429 if the queue is too long for one more."""
+        length = len(self._lanes.get(lane, ()))
+        waiting = sum(len(queue) - 1 for queue in self._lanes.values()) if length else 0
+        if length and (length > self._max_waiting // 2 or waiting >= self._max_waiting):
+            reason = f"{length} messages to {lane} are under way already; nothing was begun: try again soon"
+            raise Problem(429, "busy", reason, after=1.0)
 
-    async def client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
-        """What the client returned for a call that it made itself."""
-        ...
+    def join(self, lane: str, run: str) -> None:
+        queue = self._lanes.setdefault(lane, {})
+        is_first = not queue
+        turn = queue.setdefault(run, asyncio.Event())
+        if is_first:
+            turn.set()
 
-    async def save_nested(self, run: str) -> None:
-        """Index a run in which agents answered each other."""
-        ...
+    async def wait_turn(self, lane: str, run: str) -> None:
+        """Wait to be at the head. A run that never joined does not wait: messages between agents are not queued."""
+        turn = self._lanes.get(lane, {}).get(run)
+        if turn is not None and not turn.is_set():
+            await self._runs.aside(run, turn.wait())
+
+    def leave(self, lane: str, run: str) -> None:
+        queue = self._lanes.get(lane, {})
+        if queue.pop(run, None) is None:
+            return
+        if queue:
+            next(iter(queue.values())).set()
+        else:
+            del self._lanes[lane]
 
 
 class AgentExecutor(Executor):
     """All agents of a tenant. Only `attempt` is ever called: there is no plan to make, and the result is the answer."""
 
-    def __init__(self, tenant: Tenant, sessions: RunContext) -> None:
+    def __init__(self, tenant: Tenant, queue: AgentQueue, listener: Listener) -> None:
         self._tenant = tenant
-        self._sessions = sessions
+        self._queue = queue
+        self._listener = listener
         self._catalog = tenant.memory.catalog
         self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Spending(Budget()))
         self._allowances = MessageAllowances(tenant.settings.limits)
-        self._agent_messages = AgentMessages(self._catalog, self.agent, sessions.save_nested)
+        self._message_tools = AgentMessages(self).tools
         tenant.memory.agents = _EveryAgent()
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        return (self._listener,)
 
     async def plan(self, brief: Brief, context: StepContext) -> Proposal:
         raise NotImplementedError
@@ -118,15 +139,15 @@ class AgentExecutor(Executor):
         raise NotImplementedError
 
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
-        request = await self._sessions.wait_turn(brief.worker, context.where.run)
+        request = recorded_request(context.request) or AgentRequest(brief.worker, ())
+        await self._queue.wait_turn(request.lane, context.where.run)
         try:
             async with asyncio.timeout(TIMEOUT):  # it begins when the agent does, however long the queue was
-                return await self._work(brief, context, request or AgentRequest(brief.worker, ()))
+                return await self._work(brief, context, request)
         except TimeoutError as error:
             raise WorkFailed(Failure("timeout", f"the agent was not done after {TIMEOUT:.0f} s")) from error
 
     async def _work(self, brief: Brief, context: StepContext, request: AgentRequest) -> Done:
-        run = context.where.run
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
             raise _gone(f"agent {brief.worker}")
@@ -137,10 +158,9 @@ class AgentExecutor(Executor):
             profile = in_conversation(profile, conversation)
         if _INSERT in profile.tools:
             await archive_of(self._tenant, profile)  # somewhere to keep what it finds
-        profile = structs.replace(
-            profile, model=request.model or profile.model, prompt=request.system or profile.prompt
-        )
-        client_side = client_side_tools(request.tools, partial(self._sessions.client_return, run))
+        model = request.model or profile.model
+        profile = structs.replace(profile, model=model, prompt=request.system or profile.prompt)
+        client_side = client_side_tools(request.tools, await self._client_returns(request, context.where.run))
         try:
             ready = await self._equip(profile, request, client_side)
         except Invalid as error:
@@ -150,6 +170,10 @@ class AgentExecutor(Executor):
             ready = structs.replace(ready, models=self._allowances.metered(parent.root, ready.models))
         return await work(ready, self._kit, brief, context)
 
+    async def _client_returns(self, request: AgentRequest, run: str) -> ClientReturns:
+        """What the client sent so far for calls that it made itself."""
+        return read_log(run, await self._tenant.journal.read(run)).client_returns if request.tools else {}
+
     # --- what agents are
 
     def agent(self, profile: Profile) -> Agent:
@@ -157,247 +181,138 @@ class AgentExecutor(Executor):
         worker = Worker(
             name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
         )
-        return roster_agent(worker, self.model(profile).card.handle)
-
-    def model(self, profile: Profile) -> Model:
-        """The model an agent names, if it is available to clients now; else the default one."""
-        finder = self._tenant.finder
-        settings = self._tenant.settings
-        handle = profile.model
-        if not _asks_for_default(handle) and may_name(handle, settings, self._tenant.lookup):
-            try:
-                return finder.find(handle)
-            except Invalid:  # its key is not set, or not any more
-                pass
-        return finder.find(settings.model or BUILT_IN)
+        return roster_agent(worker, find_model(self._tenant, profile.model).card.handle)
 
     async def system_prompt(self, profile: Profile) -> str:
         """What an agent would be told about itself now, with its blocks."""
         ready = await self._equip(profile, AgentRequest(profile.id, ()), {})
-        held = visible_blocks(await self._catalog.attached(profile.id)).values()
-        return ready.system(self._kit.prompts).text + instructions(held) + "\n\n" + material(held, (), "now", {})
+        blocks = visible_blocks(await self._catalog.attached(profile.id)).values()
+        return ready.system(self._kit.prompts).text + instructions(blocks) + "\n\n" + material(blocks, (), "now", {})
 
-    async def _equip(
-        self,
-        profile: Profile,
-        request: AgentRequest,
-        client_side: Mapping[str, Tool],
-    ) -> ReadyWorker:
+    async def _equip(self, profile: Profile, request: AgentRequest, client_side: Mapping[str, Tool]) -> ReadyWorker:
         """An agent ready to work, with what is attached to it now.
 
-        Tools of the client come before the agent's of the same name.
+        It has the tools that clients are told it has, and no others. Those of the client come before the agent's of the
+        same name.
         """
+        settings = settings_of(profile)
+        options = settings.model_settings
         custom = {**await custom_tools(self._tenant, profile), **client_side}
-        known = {*NAMES, *MESSAGE_TOOLS, *custom}
-        names = [name for name in dict.fromkeys((*profile.tools, *client_side)) if name in known]
-        rules = read_rules(profile.settings.get("tool_rules"), names)
-        worker = _worker(profile, names, rules, request.steps)
-        model = bound_model(self.model(profile), profile.settings)
+        available = {*NAMES, *MESSAGE_TOOLS, *custom}
+        names = [name for name in dict.fromkeys((*profile.tools, *client_side)) if name in available]
+        prompt = profile.prompt or f"You are {profile.name}. {profile.description}".strip()
+        if settings.timezone:
+            prompt += f"\n\nYour time zone is {settings.timezone}."
+        worker = Worker(
+            name=profile.id,
+            description=profile.description,
+            prompt=prompt,
+            tools=names,
+            tags=profile.tags,
+            timeout=TIMEOUT,
+            rules=read_rules(settings.tool_rules, names),
+            remembers=True,
+            settings=options.sampling,
+            steps=request.steps,
+        )
         ready = await make_ready_with_memory(
             worker,
-            [model],
-            {**self._agent_messages.tools, **custom},
+            [BoundedModel(find_model(self._tenant, profile.model), settings)],
+            {**self._message_tools, **custom},
             self._tenant.memory,
             with_usual_tools=False,
-            earlier="hidden" if profile.settings.get("message_buffer_autoclear") else "chat",
+            earlier="hidden" if settings.message_buffer_autoclear else "chat",
             conversation=request.conversation,
         )
-        options = options_of(profile.settings)
         return structs.replace(
             ready,
             shape=ready.shape if options.schema is None else JsonReply(options.schema),
-            takes_cut_replies=options.accepts_cut_replies,
+            takes_cut_replies=options.max_output_tokens is not None,
         )
+
+    # --- agents that write to each other
+
+    async def find_agent(self, agent: str) -> Profile:
+        profile = await self._catalog.get(Profile, agent)
+        if profile is not None:
+            return profile
+        namesakes = await self._catalog.find(Profile, name=agent, limit=2)
+        if len(namesakes) == 1:
+            return namesakes[0]
+        raise ToolFailed(f"There is no agent {agent[:100]!r}; give the id of one, as agent-...")
+
+    async def find_tagged(self, match: Match) -> list[Profile]:
+        readers = await self._catalog.find(Profile, tags=match, limit=_MAX_READERS + 1)
+        if len(readers) > _MAX_READERS:
+            raise ToolFailed(f"More than {_MAX_READERS} agents carry these tags; name more tags, to mean fewer agents.")
+        return readers
+
+    async def send(self, caller: Caller, message: str, to: Sequence[Profile]) -> Costs:
+        context = caller.context
+        if context is None:
+            raise ToolFailed("Messages cannot be sent from here. Do without.")
+        if not message.strip():
+            raise ToolFailed("The message is empty; say what you want to know or to have done.")
+        sender = caller.worker
+        readers = {profile.id: profile for profile in to if profile.id != sender}
+        if not readers and to:
+            raise ToolFailed("That is yourself; message another agent, or do it.")
+        if not readers:
+            tags = ", ".join(await self._catalog.tags(Profile)) or "none"
+            note = f"No other agent carries these tags; the tags there are: {tags}."
+            return Costs({"replies": [], "note": note}, NOTHING)
+        agents = tuple(self.agent(profile) for profile in readers.values())
+        answered, used = await send(context, caller.key, WorkerMessage(message, agents, sender, foreign=True))
+        result = shown(answered)
+        replies: list[dict[str, object]] = []
+        for line in cast("list[dict[str, object]]", result["replies"]):
+            agent_id = str(line.pop("worker"))
+            name = readers[agent_id].name if agent_id in readers else ""
+            replies.append({"agent_id": agent_id, "agent_name": name, **line})
+        return Costs({**result, "replies": replies}, used)
 
 
 def _gone(what: str) -> WorkFailed:
     return WorkFailed(Failure("logic", f"there is no {what} any more", permanent=True))
 
 
-def _worker(profile: Profile, tools: Sequence[str], rules: tuple[ToolRule, ...], steps: int) -> Worker:
-    """An agent as a worker: with the tools that clients are told it has, and no others."""
-    prompt = profile.prompt or f"You are {profile.name}. {profile.description}".strip()
-    if timezone := profile.settings.get("timezone"):
-        prompt += f"\n\nYour time zone is {timezone}."
-    return Worker(
-        name=profile.id,
-        description=profile.description,
-        prompt=prompt,
-        tools=tools,
-        tags=profile.tags,
-        timeout=TIMEOUT,
-        rules=rules,
-        remembers=True,
-        settings=options_of(profile.settings).sampling,
-        steps=steps,
-    )
+class AgentMessages:
+    """The tools with which agents write to each other, as Letta calls them. Without an executor they only describe."""
 
-
-# --- which models clients may name
-
-
-def check_model(field: str, handle: str, tenant: Tenant) -> None:
-    """Raise a problem for a model that no agent can have here. Where only its key is missing, another stands in."""
-    problem = model_problem(handle, tenant)
-    if problem:
-        raise invalid(f"{field}: {problem}")
-
-
-def model_problem(handle: str, tenant: Tenant) -> str:
-    """Why no agent can have the model of this handle; empty if one can, or if only its key is missing."""
-    if _asks_for_default(handle):
-        return ""
-    reason = _forbidden_reason(handle, tenant.settings, tenant.lookup)
-    if reason:
-        return f"clients may not name {without_secrets(handle)[:100]!r} here: {reason}"
-    try:
-        check_handle(handle)
-        if not _lacks_key(provider_of(handle), tenant.lookup):
-            tenant.finder.find(handle)
-    except Invalid as error:
-        return str(error)
-    return ""
-
-
-def _asks_for_default(handle: str) -> bool:
-    """Whether it is the name of no model of a provider: `letta/letta-free` and its like are those of Letta's server."""
-    return handle in ("", BUILT_IN) or handle.startswith("letta/")
-
-
-def _lacks_key(provider: str, lookup: Lookup) -> bool:
-    if provider in OWN:
-        return OWN[provider].needs_key and not lookup(OWN[provider].key)
-    return provider in OTHERS and not lookup(key_variable(provider))
-
-
-def may_name(handle: str, settings: Settings, lookup: Lookup) -> bool:
-    """Whether a client may name this model: the server calls this machine only where the operator says so."""
-    return not _forbidden_reason(handle, settings, lookup)
-
-
-def _forbidden_reason(handle: str, settings: Settings, lookup: Lookup) -> str:
-    """Why a client may not name this model, and what the operator would have to say; empty if it may."""
-    provider = provider_of(handle)
-    if provider in (RECORDED, RECORDING):
-        return "it reads or writes files"
-    if "://" in handle:
-        if not settings.model_urls:
-            return "models by URL need `serve --model-urls`"
-        return "" if _may_call(handle, settings.model_hosts) else "this address needs `serve --model-host HOST:PORT`"
-    if provider in OWN and not is_enabled(provider, settings, lookup):
-        return f"set {OWN[provider].base} for the server, or start it with --model {provider}:NAME"
-    return ""
-
-
-def is_enabled(provider: str, settings: Settings, lookup: Lookup) -> bool:
-    """Whether a provider has a key, or the operator named it: one without a key may be on this machine."""
-    place = OWN[provider]
-    return place.needs_key or bool(lookup(place.base)) or provider_of(settings.model) == provider
-
-
-def provider_of(handle: str) -> str:
-    return handle.replace("/", ":", 1).partition(":")[0].lower()
-
-
-def _may_call(handle: str, hosts: tuple[str, ...]) -> bool:
-    """Whether the address in a handle is public, or one that the operator named."""
-    try:
-        parts = urlsplit(handle)
-        host = (parts.hostname or "").rstrip(".")
-        port = parts.port
-    except ValueError:
-        return True  # no URL: finding the model fails, and says so
-    return _is_public(host) or host in hosts or f"{host}:{port}" in hosts
-
-
-def _is_public(host: str) -> bool:
-    """Whether it is a public address, or a name with a dot: what that stands for is known to its network only."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        is_address = host.rpartition(".")[2].isdigit()  # 127.1 and 2130706433 are addresses, too
-        return "." in host and not is_address and not host.endswith((".localhost", ".local", ".internal"))
-    return address.is_global
-
-
-# --- what agents may use that write to each other because of one message of a client: model calls, and dollars
-
-_MAX_RUNS = 10_000
-
-
-class Use(Struct):
-    """What was used because of one message of a client. `unpriced` are calls whose price is not known."""
-
-    calls: int = 0
-    micros: int = 0
-    unpriced: int = 0
-
-
-class MessageAllowances:
-    """What was used since the server started, by the run of the client's message.
-
-    The agent that the client wrote to has its own limit of steps, and is not counted here: it is told when the others
-    have used up what there is, and answers with what it has.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._uses: OrderedDict[str, Use] = OrderedDict()
-
-    def metered(self, client_run: str, models: tuple[Model, ...]) -> tuple[Model, ...]:
-        """The models for an agent that works because another wrote to it, in the run of this client's message."""
-        use = self._uses.setdefault(client_run, Use())
-        self._uses.move_to_end(client_run)
-        if len(self._uses) > _MAX_RUNS:
-            self._uses.popitem(last=False)
-        return tuple(MeteredModel(model, use, self._limits) for model in models)
-
-
-class MeteredModel(Struct):
-    """A model that is not called any more when the calls or the dollars are used up."""
-
-    model: Model
-    use: Use
-    limits: Limits
+    def __init__(self, executor: AgentExecutor | None = None) -> None:
+        self._bound_executor = executor
+        make_tool = tool(effect="idempotent", timeout=_DAY)
+        tools = (
+            make_tool(self.send_message_to_agent_and_wait_for_reply),
+            make_tool(self.send_message_to_agents_matching_tags),
+            make_tool(self.send_message_to_agent_async),
+        )
+        self.tools: dict[str, Tool] = {each.name: each for each in tools}
 
     @property
-    def card(self) -> ModelCard:
-        return self.model.card
+    def _executor(self) -> AgentExecutor:
+        assert self._bound_executor is not None, "tools that only describe are not called"
+        return self._bound_executor
 
-    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        if spent := self._spent():
-            reason = f"agents that wrote to each other because of one message have {spent}, which is all they may"
-            advice = "answer with what there is, or write to fewer agents"
-            raise ModelFailed(Failure("budget", f"{reason}; {advice}", permanent=True), billed=False)
-        self.use.calls += 1
-        if self.card.price(1, 1) is None:
-            self._count_unpriced()
-        try:
-            reply = await self.model.reply(request, hear)
-        except ModelFailed as error:
-            if error.usage is not None:
-                self.use.micros += self.card.price(error.usage.input, error.usage.output) or 0
-            raise
-        if reply.micros is not None:
-            self.use.micros += reply.micros
-        elif reply.usage is not None:
-            self.use.micros += self.card.price(reply.usage.input, reply.usage.output) or 0
-        return reply
+    async def send_message_to_agent_and_wait_for_reply(
+        self, message: Annotated[str, _MESSAGE], other_agent_id: Annotated[str, _OTHER], caller: Caller
+    ) -> Costs:
+        """Send a message to another agent and wait for the reply."""
+        return await self._executor.send(caller, message, [await self._executor.find_agent(other_agent_id)])
 
-    def _spent(self) -> str:
-        if self.use.calls >= self.limits.message_calls:
-            return f"made {self.limits.message_calls} calls of models"
-        if self.use.micros >= self.limits.message_micros:
-            return f"used ${self.limits.message_micros / 1_000_000:.2f}"
-        limit = calls_for(self.limits.message_micros)
-        if self.use.unpriced >= limit:
-            return f"made {limit} calls of models whose price is not known"
-        return ""
+    async def send_message_to_agent_async(
+        self, message: Annotated[str, _MESSAGE], other_agent_id: Annotated[str, _OTHER], caller: Caller
+    ) -> Costs:
+        """Send a message to another agent; its reply comes back with the acknowledgement."""
+        return await self._executor.send(caller, message, [await self._executor.find_agent(other_agent_id)])
 
-    def _count_unpriced(self) -> None:
-        """Calls are capped where dollars cannot be: that is logged once a message of a client."""
-        if not self.use.unpriced:
-            limit = min(self.limits.message_calls, calls_for(self.limits.message_micros))
-            cap = CallCap((self.card.handle,), self.limits.message_micros / 1_000_000, limit)
-            logger.warning("messages between agents: %s", cap.warning)
-        self.use.unpriced += 1
+    async def send_message_to_agents_matching_tags(
+        self,
+        message: Annotated[str, _MESSAGE],
+        caller: Caller,
+        match_all: Annotated[Sequence[str], "tags that each of them must carry, every one"] = (),
+        match_some: Annotated[Sequence[str], "tags of which each must carry at least one, if any are given"] = (),
+    ) -> Costs:
+        """Send a message to every other agent with certain tags, to all at once, and wait for their replies."""
+        match = Match(tuple(dict.fromkeys(match_all)), tuple(dict.fromkeys(match_some)))
+        return await self._executor.send(caller, message, await self._executor.find_tagged(match))

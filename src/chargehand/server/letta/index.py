@@ -4,7 +4,7 @@ All of it is derived from the journal; what the index lacks is written in when t
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -50,6 +50,7 @@ _STEP = """
     INSERT INTO steps (id, agent, run, at, model, body) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET body = excluded.body, model = excluded.model
 """
+_WAITING = "FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
 _SEARCH = """
     SELECT messages.body, messages.agent FROM message_words JOIN messages ON messages.number = message_words.rowid
     WHERE message_words MATCH ? {where} ORDER BY rank LIMIT ?
@@ -107,6 +108,14 @@ class IndexedRun(Struct, frozen=True):
     usage: bytes
 
 
+class SavedLog(Struct, frozen=True):
+    """What is to be written of a run: nothing but that it was there if its agent is deleted."""
+
+    log: MessageLog
+    has_messages: bool = False
+    is_deleted: bool = False
+
+
 class Index:
     """Opened when it is first used, closed with its tenant."""
 
@@ -142,25 +151,22 @@ class Index:
 
     # --- writing
 
-    async def save(self, logs: Sequence[MessageLog], resets: Mapping[str, Instant] | None = None) -> None:
-        """Write what these runs have come to, in one transaction; what is there already stays.
-
-        `resets` says of lanes when their messages were forgotten: those from before are not written.
-        """
+    async def save(self, saved: Sequence[SavedLog]) -> None:
+        """Write what these runs have come to, in one transaction; what is there already stays."""
 
         def work(db: "sqlite3.Connection") -> None:
-            for log in logs:
-                since = (resets or {}).get(log.lane, 0.0)
-                self._save_log(db, log, with_messages=log.began >= since)
+            for each in saved:
+                self._save_log(db, each)
 
         await self._write(work)
 
-    def _save_log(self, db: "sqlite3.Connection", log: MessageLog, *, with_messages: bool) -> None:
+    def _save_log(self, db: "sqlite3.Connection", saved: SavedLog) -> None:
+        log = saved.log
         run = log.describe_run()
         row = (
             log.run,
             log.name,
-            log.agent,
+            "" if saved.is_deleted else log.agent,
             log.conversation,
             log.began,
             run.status,
@@ -171,8 +177,10 @@ class Index:
             _ENCODER.encode(run),
         )
         db.execute(_RUN, row)
+        if saved.is_deleted:
+            return
         # a run in the agent's queue is not listed yet: a reader who goes on from there would miss what comes before it
-        if with_messages and (log.over or log.is_working or log.is_waiting):
+        if saved.has_messages and (log.over or log.is_working or log.is_waiting):
             db.executemany(_MESSAGE, [self._message_row(log, message) for message in log.messages])
         steps = [
             (step.id, log.agent, log.run, step.started, step.model, self._clean(_ENCODER.encode(step)))
@@ -225,18 +233,20 @@ class Index:
         rows = await self._query(query, run)
         return IndexedRun(*rows[0]) if rows else None
 
-    async def last_runs(self) -> dict[str, RunResponse]:
-        """The run that began last among those that have ended, of each agent."""
-        query = "SELECT agent, body, max(created) FROM runs WHERE open = 0 AND agent <> '' GROUP BY agent"
-        return {row[0]: _RUNS.decode(row[1]) for row in await self._query(query)}
+    async def last_runs(self, agents: Sequence[str]) -> dict[str, RunResponse]:
+        """The run that began last among those that have ended, of each agent that has any."""
+        query = "SELECT body FROM runs WHERE agent = ? AND open = 0 ORDER BY created DESC LIMIT 1"
+        rows = await self._read(lambda db: [(agent, db.execute(query, (agent,)).fetchone()) for agent in agents])
+        return {agent: _RUNS.decode(row[0]) for agent, row in rows if row is not None}
 
-    async def waiting(self) -> dict[str, str]:
-        """The runs that wait for their client, by lane: the conversation, or the agent."""
-        query = """
-            SELECT iif(conversation <> '', conversation, agent), id FROM runs
-            WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''
-        """
-        return {row[0]: row[1] for row in await self._query(query)}
+    async def waiting_run(self, lane: str) -> str:
+        """The run that waits for its client, in a conversation or in the agent's own; empty if none does."""
+        rows = await self._query(f"SELECT id {_WAITING} AND iif(conversation <> '', conversation, agent) = ?", lane)
+        return rows[0][0] if rows else ""
+
+    async def waiting_agents(self) -> list[str]:
+        """The agents of which a run waits for its client in their own conversation."""
+        return [row[0] for row in await self._query(f"SELECT agent {_WAITING} AND conversation = ''")]
 
     async def ended(self) -> set[str]:
         """The journals that are indexed to their end."""

@@ -5,7 +5,7 @@ Pure: the same entries give the same messages, with the same ids.
 
 import uuid
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,7 +16,7 @@ from chargehand.engine.plan import TaskId, digest
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
-from chargehand.server.letta.request import AgentRequest, recorded_request, text_of
+from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, recorded_request, text_of
 from chargehand.server.letta.wire import (
     LettaResponse,
     Message,
@@ -34,7 +34,7 @@ from chargehand.server.letta.wire import (
 TASK = TaskId("reply")
 """The only task of a run that answers a client."""
 _NAMESPACE = uuid.UUID("0b9f0d0e-5a7c-4f39-8a26-0c1f6f6d1d55")
-_INTERNAL = frozenset(("give_up", "read_more"))  # tools of ours that a client never gave the agent
+_INTERNAL = frozenset(("give_up", "read_more"))  # tools of the runtime, which no client gave the agent
 _RESPONSE = "approval_response_message"
 _STOPS = {"complete": "end_turn", "partial": "end_turn", "cancelled": "cancelled"}
 _STATUSES = {
@@ -45,38 +45,27 @@ _STATUSES = {
 }
 _REFUSED = "this call was not made: it does not fit the agent's tools or rules"
 _STOPPED = "this call was not finished: the run was stopped"
-
-
-class ClientReturn(Struct, frozen=True, omit_defaults=True):
-    """What a call returned at the client, as the journal keeps it with the answer."""
-
-    text: str = ""
-    good: bool = True
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
+_TaskEvent = (
+    ev.AttemptStarted
+    | ev.StepStarted
+    | ev.StepFinished
+    | ev.AttemptSucceeded
+    | ev.AttemptFailed
+    | ev.InputRequested
+    | ev.TaskFailed
+)
 
 
 class _Call(Struct):
-    """A tool call of the last reply. `number` is its place in the reply, from 1; `step` is the step that makes it."""
+    """A tool call of the last reply."""
 
     wire: ToolCallWire
     number: int
+    """Its place in the reply, from 1."""
     step: int = 0
+    """The step that makes it."""
     is_sent: bool = False
     is_done: bool = False
-
-
-class Approval(Struct, frozen=True):
-    """Calls that a client is asked about: by the id it knows, their place in the reply of the model.
-
-    `at_client` are those that the client makes itself. `position` is how many messages there were with the question.
-    """
-
-    question: ev.InputRequested
-    request_id: str
-    calls: dict[str, int]
-    at_client: frozenset[str]
-    position: int
 
 
 class MessageLog:
@@ -86,28 +75,29 @@ class MessageLog:
     each of several agents.
     """
 
-    def __init__(self, name: str, agent: str = "", task: TaskId = TASK, *, is_nested: bool = False) -> None:
+    def __init__(
+        self, name: str, request: AgentRequest | None = None, *, agent: str = "", task: TaskId | None = None
+    ) -> None:
         self.name = name
-        self.run = f"run-{uuid.uuid5(_NAMESPACE, f'{name} {task}')}" if is_nested else name
-        self.agent = agent
-        self.request: AgentRequest | None = None
+        self.run = name if task is None else f"run-{uuid.uuid5(_NAMESPACE, f'{name} {task}')}"
+        self.request = request
+        self.agent = agent if request is None else request.agent
         self.messages: list[Message] = []
         self.steps: list[StepResponse] = []
         self.began: Instant = 0.0
         self.ended: Instant = 0.0
         self.stop = ""
+        self.over = False
         self.approval: Approval | None = None
         """The calls that wait for the client."""
-        self.verdicts: list[tuple[Approval, dict[str, bool]]] = []
-        """What the client answered so far: whether each call may be made."""
+        self.answered_from = 0
+        """How many messages there were when the client last answered about calls."""
         self.client_returns: dict[tuple[str, str], ClientReturn] = {}
         """What the client sent last for a call, by the name of its tool and the arguments."""
-        self.over = False
-        self.last_entry = 0
-        """The number of the last entry that was read."""
         self.usage = UsageStatistics(run_ids=(self.run,))
-        self._task = task
-        self._is_nested = is_nested
+        self._task = task or TASK
+        self._is_nested = task is not None
+        self._model = ""
         self._input_messages = 0
         self._has_started = False
         self._last_reply = Reply("")
@@ -122,6 +112,7 @@ class MessageLog:
 
     @property
     def lane(self) -> str:
+        """Where requests are answered one after the other: a conversation, or the agent."""
         return self.conversation or self.agent
 
     @property
@@ -142,6 +133,12 @@ class MessageLog:
         if self.is_waiting:
             return "completed"
         return "running" if self.is_working else "created"
+
+    @property
+    def approval_request(self) -> Message | None:
+        """The message that asks the client about calls which wait."""
+        request_id = None if self.approval is None else self.approval.request_id
+        return next((message for message in self.messages if message.id == request_id), None)
 
     def describe_run(self) -> RunResponse:
         first = next((step.replied for step in self.steps if step.replied), 0.0)
@@ -177,39 +174,40 @@ class MessageLog:
 
     def read(self, entry: ev.Entry) -> None:
         event = entry.event
-        self.last_entry = entry.seq
         if isinstance(event, ev.RunRequested):
-            self.began = entry.at
-            self._read_input(event)
-            models = [agent.model for agent in event.roster.agents if self.agent in ("", agent.name)]
-            self._model = models[0] if models else ""
+            self._read_request(entry.at, event)
         elif isinstance(event, ev.RunEnded):
             self._read_end(entry.at, event)
-        elif getattr(event, "task", self._task) == self._task:
+        elif isinstance(event, ev.InputAnswered):
+            self._read_answer(entry.at, event)
+        elif isinstance(event, _TaskEvent) and event.task == self._task:
             self._read_work(entry.at, event)
 
-    def _read_input(self, requested: ev.RunRequested) -> None:
+    def _read_request(self, at: Instant, requested: ev.RunRequested) -> None:
+        self.began = at
         self.request = recorded_request(requested)
         if self.request is not None:
-            self.agent = self.agent or self.request.agent
+            self.agent = self.request.agent
             inputs = self.request.messages
         else:
             sender = None if requested.parent is None else requested.parent.worker
             role = "user" if sender is None else "system"
             inputs = (MessageCreate(role, requested.goal, sender_id=sender),)
+        models = [agent.model for agent in requested.roster.agents if agent.name == self.agent]
+        self._model = models[0] if models else ""
         self._input_messages = len(inputs)
         for number, message in enumerate(inputs):
             self._add(
                 f"{message.role}_message",
                 f"said {number}",
-                self.began,
+                at,
                 content=text_of(message.content),
                 otid=message.otid,
                 name=message.name,
                 sender_id=message.sender_id,
             )
 
-    def _read_work(self, at: Instant, event: ev.Event) -> None:
+    def _read_work(self, at: Instant, event: _TaskEvent) -> None:
         match event:
             case ev.AttemptStarted():
                 self._has_started = True
@@ -227,13 +225,9 @@ class MessageLog:
                 self._read_failure(at, event.failure)
             case ev.InputRequested():
                 self._read_question(at, event)
-            case ev.InputAnswered():
-                self._read_answer(at, event)
             case ev.TaskFailed():
                 text = f"I could not do this: {event.failure.message}"
                 self._add("assistant_message", "failed", at, content=text, is_err=True)
-            case _:
-                pass
 
     # --- steps
 
@@ -265,8 +259,9 @@ class MessageLog:
         """Find the call that a step makes. Of several alike it is the first that has no step yet."""
         alike = [call for call in self._calls if call.wire.name == event.name and not call.is_done]
         same = [call for call in alike if digest(event.name, call.wire.arguments) == event.request] or alike
-        for call in [*(call for call in same if not call.step), *same][:1]:
-            call.step = event.step
+        free = [call for call in same if not call.step] or same
+        if free:
+            free[0].step = event.step
 
     def _read_step_end(self, at: Instant, event: ev.StepFinished) -> None:
         if self.steps and (event.attempt, event.step) == (self.steps[-1].attempt, self.steps[-1].number):
@@ -281,29 +276,14 @@ class MessageLog:
     def _read_reply(self, at: Instant, reply: Reply) -> None:
         self._last_reply = reply
         self._count(at, reply)
-        if not reply.calls:
-            return  # the text comes with the result
         if self._has_thoughts:
-            self._add(
-                "reasoning_message",
-                self._reply_key,
-                at,
-                reasoning=reply.text.strip(),
-                source="non_reasoner_model",
-            )
-        # clients know calls by ids of ours: those of models need not be unique
-        self._calls = [
-            _Call(
-                ToolCallWire(
-                    name=call.name,
-                    arguments=call.arguments,
-                    tool_call_id=f"call-{self._uuid(f'{self._reply_key} call id {number}')}",
-                ),
-                number,
-            )
-            for number, call in enumerate(reply.calls, 1)
-            if call.name not in _INTERNAL
-        ]
+            text = reply.text.strip()
+            self._add("reasoning_message", self._reply_key, at, reasoning=text, source="non_reasoner_model")
+        self._calls = []
+        for number, call in enumerate(reply.calls, 1):
+            if call.name not in _INTERNAL:
+                call_id = f"call-{self._uuid(f'{self._reply_key} call id {number}')}"  # those of models may repeat
+                self._calls.append(_Call(ToolCallWire(call.name, call.arguments, call_id), number))
 
     def _count(self, at: Instant, reply: Reply) -> None:
         step = self.steps[-1]
@@ -365,13 +345,13 @@ class MessageLog:
             request_id=f"message-{self._uuid(tail)}",
             calls={call.wire.tool_call_id: call.number for call in pending},
             at_client=frozenset(call.wire.tool_call_id for call in pending if call.wire.name in names),
-            position=len(self.messages),
         )
 
     def _read_answer(self, at: Instant, event: ev.InputAnswered) -> None:
         approval = self.approval
         self.approval = None
         self.stop = ""
+        self.answered_from = len(self.messages)
         if approval is None or approval.question.question is None or not approval.calls:
             return
         word = "approve" if event.verdict == "approve" else "reject"
@@ -379,7 +359,6 @@ class MessageLog:
         answers = {answer.call: answer for answer in (first, *event.also)}
         calls = [call for call in self._calls if call.wire.tool_call_id in approval.calls and call.number in answers]
         verdicts = tuple(self._read_verdict(call, answers[call.number]) for call in calls)
-        self.verdicts.append((approval, {verdict.tool_call_id: verdict.approve for verdict in verdicts}))
         self._add(
             _RESPONSE,
             f"answer {event.number}",
@@ -389,10 +368,9 @@ class MessageLog:
             approval_request_id=approval.request_id,
             approvals=verdicts,
         )
-        for call in calls:
-            answer = answers[call.number]
-            if answer.verdict != "approve":
-                why = answer.feedback or "no reason given"
+        for call, verdict in zip(calls, verdicts, strict=True):
+            if not verdict.approve:
+                why = verdict.reason or "no reason given"
                 self._return(call, at, f"A person did not allow this call: {why}", is_good=False)
 
     def _read_verdict(self, call: _Call, answer: ev.CallVerdict) -> VerdictWire:
@@ -414,24 +392,24 @@ class MessageLog:
         self.over = True
         self.ended = at
         self.approval = None
-        self.stop = _STOPS.get(event.ending) or self._why_failed()
-        if self.stop == "end_turn" and self._exit_tool:
-            self.stop = "tool_rule"
-        elif self.stop == "end_turn" and self._last_reply.finish == "length":
-            self.stop = "max_tokens_exceeded"
+        self.stop = self._stop_reason(event)
         for step in self.steps[-1:]:
             step.stop_reason = self.stop
             step.finished = at
             if step.status == "pending":
                 step.status = "cancelled" if self.stop == "cancelled" else "failed"
 
-    def _why_failed(self) -> str:
-        failure = self._failure
-        if failure is None:
-            return "error"
-        if failure.code == "too_many_steps":
-            return "max_steps"
-        return "llm_api_error" if failure.kind in OUTAGES else "error"
+    def _stop_reason(self, event: ev.RunEnded) -> str:
+        stop = _STOPS.get(event.ending, "error")
+        if stop == "end_turn" and self._exit_tool:
+            return "tool_rule"
+        if stop == "end_turn" and self._last_reply.finish == "length":
+            return "max_tokens_exceeded"
+        if stop == "error" and self._failure is not None:
+            if self._failure.code == "too_many_steps":
+                return "max_steps"
+            return "llm_api_error" if self._failure.kind in OUTAGES else stop
+        return stop
 
     # --- messages
 
@@ -466,7 +444,7 @@ class MessageLog:
 
     @property
     def _has_thoughts(self) -> bool:
-        """Whether the text of the last reply was sent as its reasoning."""
+        """Whether the text of the last reply was sent as its reasoning; without calls it comes with the result."""
         return bool(self._last_reply.calls and self._last_reply.text.strip())
 
     @property
@@ -477,19 +455,19 @@ class MessageLog:
     def _uuid(self, tail: str) -> uuid.UUID:
         return uuid.uuid5(_NAMESPACE, f"{self.run} {tail}")
 
-    def _add(self, message_type: str, tail: str, at: Instant, **fields: object) -> None:
+    def _add(self, message_type: str, tail: str, at: Instant, *, otid: str | None = None, **fields: Any) -> None:
         message_id = self._uuid(tail)
-        message = {
-            "message_type": message_type,
-            "id": f"message-{message_id}",
-            "date": format_time(at),
-            "run_id": self.run,
-            "step_id": self.steps[-1].id if self.steps else None,
-            "seq_id": len(self.messages) + 1,
+        message = Message(
+            message_type,
+            f"message-{message_id}",
+            format_time(at),
+            self.run,
+            step_id=self.steps[-1].id if self.steps else None,
+            seq_id=len(self.messages) + 1,
+            otid=otid or str(message_id),
             **fields,
-            "otid": fields.get("otid") or str(message_id),
-        }
-        self.messages.append(Message(**message))  # pyright: ignore[reportArgumentType] - fields of a message
+        )
+        self.messages.append(message)
 
 
 def _status(*, is_good: bool) -> str:
@@ -511,11 +489,8 @@ def _read_return(result: Raw) -> tuple[str, bool]:
 def _result_text(result: Raw) -> str:
     """The result of an attempt as its reader gets it."""
     value = decode_value(result)
-    if isinstance(value, dict):
-        text = cast("dict[str, object]", value).get("text")
-        if isinstance(text, str):
-            return text
-    return _plain(cast("object", value))
+    text = cast("dict[str, object]", value).get("text") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else _plain(cast("object", value))
 
 
 def _plain(value: object) -> str:
@@ -539,7 +514,7 @@ def read_nested_logs(name: str, entries: Sequence[ev.Entry]) -> list[MessageLog]
     """What each agent said in a run inside another, in which all of them were sent the same message."""
     first = entries[0].event
     tasks = first.plan.tasks if isinstance(first, ev.RunRequested) and first.plan is not None else ()
-    logs = [MessageLog(name, task.worker, task.id, is_nested=True) for task in tasks]
+    logs = [MessageLog(name, agent=task.worker, task=task.id) for task in tasks]
     for entry in entries:
         for log in logs:
             log.read(entry)

@@ -9,19 +9,20 @@ from starlette.responses import Response
 
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversations import LEAST_KEPT, plain_summary, summary_turn
-from chargehand.server.idempotency import is_repeated, mark_of
+from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
-from chargehand.server.letta.approvals import answer_approval, approvals_in
-from chargehand.server.letta.executor import check_model
+from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.index import Conditions
-from chargehand.server.letta.request import check_request_fields, read_request
+from chargehand.server.letta.models import check_model
+from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
 from chargehand.server.letta.routing import Call, Routes, join_json
 from chargehand.server.letta.session import Session, View
-from chargehand.server.letta.sessions import RESET_AT
+from chargehand.server.letta.settings import conversation_settings, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
     CompactRequest,
     Message,
+    MessageCreate,
     MessageRequest,
     ResetRequest,
     RunResponse,
@@ -93,10 +94,36 @@ async def _start(
     if not repeated:  # a repeated call may have a run under way, which needs no place
         call.tenant.runs.check()
     if approvals := approvals_in(sent):
-        return await answer_approval(call.sessions, profile, approvals, conversation, repeated=repeated)
+        return await _answer_approval(call, approvals, conversation or profile.id, repeated=repeated)
     check_model("override_model", sent.override_model or "", call.tenant)
     request = read_request(profile.id, call.tenant.redact(sent), await mark_of(call.request), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
+
+
+async def _answer_approval(call: Call, sent: Sequence[MessageCreate], lane: str, *, repeated: bool) -> Session:
+    """The session that goes on after verdicts. Verdicts that are sent again join what the first ones started."""
+    sessions = call.sessions
+    repeats = call.tenant.part(Repeats)
+    mark = await mark_of(call.request)
+    async with lock_of(call.tenant, f"verdicts {lane}"):
+        answered = await repeats.begun_by(mark) if repeated else ""
+        if not answered:
+            log = await sessions.waiting_log(lane)
+            if log is None or log.approval is None:
+                reason = "nothing waits for approval: it was answered already, or withdrawn by another message"
+                raise Problem(422, "not_waiting", reason)
+            answer = read_answer(log.approval, sent)
+
+            async def resume() -> str:
+                return (await sessions.resume(log.run, answer)).run
+
+            answered = await repeats.begin(mark, resume)
+    session = await sessions.join(answered)
+    if session is None:
+        raise unknown("run", answered)
+    if session.is_over:
+        session.since = session.log.answered_from
+    return session
 
 
 # --- stopping and forgetting
@@ -131,11 +158,12 @@ async def reset(call: Call) -> Table:
         raise Problem(422, "unsupported", f"add_default_initial_messages is not supported: {advice}")
 
     async def forget_messages(profile: Profile) -> Profile:
-        now = sessions.resets[profile.id] = time.time()
+        settings = structs.replace(settings_of(profile), messages_since=time.time())
+        changed = await call.catalog.change(structs.replace(profile, settings=to_catalog(settings)))
         await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
         await call.catalog.reset(profile.id)
         await sessions.index.forget_messages(profile.id)
-        return structs.replace(profile, settings={**profile.settings, RESET_AT: now})
+        return changed
 
     return await change_agent(call, forget_messages)
 
@@ -156,8 +184,8 @@ async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> Table:
         text = plain_summary(old) if old else ""
         if any(turn.role != "summary" for turn in old):
             await call.catalog.summarise(lane, summary_turn(old, text, 0.0))
-        left = await call.catalog.turns(lane, limit=_MAX_TURNS)
-    return {"summary": text, "num_messages_before": len(turns), "num_messages_after": len(left)}
+        remaining = await call.catalog.turns(lane, limit=_MAX_TURNS)
+    return {"summary": text, "num_messages_before": len(turns), "num_messages_after": len(remaining)}
 
 
 # --- lists
@@ -180,8 +208,8 @@ async def list_messages(call: Call, wanted: Conditions, agent: str) -> Response:
     if call.query.get("group_id"):
         raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
     if conversation := call.query.get("conversation_id"):
-        kept = await call.catalog.get(KeptConversation, conversation)
-        in_conversation(wanted, conversation, [] if kept is None else inherited_messages(kept))
+        stored = await call.catalog.get(KeptConversation, conversation)
+        in_conversation(wanted, conversation, () if stored is None else conversation_settings(stored).inherited)
     wanted.among("type", call.query.getlist("include_return_message_types"))
     return join_json(await (await call.sessions.flush(agent)).messages(wanted, page))
 
@@ -192,11 +220,6 @@ def in_conversation(wanted: Conditions, conversation: str, inherited: Sequence[t
     values = [value for pair in inherited for value in pair]
     own = "" if conversation == OWN_CONVERSATION else conversation
     wanted.add(f"({' OR '.join(tests)})", own, *values)
-
-
-def inherited_messages(conversation: KeptConversation) -> list[tuple[str, float]]:
-    """What a fork begins with: conversations, and up to which moment of each."""
-    return msgspec.convert(conversation.settings.get("inherited") or [], list[tuple[str, float]])
 
 
 @routes.post("/v1/messages/search", "read")

@@ -1,133 +1,244 @@
-"""Models, providers and health, and empty lists of what there is not here: folders, identities, jobs.
+"""The models of agents: which of them clients may name, and what bounds their use.
 
-An agent may name a model that is not listed; if it is not available, the default one answers.
+An agent may name a model whose key is not set; the default one answers then.
 """
 
-from collections.abc import Iterable
-from importlib.metadata import version
+import logging
+from collections import OrderedDict
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
-from starlette.types import Scope
+import msgspec
+from msgspec import Struct, structs
 
+from chargehand.agents.shape import Shape
+from chargehand.agents.spending import CallCap, calls_for
+from chargehand.engine.failure import Failure
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid
-from chargehand.memory.catalog import Profile
-from chargehand.models.model import ModelCard
-from chargehand.models.providers import BUILT_IN, OWN
-from chargehand.server.letta.executor import is_enabled, may_name
-from chargehand.server.letta.routing import Call, Routes
-from chargehand.server.letta.wire import Table
-from chargehand.server.problem import unknown
-from chargehand.server.routing import SLASH
+from chargehand.models.artifacts import Product
+from chargehand.models.messages import Reply, Request
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
+from chargehand.models.resolve import Lookup, check_handle
+from chargehand.server.letta.settings import ModelSettings
+from chargehand.server.problem import invalid
+from chargehand.server.settings import Limits, Settings
+from chargehand.server.tenants import Tenant
 
-routes = Routes()
-_EMPTY = ("folders", "sources", "identities", "jobs", "mcp-servers", "templates", "environments", "sandbox-config")
-_EMPTY_OF_AGENT = ("folders", "sources", "identities")
-_MAX_AGENTS = 10_000
+_MAX_RUNS = 10_000
 
-
-def is_from_letta(scope: Scope) -> bool:
-    """Whether it is a call of `/v1/models` by Letta's client: it ends the path with a slash, and says who it is."""
-    if scope["path"] != "/v1/models":
-        return False
-    if SLASH in scope:
-        return True
-    return any(name == b"user-agent" and b"Letta/" in value for name, value in scope["headers"])
+logger = logging.getLogger(__name__)
 
 
-@routes.get("/v1/models")
-async def list_models(call: Call) -> list[Table]:
-    """What is available for sure: the built-in model, the default one, and those that agents name."""
-    settings = call.tenant.settings
-    profiles = await call.catalog.find(Profile, limit=_MAX_AGENTS)
-    named = [profile.model for profile in profiles if may_name(profile.model, settings, call.tenant.lookup)]
-    models = [_describe(card) for card in _find_cards(call, dict.fromkeys((BUILT_IN, settings.model, *named)))]
-    for name in ("provider_type", "provider_name"):
-        wanted = call.query.get(name)
-        models = [model for model in models if wanted in (None, model[name])]
-    return models
+# --- which models clients may name
 
 
-def _find_cards(call: Call, handles: Iterable[str]) -> Iterable[ModelCard]:
-    cards: dict[str, ModelCard] = {}
-    for handle in filter(None, handles):
+def find_model(tenant: Tenant, handle: str) -> Model:
+    """The model an agent names, if it is available to clients now; else the default one."""
+    settings = tenant.settings
+    if not _asks_for_default(handle) and may_name(handle, settings, tenant.lookup):
         try:
-            card = call.tenant.finder.find(handle).card
-        except Invalid:  # an agent may name what is not available
-            continue
-        cards[card.handle] = card
-    return cards.values()
+            return tenant.finder.find(handle)
+        except Invalid:  # its key is not set, or not any more
+            pass
+    return tenant.finder.find(settings.model or BUILT_IN)
 
 
-def _describe(card: ModelCard) -> Table:
-    provider, _, name = card.handle.replace("/", ":", 1).partition(":")
-    protocol = OWN[provider].protocol if provider in OWN else "openai"
-    return {
-        **dict.fromkeys(("model", "name", "display_name"), name or provider),
-        **dict.fromkeys(("context_window", "max_context_window"), card.window),
-        **dict.fromkeys(("model_endpoint_type", "provider_type"), protocol),
-        "handle": card.handle,
-        "provider_name": provider,
-        "provider_category": "base",
-        "model_type": "llm",
-    }
+def check_model(field: str, handle: str, tenant: Tenant) -> None:
+    """Raise a problem for a model that no agent can have here. Where only its key is missing, another stands in."""
+    problem = model_problem(handle, tenant)
+    if problem:
+        raise invalid(f"{field}: {problem}")
 
 
-@routes.get("/v1/models/embedding")
-async def list_embeddings(call: Call) -> list[Table]:
-    """The one that archives get; if there is none, archives are searched by words."""
-    embedding = call.tenant.embedding("auto")
-    if embedding is None:
-        return []
-    provider, _, name = embedding.handle.partition(":")
-    model: Table = {
-        **dict.fromkeys(("name", "display_name", "embedding_model"), name or provider),
-        **dict.fromkeys(("provider_type", "embedding_endpoint_type"), "openai"),
-        "handle": embedding.handle,
-        "provider_name": provider,
-        "embedding_dim": embedding.width,
-        "model_type": "embedding",
-        "batch_size": 256,
-    }
-    return [model]
+def model_problem(handle: str, tenant: Tenant) -> str:
+    """Why no agent can have the model of this handle; empty if one can, or if only its key is missing."""
+    if _asks_for_default(handle):
+        return ""
+    reason = _forbidden_reason(handle, tenant.settings, tenant.lookup)
+    if reason:
+        return f"clients may not name {without_secrets(handle)[:100]!r} here: {reason}"
+    try:
+        check_handle(handle)
+        if not _lacks_key(provider_of(handle), tenant.lookup):
+            tenant.finder.find(handle)
+    except Invalid as error:
+        return str(error)
+    return ""
 
 
-@routes.get("/v1/providers")
-async def list_providers(call: Call) -> list[dict[str, str]]:
-    """Those whose key is known, or that need none. Keys are never sent."""
-    lookup = call.tenant.lookup
-    return [
-        {"id": f"provider-{name}", "name": name, "provider_type": place.protocol}
-        for name, place in OWN.items()
-        if is_enabled(name, call.tenant.settings, lookup) and (not place.needs_key or lookup(place.key))
-    ]
+def _asks_for_default(handle: str) -> bool:
+    """Whether it is the name of no model of a provider: `letta/letta-free` and its like are those of Letta's server."""
+    return handle in ("", BUILT_IN) or handle.startswith("letta/")
 
 
-@routes.add("GET", "/v1/health", "open")
-async def health(_call: Call) -> dict[str, str]:
-    return {"status": "ok", "version": version("chargehand")}
+def _lacks_key(provider: str, lookup: Lookup) -> bool:
+    if provider in OWN:
+        return OWN[provider].needs_key and not lookup(OWN[provider].key)
+    return provider in OTHERS and not lookup(key_variable(provider))
 
 
-# --- what there is not
+def may_name(handle: str, settings: Settings, lookup: Lookup) -> bool:
+    """Whether a client may name this model: the server calls this machine only where the operator says so."""
+    return not _forbidden_reason(handle, settings, lookup)
 
 
-async def _list_nothing(call: Call) -> list[object]:
-    if "agent" in call.request.path_params:
-        await call.agent()
-    return []
+def _forbidden_reason(handle: str, settings: Settings, lookup: Lookup) -> str:
+    """Why a client may not name this model, and what the operator would have to say; empty if it may."""
+    provider = provider_of(handle)
+    if provider in (RECORDED, RECORDING):
+        return "it reads or writes files"
+    if "://" in handle:
+        if not settings.model_urls:
+            return "models by URL need `serve --model-urls`"
+        return "" if _may_call(handle, settings.model_hosts) else "this address needs `serve --model-host HOST:PORT`"
+    place = OWN.get(provider)
+    if place is None or place.needs_key or lookup(place.base) or provider_of(settings.model) == provider:
+        return ""
+    return f"set {place.base} for the server, or start it with --model {provider}:NAME"  # it may be on this machine
 
 
-async def _find_nothing(call: Call) -> None:
-    kind = call.request.url.path.split("/")[2]
-    raise unknown(kind.replace("-", " ").removesuffix("s"), call.path("which"))
+def provider_of(handle: str) -> str:
+    return handle.replace("/", ":", 1).partition(":")[0].lower()
 
 
-for _name in _EMPTY:
-    routes.get(f"/v1/{_name}")(_list_nothing)
-    routes.get(f"/v1/{_name}/{{which}}")(_find_nothing)
-for _name in _EMPTY_OF_AGENT:
-    routes.get(f"/v1/agents/{{agent}}/{_name}")(_list_nothing)
+def protocol_of(provider: str) -> str:
+    return OWN[provider].protocol if provider in OWN else "openai"
 
 
-@routes.get("/v1/agents/{agent}/files")
-async def list_files(call: Call) -> Table:
-    await call.agent()
-    return {"files": [], "next_cursor": None, "has_more": False}
+def _may_call(handle: str, hosts: tuple[str, ...]) -> bool:
+    """Whether the address in a handle is public, or one that the operator named."""
+    try:
+        parts = urlsplit(handle)
+        host = (parts.hostname or "").rstrip(".")
+        port = parts.port
+    except ValueError:
+        return True  # no URL: finding the model fails, and says so
+    return _is_public(host) or host in hosts or f"{host}:{port}" in hosts
+
+
+def _is_public(host: str) -> bool:
+    """Whether it is a public address, or a name with a dot: what that stands for is known to its network only."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        is_address = host.rpartition(".")[2].isdigit()  # 127.1 and 2130706433 are addresses, too
+        return "." in host and not is_address and not host.endswith((".localhost", ".local", ".internal"))
+    return address.is_global
+
+
+# --- models within the settings of an agent
+
+
+class JsonReply(Shape):
+    """What a client's `response_format` asks for: a reply that fits is passed on as the text it is."""
+
+    def read(self, text: str) -> object:
+        value = super().read(text)
+        stripped = text.strip()
+        try:
+            msgspec.json.decode(stripped)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):  # there was something around it
+            stripped = bytes(encode_value(value)).decode()
+        return Product(stripped)
+
+
+class BoundedModel(Struct, frozen=True):
+    """A model within the settings of an agent: a smaller window, and at most one call of a tool in a reply."""
+
+    model: Model
+    settings: ModelSettings
+
+    @property
+    def card(self) -> ModelCard:
+        card = self.model.card
+        return structs.replace(card, window=min(card.window, self.settings.context_window_limit or card.window))
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        reply = await self.model.reply(request, hear)
+        if self.settings.model_settings.parallel_tool_calls is False:  # not every provider keeps to the setting
+            return structs.replace(reply, calls=reply.calls[:1])
+        return reply
+
+
+# --- what agents may use that write to each other because of one message of a client: model calls, and dollars
+
+
+class Use(Struct):
+    """What was used because of one message of a client."""
+
+    calls: int = 0
+    micros: int = 0
+    unpriced: int = 0
+    """Calls whose price is not known."""
+
+
+class MessageAllowances:
+    """What was used since the server started, by the run of the client's message.
+
+    The agent that the client wrote to has its own limit of steps, and is not counted here: it is told when the others
+    have used up what there is, and answers with what it has.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._uses: OrderedDict[str, Use] = OrderedDict()
+
+    def metered(self, client_run: str, models: tuple[Model, ...]) -> tuple[Model, ...]:
+        """The models for an agent that works because another wrote to it, in the run of this client's message."""
+        use = self._uses.setdefault(client_run, Use())
+        self._uses.move_to_end(client_run)
+        if len(self._uses) > _MAX_RUNS:
+            self._uses.popitem(last=False)
+        return tuple(MeteredModel(model, use, self._limits) for model in models)
+
+
+class MeteredModel(Struct):
+    """A model that is not called any more when the calls or the dollars are used up."""
+
+    model: Model
+    use: Use
+    limits: Limits
+
+    @property
+    def card(self) -> ModelCard:
+        return self.model.card
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        if spent := self._spent():
+            reason = f"agents that wrote to each other because of one message have {spent}, which is all they may"
+            advice = "answer with what there is, or write to fewer agents"
+            raise ModelFailed(Failure("budget", f"{reason}; {advice}", permanent=True), billed=False)
+        self.use.calls += 1
+        if self.card.price(1, 1) is None:
+            self._count_unpriced()
+        try:
+            reply = await self.model.reply(request, hear)
+        except ModelFailed as error:
+            if error.usage is not None:
+                self.use.micros += self.card.price(error.usage.input, error.usage.output) or 0
+            raise
+        if reply.micros is not None:
+            self.use.micros += reply.micros
+        elif reply.usage is not None:
+            self.use.micros += self.card.price(reply.usage.input, reply.usage.output) or 0
+        return reply
+
+    def _spent(self) -> str:
+        if self.use.calls >= self.limits.message_calls:
+            return f"made {self.limits.message_calls} calls of models"
+        if self.use.micros >= self.limits.message_micros:
+            return f"used ${self.limits.message_micros / 1_000_000:.2f}"
+        limit = calls_for(self.limits.message_micros)
+        if self.use.unpriced >= limit:
+            return f"made {limit} calls of models whose price is not known"
+        return ""
+
+    def _count_unpriced(self) -> None:
+        """Calls are capped where dollars cannot be: that is logged once a message of a client."""
+        if not self.use.unpriced:
+            limit = min(self.limits.message_calls, calls_for(self.limits.message_micros))
+            cap = CallCap((self.card.handle,), self.limits.message_micros / 1_000_000, limit)
+            logger.warning("messages between agents: %s", cap.warning)
+        self.use.unpriced += 1

@@ -1,12 +1,12 @@
-"""What a client asked of an agent in one call: the messages, and how they are to be answered.
+"""What a client asks of an agent in one call: messages, or verdicts on tool calls that wait.
 
-It is kept in the journal with the request of the run, so that the run can be described from its entries alone.
+Messages are kept in the journal with the request of the run, so that the run can be described from its entries alone.
 """
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,26 +14,13 @@ from msgspec import Raw, Struct
 from chargehand.agents.setup import OURS
 from chargehand.engine import events as ev
 from chargehand.runtime.front import checked_goal
-from chargehand.server.letta.settings import as_list, as_table, check_fields, refuse_unsupported
-from chargehand.server.letta.wire import ClientTool, MessageCreate, MessageRequest
+from chargehand.server.letta.settings import check_fields, refuse_unsupported
+from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.tools.json_schema import schema_problem
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""
-_LOG_PROBABILITIES = "log probabilities and token ids are not returned"
-_UNSUPPORTED: Mapping[str, str] = {
-    "client_skills": "write what the agent shall know of them into a block, or into override_system",
-    "enable_thinking": "how a model reasons is left to the model",
-    "include_compaction_messages": "summaries are not sent as messages",
-    "return_logprobs": _LOG_PROBABILITIES,
-    "return_token_ids": _LOG_PROBABILITIES,
-    "top_logprobs": _LOG_PROBABILITIES,
-}
-_UNSUPPORTED_IN_MESSAGE: Mapping[str, str] = {
-    "group_id": "there are no groups here; send it to the agent",
-    "batch_item_id": "there are no batches here",
-}
 _API = "letta"
 _NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
@@ -122,13 +109,9 @@ def read_request(agent: str, sent: MessageRequest, digest: str, conversation: st
 
 def check_request_fields(raw: bytes) -> None:
     """Raise a problem for the first field of a call that would have no effect."""
-    sent = check_fields(raw, MessageRequest, _UNSUPPORTED)
-    for number, message in enumerate(as_list(sent.get("messages"))):
-        known = MessageCreate.__struct_fields__
-        refuse_unsupported(as_table(message), known, _UNSUPPORTED_IN_MESSAGE, f"messages[{number}].")
-    if sent.get("callback_url"):
-        advice = "this server makes no callbacks; ask for the run, or read its stream"
-        raise Problem(422, "unsupported", f"callback_url is not supported: {advice}")
+    sent = check_fields(raw, MessageRequest)
+    for number, message in enumerate(sent.get("messages") or ()):
+        refuse_unsupported(message, MessageCreate.__struct_fields__, f"messages[{number}].")
 
 
 def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
@@ -153,3 +136,96 @@ def _check_client_tools(tools: Sequence[ClientTool]) -> None:
             raise invalid(f"{place}.parameters must be a JSON Schema of an object")
         if problem := schema_problem(schema):
             raise invalid(f"{place}.parameters: {problem}")
+
+
+# --- verdicts on calls that wait
+
+
+class ClientReturn(Struct, frozen=True, omit_defaults=True):
+    """What a call returned at the client, as the journal keeps it with the answer."""
+
+    text: str = ""
+    good: bool = True
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+
+
+ClientReturns: TypeAlias = Mapping[tuple[str, str], ClientReturn]
+"""What the client sent last for a call, by the name of its tool and the arguments."""
+
+
+class Approval(Struct, frozen=True):
+    """Calls that a client is asked about."""
+
+    question: ev.InputRequested
+    request_id: str
+    """The id of the message that asks."""
+    calls: dict[str, int]
+    """By the id that the client knows, the place of each call in the model's reply."""
+    at_client: frozenset[str]
+    """The calls that the client makes itself."""
+
+
+def approvals_in(sent: MessageRequest) -> tuple[MessageCreate, ...]:
+    """The messages that approve or reject calls, or say what they returned. They come alone."""
+    messages = sent.messages or ()
+    approvals = tuple(each for each in messages if each.type in ("approval", "tool_return") or each.role == "approval")
+    if approvals and (len(approvals) < len(messages) or sent.input is not None):
+        reason = "a verdict on calls that wait comes alone; send what else there is to say once it is answered"
+        raise invalid(f"{reason}. Nothing was done.")
+    return approvals
+
+
+def read_answer(approval: Approval, sent: Sequence[MessageCreate]) -> ev.InputAnswered:
+    """The answer to the question of a run: a verdict on each call that waits, and on no other; else a problem."""
+    verdicts: dict[str, ev.CallVerdict] = {}
+    for message in sent:
+        if message.approval_request_id not in (None, "", approval.request_id):
+            reason = f"approval_request_id is {message.approval_request_id!r}, and {approval.request_id!r} waits"
+            raise _refused(reason, approval)
+        for call, verdict in _verdicts_in(message, approval):
+            if verdicts.setdefault(call, verdict).verdict != verdict.verdict:
+                raise _refused(f"there are two verdicts on {call!r}, and they contradict each other", approval)
+    if unknown := [call for call in verdicts if call not in approval.calls]:
+        raise _refused(f"no call with the id {_join(unknown)} waits", approval)
+    if missing := [call for call in approval.calls if call not in verdicts]:
+        raise _refused(f"there is no verdict on {_join(missing)}", approval)
+    for call, verdict in verdicts.items():
+        if call in approval.at_client and verdict.verdict == "approve" and verdict.result is None:
+            reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
+            raise _refused(f"{reason}, or reject it", approval)
+        if call not in approval.at_client and verdict.result is not None:
+            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", approval)
+    first, *others = sorted(verdicts.values(), key=lambda verdict: verdict.call)
+    result = Raw(msgspec.json.encode(first.result))
+    number = approval.question.number
+    return ev.InputAnswered(number, first.verdict, first.feedback, result=result, also=tuple(others))
+
+
+def _verdicts_in(message: MessageCreate, approval: Approval) -> Iterator[tuple[str, ev.CallVerdict]]:
+    """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
+    whole = [ApprovalEntry(call, message.approve) for call in approval.calls]
+    for entry in message.tool_returns or message.approvals or whole:
+        result: object = None
+        if entry.tool_return is not None:
+            if entry.status not in ("success", "error"):
+                raise _refused("a tool_return needs a status: success or error", approval)
+            text = text_of(entry.tool_return)
+            returned = ClientReturn(text, entry.status == "success", entry.stdout or (), entry.stderr or ())
+            result = msgspec.json.decode(msgspec.json.encode(returned))
+        elif entry.approve is None:
+            reason = "there is no verdict: send `approvals`, with tool_call_id and approve of each call"
+            raise _refused(reason, approval)
+        elif message.approve not in (None, entry.approve):
+            raise _refused("`approve` and a verdict in `approvals` contradict each other", approval)
+        word = "approve" if result is not None or entry.approve else "reject"
+        feedback = "" if result is not None else entry.reason or message.reason or ""
+        yield entry.tool_call_id, ev.CallVerdict(approval.calls.get(entry.tool_call_id, 0), word, feedback, result)
+
+
+def _refused(reason: str, approval: Approval) -> Problem:
+    return invalid(f"{reason}; send one verdict on each call that waits: {_join(approval.calls)}. Nothing was done.")
+
+
+def _join(calls: Iterable[str]) -> str:
+    return ", ".join(call[:100] for call in calls)

@@ -182,9 +182,9 @@ async def find_page(
     name: str | None = None,
     text: str = "",
     tags: Match = ANYONE,
-    is_hidden: Callable[[Kept], bool] | None = None,
+    is_listed: Callable[[Kept], bool],
 ) -> list[Kept]:
-    """A page of what the catalog keeps, without what is hidden."""
+    """A page of what the catalog keeps. The whole list is read only where something on the page is not listed."""
     previous = call.tenant.part(Previous)
     page = await previous.existing(call, kind, page)
 
@@ -192,10 +192,9 @@ async def find_page(
         return await call.catalog.find(kind, name=name, text=text, tags=tags, **structs.asdict(wanted))
 
     things = await find(page)
-    if is_hidden is not None and any(is_hidden(thing) for thing in things):
+    if not all(is_listed(thing) for thing in things):
         cursors = (page.after, page.before)
-        visible = [thing for thing in await find(EVERYTHING) if thing.id in cursors or not is_hidden(thing)]
-        things = page.cut(visible)
+        things = page.cut([thing for thing in await find(EVERYTHING) if thing.id in cursors or is_listed(thing)])
     previous.remember(page, things)
     return things
 

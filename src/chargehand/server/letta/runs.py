@@ -1,15 +1,13 @@
 """Runs of agents and their steps: listed, read, streamed, and rated by people."""
 
-import asyncio
-from collections.abc import AsyncGenerator
 from operator import itemgetter
 
 import msgspec
 from starlette.responses import Response
 
-from chargehand.engine.policy import Seconds
 from chargehand.runtime.trace import trace
 from chargehand.server.letta.index import Conditions, IndexedRun, Page
+from chargehand.server.letta.message_log import read_nested_logs
 from chargehand.server.letta.messages import in_conversation
 from chargehand.server.letta.routing import Call, Routes, join_json
 from chargehand.server.letta.session import Session, View
@@ -23,14 +21,11 @@ from chargehand.server.letta.wire import (
     parse_time,
 )
 from chargehand.server.problem import unknown
-from chargehand.server.run_control import root_of
 from chargehand.server.wire import reply
 
 routes = Routes()
 _RUN = "/v1/runs/{run}"
 _STEP = "/v1/steps/{step}"
-_POLL: Seconds = 0.2
-"""How often what a run inside another wrote is looked for."""
 
 
 @routes.get("/v1/runs")
@@ -58,7 +53,7 @@ async def _find_run(call: Call) -> IndexedRun:
 
 @routes.get(_RUN)
 async def retrieve(call: Call) -> Response:
-    session = call.sessions.running.get(call.path("run"))
+    session = call.sessions.find(call.path("run"))
     if session is not None and session.log.began:
         return reply(session.log.describe_run())
     return Response((await _find_run(call)).body, media_type="application/json")
@@ -116,59 +111,27 @@ async def trace_run(call: Call) -> list[Table]:
 
 @routes.post(f"{_RUN}/stream", "read")
 async def stream(call: Call) -> Response:
-    sent = await call.body(StreamRequest)
-    run = call.path("run")
-    if run not in call.sessions.running:
-        name = (await _find_run(call)).name
-        if name != run:
-            return await _stream_nested(call, run, name, sent)
-    return await follow_run(call, run, sent)
+    return await follow_run(call, call.path("run"), await call.body(StreamRequest))
 
 
 async def follow_run(call: Call, run: str, sent: StreamRequest) -> Response:
     """Follow a run from a message on, or read again what came of it. One that is not carried is resumed."""
     sessions = call.sessions
-    session = sessions.running.get(run)
-    if session is None:
-        log = await sessions.log_of(run)
-        if log is None:
-            raise unknown("run", run)
-        if log.over or log.is_waiting:
-            session = Session(log)
-            session.finish()
-        else:
-            session = await sessions.resume(run)
-    view = _view(sent, tokens=session.streams_tokens)
+    session = sessions.find(run) or await sessions.join(run) or await _nested_session(call, run)
+    view = View(None, session.streams_tokens, bool(sent.include_pings), max(0, sent.starting_after or 0))
     return session.stream(view, call.tenant.runs.take_stream_slot())
 
 
-def _view(sent: StreamRequest, *, tokens: bool = False) -> View:
-    return View(None, tokens, bool(sent.include_pings), max(0, sent.starting_after or 0))
-
-
-async def _stream_nested(call: Call, run: str, name: str, sent: StreamRequest) -> Response:
-    """The messages of a run inside another, as they are written."""
-    log = next((log for log in await call.sessions.nested_logs(name) if log.run == run), None)
+async def _nested_session(call: Call, run: str) -> Session:
+    """A run inside another that has ended."""
+    indexed = await (await call.sessions.flush()).run(run)
+    logs = [] if indexed is None else read_nested_logs(indexed.name, await call.tenant.journal.read(indexed.name))
+    log = next((log for log in logs if log.run == run), None)
     if log is None:
         raise unknown("run", run)
     session = Session(log)
-    root = root_of(name, (await call.tenant.journal.read(name))[0].event)
-    return session.stream(_view(sent), call.tenant.runs.take_stream_slot(), _poll_journal(call, root, session))
-
-
-async def _poll_journal(call: Call, root: str, session: Session) -> AsyncGenerator[bytes]:
-    """Record what is written in a run inside another, which runners do not report, up to its end.
-
-    It ends too when the outer run is not carried any more.
-    """
-    is_running = True
-    while not session.log.over and is_running:
-        yield b""  # here it is left if the client is gone
-        is_running = root in call.sessions.running
-        if is_running:
-            await asyncio.sleep(_POLL)
-        session.record(await call.tenant.journal.read(session.log.name, after=session.log.last_entry))
     session.finish()
+    return session
 
 
 # --- steps

@@ -15,14 +15,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.server.admission import StreamSlot
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.request import AgentRequest
-from chargehand.server.letta.wire import (
-    ErrorMessage,
-    LettaResponse,
-    Message,
-    StopReason,
-    UsageStatistics,
-    format_time,
-)
+from chargehand.server.letta.wire import ErrorMessage, Message, StopReason, format_time
 from chargehand.server.problem import Problem, problem_of
 from chargehand.server.streams import PING, Output, event, streamed
 from chargehand.server.wire import reply
@@ -32,7 +25,7 @@ _SIGN_OF_LIFE = b" \n"
 _PING: Seconds = 15.0
 
 
-class Piece(Struct, frozen=True):
+class _Piece(Struct, frozen=True):
     """Some text as it comes, and the id of the message that it becomes part of."""
 
     message: str
@@ -40,31 +33,29 @@ class Piece(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What of a session a client wants: messages of these types after number `seen`, pieces, pings."""
+    """What of a session a client wants: messages of these types after number `after`, pieces, pings."""
 
     types: Sequence[str] | None = None
     tokens: bool = False
     pings: bool = False
-    seen: int = 0
+    after: int = 0
 
 
 class Session:
-    """A run that is carried here. `since` is how many messages there were when its latest client began to wait.
+    """A run that is carried here. `root` is the run it is inside of, or itself."""
 
-    `started` is done when the run is on disk, `done` when it has ended or waits for its client.
-    """
-
-    def __init__(self, log: MessageLog, request: AgentRequest | None = None, *, streams_tokens: bool = False) -> None:
+    def __init__(self, log: MessageLog, *, root: str = "", streams_tokens: bool = False) -> None:
         self.log = log
-        self.request = request or log.request
+        self.root = root or log.run
         self.streams_tokens = streams_tokens
         self.since = 0
+        """How many messages there were when its latest client began to wait."""
         loop = asyncio.get_running_loop()
         self.started: asyncio.Future[None] = loop.create_future()
+        """Done when the run is on disk."""
         self.done: asyncio.Future[None] = loop.create_future()
-        self._output = Output[Message | Piece](log.messages)
-        if log.over:
-            self._output.close()
+        """Done when the run has ended or waits for its client."""
+        self._output = Output[Message | _Piece](log.messages)
 
     @property
     def run(self) -> str:
@@ -75,60 +66,36 @@ class Session:
         """Whether nothing more comes, or not before the client answers."""
         return self._output.is_closed
 
-    @property
-    def agent(self) -> str:
-        return self.log.agent
-
-    @property
-    def lane(self) -> str:
-        """Where requests are answered one after the other: a conversation, or the agent."""
-        return self.request.lane if self.request is not None else self.log.lane
-
     def check_same(self, request: AgentRequest) -> "Session":
         """Return the session for a request with the same otids; 409 if it has other words, which must not get lost."""
-        if self.request is not None and self.request.messages != request.messages:
+        if self.log.request is not None and self.log.request.messages != request.messages:
             advice = "send it with an otid of its own"
             raise Problem(409, "otid_taken", f"a message with this otid was sent before, with other words; {advice}")
         return self
 
     # --- what happens
 
-    def replace_log(self, log: MessageLog) -> None:
-        """Continue with what the journal has of the run."""
-        self.log = log
-        self.request = log.request
-        self._output = Output[Message | Piece](log.messages)
-
     def record(self, entries: Sequence[Entry]) -> None:
-        known = len(self.log.messages)
+        before = len(self.log.messages)
         for entry in entries:
             self.log.read(entry)
-        self._output.add(*self.log.messages[known:])
+        self._output.add(*self.log.messages[before:])
 
     def record_text(self, message: str, text: str) -> None:
-        self._output.add(Piece(message, text))
+        self._output.add(_Piece(message, text))
 
     def start(self, error: Exception | None = None) -> None:
         """The run is on disk, or could not be started."""
         _settle(self.started, error)
 
-    def close(self) -> None:
-        """Nothing more comes, or not before the client answers."""
-        self._output.close()
-
     def finish(self, error: Exception | None = None) -> None:
-        """All of it is indexed, or it was cut off."""
-        self.close()
-        _settle(self.done, error)
+        """Nothing more comes, or not before the client answers."""
+        if not self.done.done():
+            self.start(error)
+            _settle(self.done, error)
+            self._output.close(error)
 
     # --- how clients follow it
-
-    def _position_after(self, seen: int) -> int:
-        """The place in the output after message number `seen`."""
-        for place, item in enumerate(self._output.items, 1):
-            if isinstance(item, Message) and item.seq_id == seen:
-                return place
-        return seen
 
     async def respond(self, types: Sequence[str] | None, patience: Seconds) -> Response:
         """The whole answer. After `patience` without one, white space keeps the call alive.
@@ -144,43 +111,50 @@ class Session:
         yield _SIGN_OF_LIFE
         while not await self._is_done_within(patience):
             yield _SIGN_OF_LIFE
-        error = self.done.exception()
         answer = self.log.describe_answer(self.since, types)
-        if error is not None:  # the status was sent long ago
-            message = self._message("assistant_message", content=_describe(error), is_err=True)
-            answer = LettaResponse([message], StopReason("error"), UsageStatistics(run_ids=(self.run,)))
+        if (error := self.done.exception()) is not None:  # the status was sent long ago
+            answer.messages = [self._message("assistant_message", content=_describe(error), is_err=True)]
+            answer.stop_reason = StopReason("error")
         yield msgspec.json.encode(answer)
 
     async def _is_done_within(self, patience: Seconds) -> bool:
         return bool((await asyncio.wait((self.done,), timeout=patience))[0])
 
-    def stream(self, view: View, slot: StreamSlot, *sources: AsyncGenerator[bytes]) -> Response:
-        """The answer as it comes, event by event. A client that goes away stops only the other `sources`."""
+    def stream(self, view: View, slot: StreamSlot) -> Response:
+        """The answer as it comes, event by event. A client that goes away stops nothing."""
 
         def ping() -> bytes:
             return event(self._message("ping")) if view.pings else PING
 
-        return streamed(self._events(view), *sources, ping=ping, every=_PING, slot=slot)
+        return streamed(self._events(view), ping=ping, every=_PING, slot=slot)
 
     async def _events(self, view: View) -> AsyncGenerator[bytes]:
+        stop = ""
         sent_text: dict[str, str] = {}
-        async with aclosing(self._output.read(self._position_after(view.seen))) as items:
-            async for item in items:
-                if isinstance(item, Piece):
-                    if view.tokens:
-                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
-                        yield event(self._message("assistant_message", item.message, content=item.text))
-                elif self.log.is_wanted(item, view.types):
-                    rest = _without_sent(item, sent_text.pop(item.id, "").strip())
-                    if rest is not None:
-                        yield event(rest)
-        await self._is_done_within(_PING)
-        error = self.done.exception() if self.done.done() else None
-        if error is not None:
+        try:
+            async with aclosing(self._output.read(self._position_after(view.after))) as items:
+                async for item in items:
+                    if isinstance(item, _Piece):
+                        if view.tokens:
+                            sent_text[item.message] = sent_text.get(item.message, "") + item.text
+                            yield event(self._message("assistant_message", item.message, content=item.text))
+                    elif self.log.is_wanted(item, view.types):
+                        rest = _without_sent(item, sent_text.pop(item.id, "").strip())
+                        if rest is not None:
+                            yield event(rest)
+        except Exception as error:  # noqa: BLE001 - the client is told
+            stop = "error"
             yield event(ErrorMessage(self.run, _describe(error)))
-        yield event(StopReason("error" if error is not None else self.log.stop or "error"))
+        yield event(StopReason(stop or self.log.stop or "error"))
         yield event(self.log.usage)
         yield _DONE
+
+    def _position_after(self, number: int) -> int:
+        """The place in the output after a message."""
+        for place, item in enumerate(self._output.items, 1):
+            if isinstance(item, Message) and item.seq_id == number:
+                return place
+        return number
 
     def _message(
         self, message_type: str, message_id: str = "", *, content: str | None = None, is_err: bool | None = None

@@ -8,31 +8,34 @@ import asyncio
 import logging
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import chain
 
 from msgspec import structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan, Task
-from chargehand.engine.policy import Instant, Limits, Policy, Retry, Seconds
+from chargehand.engine.policy import Limits, Policy, Retry, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
 from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
-from chargehand.memory.catalog import Profile
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
-from chargehand.server.letta.executor import AgentExecutor
-from chargehand.server.letta.index import Index
-from chargehand.server.letta.message_log import TASK, ClientReturn, MessageLog, read_log, read_nested_logs
+from chargehand.server.letta.executor import AgentExecutor, AgentQueue
+from chargehand.server.letta.index import Index, SavedLog
+from chargehand.server.letta.message_log import TASK, MessageLog, read_log, read_nested_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.session import Session
-from chargehand.server.letta.wire import RunResponse
+from chargehand.server.letta.settings import settings_of
+from chargehand.server.letta.wire import Message, RunResponse
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import root_of
-from chargehand.server.tenant_runs import TenantRuns, retry_when_full
+from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
@@ -43,54 +46,9 @@ _CANCEL_TIMEOUT: Seconds = 5.0
 _INDEXED_TIMEOUT: Seconds = 30.0
 _LATEST = 2**62
 _PAGE = 200
-RESET_AT = "messages_since"
-"""The setting of an agent that says when its messages were reset."""
 
 logger = logging.getLogger(__name__)
 _Carry = Callable[[Runner], Awaitable[Outcome]]
-
-
-class AgentQueue:
-    """A queue for each lane. The run at its head stays there until it leaves.
-
-    A run behind another has no place among the tenant's runs, where other agents may need it. So there may be
-    `max_waiting` of them, and half as many in one lane.
-    """
-
-    def __init__(self, runs: TenantRuns, max_waiting: int) -> None:
-        self._runs = runs
-        self._max_waiting = max_waiting
-        self._lanes: dict[str, dict[str, asyncio.Event]] = {}
-
-    def check(self, lane: str) -> None:
-        """Raise 429 if the queue is too long for one more."""
-        length = len(self._lanes.get(lane, ()))
-        waiting = sum(len(queue) - 1 for queue in self._lanes.values()) if length else 0
-        if length and (length > self._max_waiting // 2 or waiting >= self._max_waiting):
-            reason = f"{length} messages to {lane} are under way already; nothing was begun: try again soon"
-            raise Problem(429, "busy", reason, after=1.0)
-
-    def join(self, lane: str, run: str) -> None:
-        queue = self._lanes.setdefault(lane, {})
-        is_first = not queue
-        turn = queue.setdefault(run, asyncio.Event())
-        if is_first:
-            turn.set()
-
-    async def wait_turn(self, lane: str, run: str) -> None:
-        """Wait to be at the head. A run that never joined does not wait: messages between agents are not queued."""
-        turn = self._lanes.get(lane, {}).get(run)
-        if turn is not None and not turn.is_set():
-            await self._runs.aside(run, turn.wait())
-
-    def leave(self, lane: str, run: str) -> None:
-        queue = self._lanes.get(lane, {})
-        if queue.pop(run, None) is None:
-            return
-        if queue:
-            next(iter(queue.values())).set()
-        else:
-            del self._lanes[lane]
 
 
 class Sessions:
@@ -99,28 +57,15 @@ class Sessions:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self.index = tenant.part(Index)
-        self.executor = AgentExecutor(tenant, self)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
-        self._runner = tenant.open_runner(self.executor, self._on_entries)
-        self._token_runner = tenant.open_runner(self.executor, self._on_entries, self._on_text)
-        self._loading = asyncio.Lock()
-        self._is_loaded = False
+        self.executor = AgentExecutor(tenant, self._queue, self._on_entries)
+        self._runner = tenant.open_runner(self.executor, tenant.on_entries)
+        self._token_runner = tenant.open_runner(self.executor, tenant.on_entries, self._on_text)
         self._is_indexed = asyncio.Event()
         self.running: dict[str, Session] = {}
-        self.waiting: dict[str, str] = {}
-        """The runs that wait for their client, by lane: the conversation, or the agent."""
-        self.last_runs: dict[str, RunResponse] = {}
-        """The latest run of each agent that has ended."""
-        self.resets: dict[str, Instant] = {}
-        """When messages of lanes were forgotten: those of runs that were under way then do not come back."""
-
-    async def load(self) -> None:
-        """Know what the index has from before the tenant was opened."""
-        async with self._loading:
-            if not self._is_loaded:
-                self.waiting = {**await self.index.waiting(), **self.waiting}
-                self.last_runs = {**await self.index.last_runs(), **self.last_runs}
-                self._is_loaded = True
+        """The runs that are carried here."""
+        self._nested: dict[str, list[Session]] = {}
+        """What agents do that were written to in these runs, by the journal of the message."""
 
     # --- starting and stopping
 
@@ -128,31 +73,57 @@ class Sessions:
         self, profile: Profile, request: AgentRequest, *, repeated: bool = False, streams_tokens: bool = False
     ) -> Session:
         """Start a session, or join the one that this very call started; back when it is on disk."""
-        if not self._is_loaded:
-            await self.load()
         run = request.run
         repeats = self._tenant.part(Repeats)
         if repeated:
             run = await repeats.begun_by(request.digest) or run
-        if run in self.running:
-            return (await _started(self.running[run])).check_same(request)
+        earlier = await self.join(run) if repeated or request.otids else None
+        earlier = earlier or self.running.get(run)
+        if earlier is not None:
+            return (await _started(earlier)).check_same(request)
         self._tenant.runs.check()
-        session = self.running[run] = Session(MessageLog(run, profile.id), request, streams_tokens=streams_tokens)
+        session = self.running[run] = Session(MessageLog(run, request), streams_tokens=streams_tokens)
         async with self._starting(session):
-            log = await self._read(run) if repeated or request.otids else None
-            if log is not None:
-                return (await self._join(session, log)).check_same(request)
             await repeats.begin(request.digest, lambda: self._begin(session, profile, request))
         return session
 
     async def _begin(self, session: Session, profile: Profile, request: AgentRequest) -> str:
         self._queue.check(request.lane)
-        if request.lane in self.waiting:  # a question is void once something else is said
-            withdrawn = self.waiting.pop(request.lane)
-            await self.cancel([withdrawn], "something else was said before it was answered")
+        waiting = await self.waiting_run(request.lane)
+        if waiting:  # a question is void once something else is said
+            await self.cancel([waiting], "something else was said before it was answered")
         requested = self._tenant.redact(self._run_request(profile, request))
         await self._carry(session, lambda runner: runner.start(session.run, requested))
         return session.run
+
+    def _run_request(self, profile: Profile, request: AgentRequest) -> ev.RunRequested:
+        agent = structs.replace(self.executor.agent(profile), timeout=_DEADLINE)
+        return ev.RunRequested(
+            goal=request.text,
+            roster=Roster((agent,)),
+            policy=_POLICY,
+            budget=Budget(),
+            deadline=time.time() + _DEADLINE,
+            seed=uuid.uuid4().int & 0xFFFFFFFF,
+            plan=Plan((Task(TASK, request.text, profile.id),), "none"),
+            client=request.to_record(),
+        )
+
+    async def join(self, run: str) -> Session | None:
+        """The session of a run that was started before: under way, or as it stands, or resumed if a crash left it open.
+
+        None if there is no such run.
+        """
+        if run in self.running:
+            return await _started(self.running[run])
+        log = await self._read(run)
+        if log is None:
+            return None
+        if not log.over and not log.is_waiting:
+            return await self.resume(run)
+        session = Session(log)
+        session.finish()
+        return session
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
         """Go on with a run that waits for its client, or that a crash left open."""
@@ -164,6 +135,7 @@ class Sessions:
         if self._tenant.runs.is_running(run):  # it is being released just now
             with suppress(Exception):
                 await self._tenant.runs.outcome(run)
+        await self._wait_until_indexed()
         log = await self._read(run)
         if log is None:
             raise unknown("run", run)
@@ -190,30 +162,52 @@ class Sessions:
 
     async def open_runs(self, lane: str, agent: str = "") -> list[str]:
         """The runs of a lane that have not ended, also one that waits; with `agent`, those of all its lanes."""
-        await self.load()
-        runs = [
-            run
-            for run, session in self.running.items()
-            if not session.log.over and (session.lane == lane or session.agent == agent)
-        ]
-        if lane in self.waiting:
-            runs.append(self.waiting[lane])
-        return list(dict.fromkeys(runs))
+        logs = [session.log for session in self.running.values() if not session.log.over]
+        runs = [log.run for log in logs if log.lane == lane or log.agent == agent]
+        waiting = await self.waiting_run(lane)
+        return [*runs, waiting] if waiting else runs
 
     async def forget(self, agent: str) -> None:
-        """An agent was deleted: nothing goes on in its name, and nothing of it is listed any more."""
-        await self.cancel(await self.open_runs(agent, agent), "the agent was deleted")
-        for run in [run for run, session in self.running.items() if session.agent == agent]:
-            del self.running[run]  # what is not in here is not indexed
-        self.resets.pop(agent, None)
-        self.last_runs.pop(agent, None)
+        """An agent was deleted: nothing of it is listed any more."""
+        for session in [*self.running.values()]:
+            if session.log.agent == agent:
+                del self.running[session.run]
         await self.index.forget_agent(agent)
 
     # --- what runs have come to
 
+    async def waiting_run(self, lane: str) -> str:
+        """The run of a conversation or an agent that waits for its client; empty if none does."""
+        await self._wait_until_indexed()
+        logs = [session.log for session in self.running.values() if session.log.lane == lane]
+        if any(log.is_waiting for log in logs):
+            return next(log.run for log in logs if log.is_waiting)
+        run = await self.index.waiting_run(lane)
+        return "" if run in self.running else run  # it goes on already
+
+    async def waiting_log(self, lane: str) -> MessageLog | None:
+        run = await self.waiting_run(lane)
+        log = await self._read(run) if run else None
+        return log if log is not None and log.is_waiting else None
+
+    async def pending_approvals(self, agents: Sequence[str]) -> dict[str, Message | None]:
+        """What these agents ask their clients about calls that wait, by agent."""
+        waiting = await self.index.waiting_agents()
+        logs = [await self.waiting_log(agent) for agent in waiting if agent in agents]
+        return {log.agent: log.approval_request for log in logs if log is not None}
+
+    async def last_runs(self, agents: Sequence[str]) -> dict[str, RunResponse]:
+        """The latest run of each agent that has ended; those that have just ended need not be indexed yet."""
+        logs = [session.log for session in self._sessions() if session.log.over and session.log.agent in agents]
+        return {**await self.index.last_runs(agents), **{log.agent: log.describe_run() for log in logs}}
+
+    def find(self, run: str) -> Session | None:
+        """The session of a run that goes on here, also of one inside another."""
+        return self.running.get(run) or next((session for session in self._sessions() if session.run == run), None)
+
     async def log_of(self, run: str) -> MessageLog | None:
         """What a run has come to, under way or not; None if there is none."""
-        session = self.running.get(run)
+        session = self.find(run)
         return session.log if session is not None else await self._read(run)
 
     async def flush(self, agent: str = "") -> Index:
@@ -222,38 +216,32 @@ class Sessions:
         After a restart that includes what was started before: a run whose id a client has is never unknown.
         """
         await self._wait_until_indexed()
-        logs = [session.log for session in self.running.values() if session.log.began and agent in ("", session.agent)]
-        for runner in (self._runner, self._token_runner):
-            for run, state in runner.under_way.items():
-                parent = state.requested.parent
-                if parent is not None and parent.root in self.running:
-                    logs += await self.nested_logs(run)
-        if logs:
-            await self.index.save(logs, self.resets)
+        logs = [session.log for session in self._sessions() if session.log.began]
+        await self._save([log for log in logs if agent in ("", log.agent)])
         return self.index
 
-    async def nested_logs(self, run: str) -> list[MessageLog]:
-        """What agents said in a run inside another; nothing if it is not on disk yet."""
-        try:
-            return read_nested_logs(run, await self._tenant.journal.read(run))
-        except RunUnknown:
-            return []
+    def _sessions(self) -> Iterable[Session]:
+        return [*self.running.values(), *chain.from_iterable(self._nested.values())]
 
-    async def save_nested(self, run: str) -> None:
-        """Index what agents said to each other, before the agent that asked them goes on."""
-        try:
-            logs = await self.nested_logs(run)
-            self.last_runs |= {log.agent: log.describe_run() for log in logs}
-            await self.index.save(logs)
-        except StoreError as error:
-            logger.warning("run %s is not indexed: %s", run, error)
+    async def _save(self, logs: Sequence[MessageLog]) -> None:
+        """Index these, but not what was deleted or forgotten since they began."""
+        profiles: dict[str, Profile | None] = {}
+        saved: list[SavedLog] = []
+        for log in logs:
+            if log.agent not in profiles:
+                profiles[log.agent] = await self._tenant.memory.catalog.get(Profile, log.agent)
+            profile = profiles[log.agent]
+            if profile is None:
+                saved.append(SavedLog(log, is_deleted=True))
+            else:
+                saved.append(SavedLog(log, has_messages=await self._is_remembered(profile, log)))
+        if saved:
+            await self.index.save(saved)
 
-    async def _save(self, log: MessageLog) -> None:
-        if log.is_waiting:
-            self.waiting[log.lane] = log.run
-        elif self.waiting.get(log.lane) == log.run:
-            del self.waiting[log.lane]
-        await self.index.save([log], self.resets)
+    async def _is_remembered(self, profile: Profile, log: MessageLog) -> bool:
+        if log.conversation:
+            return await self._tenant.memory.catalog.get(KeptConversation, log.conversation) is not None
+        return log.began >= settings_of(profile).messages_since
 
     async def _read(self, run: str) -> MessageLog | None:
         try:
@@ -275,91 +263,68 @@ class Sessions:
         try:
             yield
         except BaseException as error:
+            session.start(_as_problem(error))
             if not self._tenant.runs.is_running(session.run):
-                self.running.pop(session.run, None)
-                self._queue.leave(session.lane, session.run)
-            session.start(error if isinstance(error, Exception) else _cut())
+                self._close(session, error)
             raise
         session.start()
 
-    async def _join(self, session: Session, log: MessageLog) -> Session:
-        """Continue with what a run has come to; it is resumed if it is not carried."""
-        session.replace_log(log)
-        if log.over or log.is_waiting:
-            self.running.pop(session.run, None)
-            session.finish()
-        else:
-            await self._carry(session, lambda runner: runner.resume(session.run))
-        return session
-
     async def _carry(self, session: Session, carry: _Carry) -> None:
-        self._queue.join(session.lane, session.run)
+        self._queue.join(session.log.lane, session.run)
         await self._tenant.runs.begin(session.run, lambda: self._carry_to_end(session, carry))
 
     async def _carry_to_end(self, session: Session, carry: _Carry) -> Outcome:
         try:
             outcome = await carry(self._runner_of(session))
-            session.close()
-            self._queue.leave(session.lane, session.run)
-            try:
-                if self.running.get(session.run) is session:
-                    await self._save(session.log)
-            except StoreError as error:  # it stays in `running`, so lists have it, and the journal has it anyway
-                logger.warning("run %s is not indexed: %s", session.run, error)
-            else:
-                self.running.pop(session.run, None)
+            self._queue.leave(session.log.lane, session.run)
+            logs = [session.log, *(nested.log for nested in self._inside(session))]
+            with_index = await self._try_to_save(logs)
         except BaseException as error:
-            self.running.pop(session.run, None)
-            self._queue.leave(session.lane, session.run)
-            session.finish(error if isinstance(error, Exception) else _cut())
+            self._close(session, error)
             raise
-        session.finish()
+        self._close(session, is_kept=not with_index)
         return outcome
 
-    def _run_request(self, profile: Profile, request: AgentRequest) -> ev.RunRequested:
-        agent = structs.replace(self.executor.agent(profile), timeout=_DEADLINE)
-        return ev.RunRequested(
-            goal=request.text,
-            roster=Roster((agent,)),
-            policy=_POLICY,
-            budget=Budget(),
-            deadline=time.time() + _DEADLINE,
-            seed=uuid.uuid4().int & 0xFFFFFFFF,
-            plan=Plan((Task(TASK, request.text, profile.id),), "none"),
-            client=request.to_record(),
-        )
+    async def _try_to_save(self, logs: Sequence[MessageLog]) -> bool:
+        try:
+            await self._save(logs)
+        except StoreError as error:  # it stays in `running`, so lists have it, and the journal has it anyway
+            logger.warning("run %s is not indexed: %s", logs[0].run, error)
+            return False
+        return True
+
+    def _inside(self, session: Session) -> list[Session]:
+        return [nested for nested in chain.from_iterable(self._nested.values()) if nested.root == session.run]
+
+    def _close(self, session: Session, error: BaseException | None = None, *, is_kept: bool = False) -> None:
+        """Nothing more comes of a run here, or not before its client answers."""
+        if not is_kept:
+            self.running.pop(session.run, None)
+        self._queue.leave(session.log.lane, session.run)
+        for nested in self._inside(session):
+            self._nested.pop(nested.log.name, None)
+            nested.finish(_as_problem(error))
+        session.finish(_as_problem(error))
 
     def _runner_of(self, session: Session) -> Runner:
         return self._token_runner if session.streams_tokens else self._runner
 
-    # --- what the executor asks for
-
-    async def wait_turn(self, agent: str, run: str) -> AgentRequest | None:
-        """Wait until a run is the next of its lane; what its client asked for, None if it is inside another."""
-        session = self.running.get(run)
-        await self._queue.wait_turn(agent if session is None else session.lane, run)
-        return None if session is None else session.request
-
-    async def client_return(self, run: str, tool: str, arguments: str) -> ClientReturn | None:
-        """What the client of a run sent for a call that it made itself."""
-        session = self.running.get(run)
-        returned = None if session is None else session.log.client_returns.get((tool, arguments))
-        if returned is None:  # it is on disk before it is heard
-            log = await self._read(run)
-            returned = None if log is None else log.client_returns.get((tool, arguments))
-        return returned
-
     # --- what the runners report
 
     def _on_entries(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Hear what is written in a run, or in one inside it."""
+        first = entries[0].event if entries else None
+        if isinstance(first, ev.RunRequested) and first.parent is not None:
+            logs = read_nested_logs(run, entries[:1])
+            self._nested[run] = [Session(log, root=first.parent.root) for log in logs]
+            entries = entries[1:]
         session = self.running.get(run)
-        if session is not None:
-            session.record(entries)
-            if session.log.over:  # it is on disk: clients need not wait until it is indexed
-                self.last_runs[session.agent] = session.log.describe_run()
-                self._queue.leave(session.lane, run)
-                session.finish()
-        self._tenant.on_entries(run, entries)
+        sessions = self._nested.get(run, ()) if session is None else (session,)
+        for each in sessions:
+            each.record(entries)
+            if each.log.over:  # it is on disk: clients need not wait until it is indexed
+                self._queue.leave(each.log.lane, run)
+                each.finish()
 
     def _on_text(self, run: str, work: Work, text: str) -> None:
         self._tenant.on_words(run, work, text)
@@ -393,10 +358,9 @@ class Sessions:
 
     async def _index_unfinished(self) -> list[str]:
         """Index what is missing; the runs that have to be resumed. Nested runs are resumed by their parents."""
-        await self.load()
         ended = await self.index.ended()
         runs: list[str] = []
-        nested: dict[str, list[str]] = {}
+        nested = defaultdict[str, list[str]](list)
         before = _LATEST
         while page := await self._tenant.journal.latest(before=before, limit=_PAGE):
             before = page[-1].number
@@ -405,15 +369,13 @@ class Sessions:
                     continue
                 root = root_of(row.run, row.request)
                 if root != row.run:
-                    nested.setdefault(root, []).append(row.run)
+                    nested[root].append(row.run)
                 elif recorded_request(row.request) is not None:
                     runs.append(row.run)
         unfinished: list[str] = []
         for run in reversed(runs):  # the oldest first
-            if run in self.running:
-                continue
             try:
-                if await self._index_run(run, nested.get(run, ())):
+                if run not in self.running and await self._index_run(run, nested[run]):
                     unfinished.append(run)
             except ChargehandError as error:
                 logger.warning("run %s was not indexed: %s", run, error)
@@ -422,20 +384,17 @@ class Sessions:
     async def _index_run(self, run: str, nested: Sequence[str]) -> bool:
         """Index a run and those inside it; whether it has to be resumed."""
         log = await self._read(run)
-        if log is None or log.request is None:
-            return False  # of another API
+        if log is None:
+            return False
+        goes_on = not log.over and not log.is_waiting
         logs = [log]
         for name in nested:
-            logs += await self.nested_logs(name)
-        for agent in {log.agent for log in logs}:  # what was forgotten must not come back with a new index
-            profile = await self._tenant.memory.catalog.get(Profile, agent)
-            reset = None if profile is None else profile.settings.get(RESET_AT)
-            if isinstance(reset, float):
-                self.resets.setdefault(agent, reset)
-        self.last_runs |= {log.agent: log.describe_run() for log in logs if log.over}
-        await self.index.save(logs[1:], self.resets)
-        await self._save(log)
-        return not log.over and not log.is_waiting
+            inside = read_nested_logs(name, await self._tenant.journal.read(name))
+            logs += inside
+            if goes_on and not all(each.over for each in inside):
+                self._nested[name] = [Session(each, root=run) for each in inside]
+        await self._save(logs)
+        return goes_on
 
 
 async def _started(session: Session) -> Session:
@@ -443,5 +402,7 @@ async def _started(session: Session) -> Session:
     return session
 
 
-def _cut() -> Problem:
+def _as_problem(error: BaseException | None) -> Exception | None:
+    if error is None or isinstance(error, Exception):
+        return error
     return Problem(503, "cut", "the server stopped before it was done; ask again to go on", after=2.0)

@@ -1,28 +1,27 @@
-"""Settings that clients send with an agent: what they mean for its model, and which are refused by name.
+"""What clients set of an agent or a conversation: how it is kept, what is checked, and what is refused by name.
 
-Letta knows several names for the same setting (`max_tokens`, `model_settings.max_output_tokens`,
-`llm_config.max_tokens`). They are kept under one: that of `model_settings`. Nothing is accepted and then ignored.
+Letta has two names for some settings (`max_tokens`, `model_settings.max_output_tokens`). They are kept under one: that
+of `model_settings`. Nothing is accepted and then ignored.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Literal, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, structs
 
-from chargehand.agents.shape import Shape
 from chargehand.engine.validation import describe_misfit
-from chargehand.engine.value import encode_value
-from chargehand.models.artifacts import Product
-from chargehand.models.messages import Reply, Request, Settings
-from chargehand.models.model import Hear, Model, ModelCard
-from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields
+from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.models.messages import Settings
+from chargehand.server.letta.wire import AgentUpdate, ModelFields, Strings, Table, Window
 from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
+from chargehand.tools import rules
 from chargehand.tools.json_schema import schema_problem
+from chargehand.tools.rules import ToolRule
 
-AGENT_TYPES = (
+AgentType = Literal[
     "memgpt_agent",
     "memgpt_v2_agent",
     "letta_v1_agent",
@@ -32,55 +31,7 @@ AGENT_TYPES = (
     "sleeptime_agent",
     "voice_convo_agent",
     "voice_sleeptime_agent",
-)
-_REASONING = "how a model reasons is left to the model"
-_FILES = "there are no files here; put texts into an archive"
-_TEMPLATES = "there are no templates here"
-_ENVIRONMENT = "tools run without environment variables"
-_NO_EFFECT = "it has no effect here"
-_AGENT: Mapping[str, str] = {
-    "compaction_settings": "when a conversation is summarised goes by the window: context_window_limit",
-    "embedding_chunk_size": "long passages are cut by the server",
-    "embedding_config": "name the embedding model by its handle: embedding",
-    "enable_reasoner": _REASONING,
-    "enable_sleeptime": "a team has background workers instead: `every` in its team file",
-    "folder_ids": _FILES,
-    "from_template": _TEMPLATES,
-    "include_default_source": _FILES,
-    "max_files_open": _FILES,
-    "max_reasoning_tokens": _REASONING,
-    "memory_variables": _TEMPLATES,
-    "message_ids": "what a model is shown goes by its window; messages.reset forgets all of it",
-    "per_file_view_window_char_limit": _FILES,
-    "project": "there are no projects here; project_id is kept, and agents can be listed by it",
-    "reasoning": _REASONING,
-    "secrets": _ENVIRONMENT,
-    "source_ids": _FILES,
-    "template": _TEMPLATES,
-    "tool_exec_environment_variables": _ENVIRONMENT,
-}
-"""Fields of an agent that this server does not honour, and what to do instead."""
-_MODEL: Mapping[str, str] = {
-    "effort": _REASONING,
-    "enable_reasoner": _REASONING,
-    "frequency_penalty": _NO_EFFECT,
-    "max_reasoning_tokens": _REASONING,
-    "model_endpoint": "name the model by its handle (provider/name): the operator says where it is",
-    "model_wrapper": _NO_EFFECT,
-    "put_inner_thoughts_in_kwargs": _NO_EFFECT,
-    "reasoning": _REASONING,
-    "reasoning_effort": _REASONING,
-    "return_logprobs": _NO_EFFECT,
-    "return_token_ids": _NO_EFFECT,
-    "strict": _NO_EFFECT,
-    "thinking": _REASONING,
-    "thinking_config": _REASONING,
-    "tool_call_parser": _NO_EFFECT,
-    "top_logprobs": _NO_EFFECT,
-    "verbosity": _NO_EFFECT,
-}
-"""The same of `model_settings` and `llm_config`."""
-_LABELS = ("display_name", "provider_category", "provider_name", "tier", "compatibility_type")  # they only describe
+]
 
 
 class ModelOptions(Struct, frozen=True, omit_defaults=True):
@@ -89,142 +40,121 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
     provider_type: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """A reply that reaches it is an answer: the client wants it so short."""
     parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
-
-    @property
-    def accepts_cut_replies(self) -> bool:
-        """Whether a reply that reaches its limit is an answer: the client set that limit."""
-        return self.max_output_tokens is not None
+    response_format: Table | None = None
 
     @property
     def sampling(self) -> Settings:
         return Settings(self.temperature, self.max_output_tokens, self.parallel_tool_calls)
 
     @property
-    def schema(self) -> dict[str, Any] | None:
+    def schema(self) -> Table | None:
         """The JSON Schema that replies must have; None where they are prose."""
         wanted = self.response_format or {}
         if wanted.get("type") == "json_object":
             return {"type": "object"}
         if wanted.get("type") != "json_schema":
             return None
-        given = cast("dict[str, Any]", wanted["json_schema"])
-        return cast("dict[str, Any]", given.get("schema", given))
+        nested = cast("Table", wanted["json_schema"])
+        return cast("Table", nested.get("schema", nested))
 
 
-# --- what is refused
+class ModelSettings(Struct, frozen=True, omit_defaults=True):
+    """How a model is used."""
+
+    model_settings: ModelOptions = ModelOptions()
+    context_window_limit: Window | None = None
 
 
-def refuse_unsupported(
-    sent: Mapping[str, object], known: Sequence[str], unsupported: Mapping[str, str], place: str = ""
-) -> None:
-    """Raise a problem that names the first setting that would be ignored: one not honoured here, or not known.
+class AgentSettings(ModelSettings, frozen=True, omit_defaults=True):
+    """The settings of an agent as the catalog keeps them. Most are only kept, and sent back."""
 
-    An unsupported setting that is empty or false asks for nothing; but not to reason is asking for something.
-    """
-    for name, value in sent.items():
-        if name in known:
-            continue
-        if name not in unsupported:
-            hint = did_you_mean(name, known, "leave it out")
-            raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
-        asks_for_nothing = not value or str(value).lower() == "false"
-        if not asks_for_nothing or (name == "reasoning" and value is False):
-            raise Problem(422, "unsupported", f"{place}{name} is not supported: {unsupported[name]}; leave it out")
-
-
-def check_fields(raw: bytes, shape: type[Struct], unsupported: Mapping[str, str] = _AGENT) -> dict[str, object]:
-    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
-    sent = as_table(msgspec.json.decode(raw.strip() or b"{}"))
-    refuse_unsupported(sent, shape.__struct_fields__, unsupported)
-    config = (*ModelConfig.__struct_fields__, *_LABELS)
-    refuse_unsupported(as_table(sent.get("llm_config")), config, _MODEL, "llm_config.")
-    options = ModelOptions.__struct_fields__
-    refuse_unsupported(as_table(sent.get("model_settings")), options, _MODEL, "model_settings.")
-    return sent
+    tool_rules: list[Table] = []
+    agent_type: AgentType = "letta_v1_agent"
+    message_buffer_autoclear: bool = False
+    timezone: str | None = None
+    hidden: bool = False
+    embedding: str | None = None
+    identity_ids: Strings = ()
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    last_stop_reason: str | None = None
+    last_run_completion: str | None = None
+    last_run_duration_ms: int | None = None
+    base_tools: bool = True
+    """False for an agent whose client wants it to have only the tools it names."""
+    messages_since: float = 0.0
+    """When its messages were reset."""
 
 
-def as_table(value: object) -> dict[str, object]:
-    """A JSON object; empty if the value is none."""
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+class ConversationSettings(ModelSettings, frozen=True, omit_defaults=True):
+    model: str = ""
+    """Empty: that of the agent."""
+    hidden: bool = False
+    archived_at: float | None = None
+    inherited: tuple[tuple[str, float], ...] = ()
+    """What a fork begins with: conversations, and up to which moment of each."""
 
 
-def as_list(value: object) -> list[object]:
-    """A JSON array; empty if the value is none."""
-    return cast("list[object]", value) if isinstance(value, list) else []
+AnySettings = TypeVar("AnySettings", bound=ModelSettings)
 
 
-# --- what is kept
+def settings_of(profile: Profile) -> AgentSettings:
+    return msgspec.convert(profile.settings, AgentSettings)
 
 
-def options_of(settings: Mapping[str, object]) -> ModelOptions:
-    """The options among the settings of an agent or a conversation."""
-    return msgspec.convert(settings.get("model_settings") or {}, ModelOptions)
+def conversation_settings(conversation: KeptConversation) -> ConversationSettings:
+    return msgspec.convert(conversation.settings, ConversationSettings)
 
 
-def window_of(settings: Mapping[str, object]) -> int | None:
-    """The context window that a client allows an agent."""
-    wanted = settings.get("context_window_limit")
-    return wanted if isinstance(wanted, int) else None
+def to_catalog(settings: ModelSettings) -> dict[str, object]:
+    return msgspec.to_builtins(settings)
 
 
-def merge_model_fields(settings: Mapping[str, object], sent: ModelFields) -> dict[str, object]:
-    """Settings with what was sent of `model_settings` and `context_window_limit`; what was not sent stays as it is.
+def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile:
+    """An agent as it is in a conversation that has a model or settings of its own."""
+    own = settings_of(profile)
+    settings = conversation_settings(conversation)
+    merged = structs.replace(
+        own,
+        model_settings=structs.replace(own.model_settings, **msgspec.to_builtins(settings.model_settings)),
+        context_window_limit=settings.context_window_limit or own.context_window_limit,
+    )
+    return structs.replace(profile, model=settings.model or profile.model, settings=to_catalog(merged))
 
-    Where a setting is sent under several names, that of `model_settings` counts.
-    """
-    options = as_table(settings.get("model_settings"))
-    window = settings.get("context_window_limit")
+
+def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
+    """Settings with what was sent of them: null takes one away, what was not sent stays. Checked as a whole."""
+    fields = {name: value for name, value in structs.asdict(sent).items() if value is not UNSET}
+    options: Table = msgspec.to_builtins(settings.model_settings)
     if isinstance(sent, AgentUpdate):
-        if sent.llm_config is not None:
-            window = sent.llm_config.context_window or window
-        options = {**options, **_options_by_other_names(sent)}
-    options = {**options, **as_table(sent.model_settings)}
-    if sent.context_window_limit is not UNSET:
-        window = sent.context_window_limit
-    kept = {name: options[name] for name in ModelOptions.__struct_fields__ if options.get(name) is not None}
-    merged: dict[str, object] = {**settings, "model_settings": kept or None, "context_window_limit": window}
-    _check_options(merged)
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def _options_by_other_names(sent: AgentUpdate) -> dict[str, object]:
-    config = sent.llm_config or ModelConfig()
-    older = {
-        "max_output_tokens": config.max_tokens,
-        "temperature": config.temperature,
-        "parallel_tool_calls": config.parallel_tool_calls,
-        "response_format": config.response_format,
-    }
-    own = {
-        "max_output_tokens": sent.max_tokens,
-        "parallel_tool_calls": sent.parallel_tool_calls,
-        "response_format": sent.response_format,
-    }
-    options: dict[str, object] = {name: value for name, value in older.items() if value is not None}
-    return options | {name: value for name, value in own.items() if value is not UNSET}
-
-
-def override_settings(settings: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
-    """The settings of an agent where those of a conversation count first."""
-    options = {**as_table(settings.get("model_settings")), **as_table(overrides.get("model_settings"))}
-    window = overrides.get("context_window_limit", settings.get("context_window_limit"))
-    return {**settings, "model_settings": options, "context_window_limit": window}
-
-
-def _check_options(settings: Mapping[str, object]) -> None:
-    """Raise a problem for values that cannot take effect."""
+        own = ("max_output_tokens", sent.max_tokens), ("parallel_tool_calls", sent.parallel_tool_calls)
+        options |= {name: value for name, value in own if value is not UNSET}
+        if sent.response_format is not UNSET:
+            options["response_format"] = sent.response_format
+    options |= sent.model_settings or {}
+    own_fields = {name: value for name, value in fields.items() if name in settings.__struct_fields__}
+    merged: Table = {**to_catalog(settings), **own_fields, "model_settings": _without_null(options)}
+    merged = _without_null(merged)
     try:
-        options = options_of(settings)
+        new = msgspec.convert(merged, type(settings))
     except msgspec.ValidationError as error:
-        found = describe_misfit(error, ModelOptions, settings.get("model_settings"))
-        raise invalid(f"model_settings{found.place.removeprefix('$')}: {found.message}") from error
-    if options.response_format is not None:
-        _check_response_format(options, options.response_format)
+        misfit = describe_misfit(error, type(settings), merged)
+        raise invalid(f"{misfit.place.removeprefix('$.')}: {misfit.message}") from error
+    _check_response_format(new.model_settings)
+    return new
 
 
-def _check_response_format(options: ModelOptions, wanted: dict[str, Any]) -> None:
+def _without_null(table: Table) -> Table:
+    return {name: value for name, value in table.items() if value is not None}
+
+
+def _check_response_format(options: ModelOptions) -> None:
+    wanted = options.response_format
+    if wanted is None:
+        return
     check_choice("response_format.type", wanted.get("type"), ("text", "json_object", "json_schema"))
     if wanted["type"] != "json_schema":
         return
@@ -234,56 +164,178 @@ def _check_response_format(options: ModelOptions, wanted: dict[str, Any]) -> Non
         raise invalid(f"response_format.json_schema: {problem}")
 
 
-def check_timezone(name: object) -> None:
+def check_timezone(name: str | None) -> None:
     """Raise a problem for what is no time zone: an agent is told its own."""
     if not name:
         return
     try:
-        ZoneInfo(str(name))
+        ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        example = "it must be a name as in Europe/Berlin, or UTC"
-        raise invalid(f"timezone is {str(name)[:60]!r}; {example}") from error
+        raise invalid(f"timezone is {name[:60]!r}; it must be a name as in Europe/Berlin, or UTC") from error
 
 
-# --- how they take effect
+# --- what is refused
+
+_ADVICE: Mapping[str, Strings] = {
+    "how a model reasons is left to the model": (
+        "effort",
+        "enable_reasoner",
+        "enable_thinking",
+        "max_reasoning_tokens",
+        "reasoning",
+        "reasoning_effort",
+        "thinking",
+        "thinking_config",
+    ),
+    "there are no files here; put texts into an archive": (
+        "folder_ids",
+        "include_default_source",
+        "max_files_open",
+        "per_file_view_window_char_limit",
+        "source_ids",
+    ),
+    "there are no templates here": ("from_template", "memory_variables", "template"),
+    "tools run without environment variables": ("secrets", "tool_exec_environment_variables"),
+    "it has no effect here": ("strict", "tool_call_parser", "verbosity"),
+    "log probabilities and token ids are not returned": ("return_logprobs", "return_token_ids", "top_logprobs"),
+    "when a conversation is summarised goes by the window: context_window_limit": ("compaction_settings",),
+    "long passages are cut by the server": ("embedding_chunk_size",),
+    "name the embedding model by its handle: embedding": ("embedding_config",),
+    "a team has background workers instead: `every` in its team file": ("enable_sleeptime",),
+    "name the model by its handle (model: provider/name), and set it in model_settings": ("llm_config",),
+    "what a model is shown goes by its window; messages.reset forgets all of it": ("message_ids",),
+    "there are no projects here; project_id is kept, and agents can be listed by it": ("project",),
+    "write what the agent shall know of them into a block, or into override_system": ("client_skills",),
+    "summaries are not sent as messages": ("include_compaction_messages",),
+    "this server makes no callbacks; ask for the run, or read its stream": ("callback_url",),
+    "there are no groups here; send it to the agent": ("group_id",),
+    "there are no batches here": ("batch_item_id",),
+}
+"""Why fields that `letta-client` knows are not supported here, and what to do instead."""
+_UNSUPPORTED = {name: advice for advice, names in _ADVICE.items() for name in names}
 
 
-class JsonReply(Shape):
-    """What a client's `response_format` asks for: a reply that fits is passed on as the text it is."""
+def refuse_unsupported(sent: object, supported: Sequence[str], place: str = "") -> None:
+    """Raise a problem that names the first field that would be ignored: one not supported here, or not known.
 
-    def read(self, text: str) -> object:
-        value = super().read(text)
-        stripped = text.strip()
+    An unsupported field that is empty or false asks for nothing.
+    """
+    for name, value in as_table(sent).items():
+        if name in supported:
+            continue
+        if name not in _UNSUPPORTED:
+            hint = did_you_mean(name, supported, "leave it out")
+            raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
+        if value and str(value).lower() != "false":
+            raise Problem(422, "unsupported", f"{place}{name} is not supported: {_UNSUPPORTED[name]}; leave it out")
+
+
+def check_fields(raw: bytes, shape: type[Struct]) -> Table:
+    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
+    sent = as_table(msgspec.json.decode(raw.strip() or b"{}"))
+    refuse_unsupported(sent, shape.__struct_fields__)
+    refuse_unsupported(sent.get("model_settings"), ModelOptions.__struct_fields__, "model_settings.")
+    return sent
+
+
+def as_table(value: object) -> Table:
+    """A JSON object; empty if the value is none."""
+    return cast("Table", value) if isinstance(value, dict) else {}
+
+
+# --- tool rules: what cannot be kept is refused when it is written, never ignored
+
+_SIMPLE: dict[str, Callable[[str], ToolRule]] = {
+    "run_first": rules.RunFirst,
+    "exit_loop": rules.ExitLoop,
+    "required_before_exit": rules.RequiredBeforeExit,
+    "requires_approval": rules.RequiresApproval,
+}
+_IN_JSON = {"True": "true", "False": "false", "None": "null"}
+
+
+class RuleWire(Struct):
+    """A rule as it is sent. Fields that its type does not have are ignored.
+
+    `continue_loop` asks for what is always so here: after a call there is another step.
+    """
+
+    type: Literal[
+        "run_first",
+        "exit_loop",
+        "continue_loop",
+        "conditional",
+        "constrain_child_tools",
+        "max_count_per_step",
+        "parent_last_tool",
+        "required_before_exit",
+        "requires_approval",
+    ]
+    tool_name: str
+    args: Table | None = None
+    children: Strings = ()
+    child_arg_nodes: list[Table] | None = None
+    child_output_mapping: dict[str, str] | None = None
+    default_child: str | None = None
+    require_output_mapping: bool = False
+    max_count_limit: int | None = None
+
+
+def check_rules(sent: Sequence[object], tools: Sequence[str]) -> None:
+    """Raise a problem for rules that an agent with these tools could not keep."""
+    for number, each in enumerate(sent):
         try:
-            msgspec.json.decode(stripped)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):  # there was something around it
-            stripped = bytes(encode_value(value)).decode()
-        return Product(stripped)
+            rule = msgspec.convert(each, RuleWire, strict=False)
+        except msgspec.ValidationError as error:
+            misfit = describe_misfit(error, RuleWire, each)
+            raise invalid(f"tool_rules[{number}]{misfit.place.removeprefix('$')}: {misfit.message}") from error
+        if problem := _rule_problem(rule, tools):
+            raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
+    rules.check(read_rules(sent, tools), tools)
 
 
-class BoundedModel(Struct, frozen=True):
-    """A model within the settings of an agent: a smaller window, and at most one call of a tool in a reply."""
-
-    model: Model
-    window: int | None = None
-    one_call: bool = False
-
-    @property
-    def card(self) -> ModelCard:
-        card = self.model.card
-        if self.window is None or self.window >= card.window:
-            return card
-        return msgspec.structs.replace(card, window=self.window)
-
-    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        reply = await self.model.reply(request, hear)
-        if self.one_call and len(reply.calls) > 1:  # not every provider keeps to the setting
-            return msgspec.structs.replace(reply, calls=reply.calls[:1])
-        return reply
+def _rule_problem(rule: RuleWire, tools: Sequence[str]) -> str:
+    """Why a rule cannot be kept; empty if it can."""
+    if rule.args or any(node.get("args") for node in rule.child_arg_nodes or ()):
+        return "arguments cannot be filled in beforehand; say in the agent's instructions what they shall be"
+    if rule.type == "conditional" and not rule.child_output_mapping:
+        return "child_output_mapping must name at least one result and the tool that follows it"
+    if rule.type == "conditional" and rule.require_output_mapping and not rule.default_child:
+        return "name a default_child: with require_output_mapping there would be nothing left for other results"
+    if rule.type == "max_count_per_step" and (rule.max_count_limit or 0) < 1:
+        return "max_count_limit must be at least 1; detach the tool to have it never called"
+    if rule.type in ("constrain_child_tools", "parent_last_tool"):
+        if not rule.children:
+            return "children must name at least one tool"
+        if rule.tool_name in tools and not set(rule.children) & set(tools):
+            return f"the agent has none of the children; its tools are {', '.join(tools) or 'none'}"
+    return ""
 
 
-def bound_model(model: Model, settings: Mapping[str, object]) -> Model:
-    """The model as an agent with these settings has it."""
-    window = window_of(settings)
-    one_call = options_of(settings).parallel_tool_calls is False
-    return BoundedModel(model, window, one_call) if window is not None or one_call else model
+def read_rules(sent: Sequence[object], tools: Sequence[str]) -> tuple[ToolRule, ...]:
+    """The rules an agent was given, as far as they are about tools it has; the others take effect once it has them."""
+    converted: list[ToolRule] = []
+    for rule in msgspec.convert(sent, list[RuleWire], strict=False):
+        if rule.tool_name in tools:
+            converted += _convert(rule, tools)
+    return tuple(converted)
+
+
+def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
+    tool = rule.tool_name
+    if rule.type in _SIMPLE:
+        return [_SIMPLE[rule.type](tool)]
+    children = tuple(child for child in rule.children if child in tools)
+    if rule.type == "constrain_child_tools":  # without its children nothing is left to call after it
+        return [rules.ConstrainChildTools(tool, children) if children else rules.ExitLoop(tool)]
+    if rule.type == "max_count_per_step":  # a step of Letta is all that is done for one message
+        return [rules.MaxCount(tool, rule.max_count_limit or 1)]
+    if rule.type == "parent_last_tool":
+        return [rules.ParentLastTool(child, tool) for child in children if child != tool]
+    cases: dict[str, str] = {}
+    for result, child in (rule.child_output_mapping or {}).items():
+        if child in tools:  # results are texts here, in which Python and JSON differ
+            cases |= dict.fromkeys((result, _IN_JSON.get(result, result)), child)
+    otherwise = rule.default_child if rule.default_child in tools else None
+    is_kept = rule.type == "conditional" and (cases or otherwise)
+    return [rules.Conditional(tool, cases, otherwise or "")] if is_kept else []

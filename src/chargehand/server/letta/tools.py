@@ -1,50 +1,61 @@
-"""The tools that agents may have: those of memory, those for messages, those that clients brought, and those they run.
+"""Tools over the wire: those that are always there, and those that clients bring where they may."""
 
-A tool that a client brought is source text. It runs only in the sandbox, without a network, and only if the operator
-allows it. A tool that a client runs itself is described with each message; the agent waits for what it returns.
-"""
-
-import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Annotated
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Struct, structs
 
-from chargehand.engine.value import encode_value
-from chargehand.errors import ChargehandError
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
-from chargehand.models.messages import ToolSpec
-from chargehand.server.letta.agent_messages import MESSAGE_TOOLS, describe_message_tools
-from chargehand.server.letta.message_log import ClientReturn
-from chargehand.server.letta.request import NO_PARAMETERS
-from chargehand.server.letta.wire import ClientTool, Table, ToolResponse
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.custom_tools import (
+    ToolExecutionResult,
+    execute,
+    find_custom,
+    read_source,
+    require_custom_tools,
+    return_limit,
+)
+from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
+from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.wire import Strings, Table, ToolResponse
+from chargehand.server.problem import Problem, check_choice, invalid, unknown
 from chargehand.server.tenants import Tenant
-from chargehand.tools.json_schema import problems
 from chargehand.tools.remember import described
-from chargehand.tools.sandbox import Ran, available, python_sandbox
-from chargehand.tools.tool import Caller, Tool, ToolFailed
 
-RETURN_LIMIT = 50_000
-"""Characters that a tool returns at most, unless its client says otherwise."""
+routes = Routes()
 _NAMESPACE = uuid.UUID("6d1d7b3c-6a0c-4f0e-9f57-3f2a6f0f7a11")
-_MAX_PROBLEMS = 5
-_SECONDS = 30.0
-_MAX_ERROR = 2000  # characters of what a program printed in the end
-_CALL = """
+_TOOL_NAMES = "names of tools"
+_MAX_COUNT = 100_000
+_MAX_RETURN = 1_000_000
 
-import asyncio as _asyncio, inspect as _inspect, json as _json, sys as _sys
-_given = _json.loads(_sys.stdin.read())
-_found = {name}(**_given)
-if _inspect.isawaitable(_found):
-    async def _awaited(): return await _found
-    _found = _asyncio.run(_awaited())
-_sys.stdout.flush()
-print("\\n{mark}" + _json.dumps(_found, default=str))
-"""
+
+class ToolFields(Struct, frozen=True, kw_only=True):
+    source_code: str | None = None
+    source_type: str | None = None
+    description: str | None = None
+    json_schema: Table | None = None
+    args_json_schema: Table | None = None
+    tags: Strings | None = None
+    return_char_limit: int | None = None
+    default_requires_approval: bool | None = None
+    pip_requirements: list[Table] | None = None
+    npm_requirements: list[Table] | None = None
+    metadata_: Table | None = None
+    name: str | None = None
+
+
+class ToolQuery(Struct):
+    query: str | None = None
+    tags: Strings | None = None
+    tool_types: Strings | None = None
+    limit: Annotated[int, Meta(ge=0)] = 50
+
+
+class RunArguments(Struct):
+    args: Table | None = None
 
 
 # --- as clients read them
@@ -54,7 +65,7 @@ print("\\n{mark}" + _json.dumps(_found, default=str))
 def built_in() -> dict[str, ToolResponse]:
     """The tools that are always there, by name. Each has the same id everywhere."""
     tools: dict[str, ToolResponse] = {}
-    for tool in (*described().values(), *describe_message_tools().values()):
+    for tool in (*described().values(), *AgentMessages().tools.values()):
         spec = tool.spec
         kind = "letta_multi_agent_core" if spec.name in MESSAGE_TOOLS else "letta_core"
         tools[spec.name] = ToolResponse(
@@ -68,7 +79,7 @@ def built_in() -> dict[str, ToolResponse]:
     return tools
 
 
-def describe_tool(tool: KeptTool) -> ToolResponse:
+def _describe(tool: KeptTool) -> ToolResponse:
     return ToolResponse(
         id=tool.id,
         name=tool.name,
@@ -88,30 +99,21 @@ def _schema(name: str, description: str, parameters: object) -> Table:
     return {"name": name, "description": description, "parameters": parameters}
 
 
-def return_limit(tool: KeptTool) -> int:
-    limit = tool.settings.get("limit")
-    return limit if isinstance(limit, int) else RETURN_LIMIT
-
-
-async def find_custom(catalog: Catalog, name: str) -> KeptTool | None:
-    """The tool that a client brought under this name."""
-    tools = await catalog.find(KeptTool, name=name, limit=1)
-    return tools[0] if tools else None
-
-
-async def tool_names(catalog: Catalog, names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+async def tool_names(catalog: Catalog, names: Sequence[str], ids: Sequence[str]) -> Strings:
     """The names of tools that were named or given by id; a tool that is not known is refused."""
-    known = built_in()
-    by_id = {tool.id: name for name, tool in known.items()}
+    always_there = built_in()
     for name in names:
-        if name not in known and await find_custom(catalog, name) is None:
-            raise Problem(400, "unknown_tool", f"there is no tool {name[:100]!r}; there are {', '.join(known)}")
+        if name not in always_there and await find_custom(catalog, name) is None:
+            raise Problem(400, "unknown_tool", f"there is no tool {name[:100]!r}; there are {', '.join(always_there)}")
+    by_id = {tool.id: tool.name for tool in always_there.values()}
     wanted = [*names]
     for tool_id in ids:
-        tool = None if tool_id in by_id else await catalog.get(KeptTool, tool_id)
-        if tool is None and tool_id not in by_id:
-            raise unknown("tool", tool_id)
-        wanted.append(by_id[tool_id] if tool is None else tool.name)
+        if tool_id not in by_id:
+            tool = await catalog.get(KeptTool, tool_id)
+            if tool is None:
+                raise unknown("tool", tool_id)
+            by_id[tool_id] = tool.name
+        wanted.append(by_id[tool_id])
     return tuple(dict.fromkeys(wanted))
 
 
@@ -127,155 +129,153 @@ async def describe_tools(tenant: Tenant, profiles: Iterable[Profile]) -> dict[st
         elif tenant.settings.custom_tools:
             custom = await find_custom(tenant.memory.catalog, name)
             if custom is not None:
-                tools[name] = describe_tool(custom)
+                tools[name] = _describe(custom)
     return tools
 
 
-# --- those that clients brought
+async def _all_tools(call: Call) -> list[ToolResponse]:
+    stored = await call.catalog.find(KeptTool, limit=_MAX_COUNT)
+    return [*built_in().values(), *(_describe(tool) for tool in stored)]
 
 
-class ToolExecutionResult(Struct):
-    status: str
-    func_return: object = None
-    stdout: list[str] = field(default_factory=list[str])
-    stderr: list[str] = field(default_factory=list[str])
+@routes.get("/v1/tools")
+async def list_tools(call: Call) -> list[ToolResponse]:
+    return call.page(50, "desc").cut([tool for tool in await _all_tools(call) if _is_listed(call, tool)])
 
 
-def require_custom_tools(tenant: Tenant) -> None:
-    """Raise a problem unless clients may bring tools here."""
-    if not tenant.settings.custom_tools:
-        advice = "its operator can allow them (serve --custom-tools): they run in a sandbox, without a network"
-        raise Problem(403, "custom_tools_off", f"custom tools are off on this server; {advice}")
-    if why := available():
-        raise Problem(403, "no_sandbox", f"tools of clients run only in a sandbox, and there is none here: {why}")
+def _is_listed(call: Call, tool: ToolResponse) -> bool:
+    """Whether a tool is one that the query asks for."""
+    values = {"name": tool.name, "names": tool.name, "tool_ids": tool.id, "tool_types": tool.tool_type}
+    for name, value in values.items():
+        if value not in (call.query.getlist(name) or [value]):
+            return False
+    is_excluded = tool.tool_type == "custom" and call.flag("return_only_letta_tools")
+    if is_excluded or tool.tool_type in call.query.getlist("exclude_tool_types"):
+        return False
+    return call.query.get("search", "").casefold() in f"{tool.name}\n{tool.description}".casefold()
 
 
-async def execute(source: str, name: str, arguments: dict[str, object], limit: int) -> ToolExecutionResult:
-    """Call the function `name` of this source with these arguments; what it printed comes along."""
-    mark = secrets.token_hex(16)
-    program = source + _CALL.replace("{name}", name).replace("{mark}", mark)
-    sandbox = python_sandbox(seconds=_SECONDS)
-    code = {"code": program, "stdin": msgspec.json.encode(arguments).decode()}
-    ran = await sandbox.call(msgspec.json.encode(code).decode(), "")
-    assert isinstance(ran, Ran)
-    before, has_returned, rest = ran.stdout.partition(f"\n{mark}")
-    value, _, after = rest.partition("\n")  # what it does on its way out may print as well
-    result = ToolExecutionResult("success")
-    result.stdout = [text for text in (before, after) if text]
-    result.stderr = [ran.stderr] if ran.stderr else []
-    if not has_returned or ran.exit or ran.note:
-        result.status = "error"
-        result.func_return = (
-            ran.note or ran.stderr.strip()[-_MAX_ERROR:] or f"it ended with {ran.exit} and returned nothing"
-        )
-    else:
-        result.func_return = _read_value(value, limit)
-    return result
+@routes.post("/v1/tools/search", "read")
+async def search(call: Call) -> list[Table]:
+    """Tools by how many of the words stand in their name or description, best first."""
+    sent = await call.body(ToolQuery)
+    words = (sent.query or "").casefold().split()
+    scores: list[tuple[int, ToolResponse]] = []
+    for tool in await _all_tools(call):
+        text = f"{tool.name} {tool.description}".casefold()
+        score = sum(word in text for word in words)
+        is_of_type = tool.tool_type in (sent.tool_types or (tool.tool_type,))
+        is_tagged = not sent.tags or not set(sent.tags).isdisjoint(tool.tags)
+        if (score or not words) and is_of_type and is_tagged:
+            scores.append((score, tool))
+    scores.sort(key=lambda scored: -scored[0])
+    best = max(1, scores[0][0]) if scores else 1
+    return [{"tool": tool, "combined_score": score / best} for score, tool in scores[: min(sent.limit, 100)]]
 
 
-def _read_value(text: str, limit: int) -> object:
-    """What a function returned, or as much of it as is allowed.
-
-    What no JSON can hold (NaN, half a surrogate pair) stays the text it was printed as.
-    """
-    value: object = text
-    try:
-        value = msgspec.json.decode(text)
-        encode_value(value)
-    except (msgspec.MsgspecError, ChargehandError, UnicodeError, RecursionError):
-        value = text
-    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if len(shown) <= limit:
-        return value
-    return f"{shown[:limit]}\n[cut here: {len(shown) - limit:,} of {len(shown):,} characters are not shown]"
+@routes.get("/v1/tools/{tool}")
+async def retrieve(call: Call) -> ToolResponse:
+    for tool in built_in().values():
+        if tool.id == call.path("tool"):
+            return tool
+    return _describe(await call.find(KeptTool))
 
 
-def _read_arguments(tool: Tool, arguments: str) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(arguments or "{}", type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ToolFailed(f"the arguments of {tool.name} must be one JSON object: {error}") from error
+# --- those of clients
 
 
-async def _no_function() -> None:
-    """Stands where a tool has its function: that of a client's tool is not in this process."""
+@routes.post("/v1/tools")
+async def create(call: Call) -> ToolResponse:
+    return await _save(call, is_update=False)
 
 
-def _spec(name: str, description: str, parameters: Mapping[str, object]) -> ToolSpec:
-    return ToolSpec(name, description, Raw(msgspec.json.encode(parameters)))
+@routes.add("PUT", "/v1/tools")
+async def upsert(call: Call) -> ToolResponse:
+    return await _save(call, is_update=True)
 
 
-class CustomTool(Tool, frozen=True):
-    """A client's tool as an agent has it. Its arguments are checked by its own function, in the sandbox."""
-
-    source: str = ""
-    limit: int = RETURN_LIMIT
-
-    def check(self, arguments: str) -> None:
-        _read_arguments(self, arguments)
-
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
-        result = await execute(self.source, self.name, _read_arguments(self, arguments), self.limit)
-        if result.status == "error":
-            raise ToolFailed(f"{self.name} failed: {result.func_return}")
-        return result.func_return
+async def _save(call: Call, *, is_update: bool) -> ToolResponse:
+    require_custom_tools(call.tenant)
+    tool, is_new = await save_tool(call, await call.body(ToolFields), replace=is_update)
+    if not is_new and not is_update:
+        reason = f"there is a tool {tool.name!r} already"
+        raise Problem(409, "conflict", f"{reason}; upsert it, or choose another name")
+    return _describe(tool)
 
 
-async def custom_tools(tenant: Tenant, profile: Profile) -> dict[str, Tool]:
-    """The tools that clients brought and this agent has; none where they are not allowed."""
-    tools: dict[str, Tool] = {}
-    if not tenant.settings.custom_tools:
-        return tools
-    for name in profile.tools:
-        kept = await find_custom(tenant.memory.catalog, name)
-        if kept is not None:
-            tools[name] = CustomTool(
-                _spec(kept.name, kept.description, kept.parameters),
-                partial(_no_function),
-                timeout=_SECONDS + 15,
-                approve=bool(kept.settings.get("approval")),
-                source=kept.code,
-                limit=return_limit(kept),
-            )
-    return tools
+async def save_tool(call: Call, sent: ToolFields, *, replace: bool) -> tuple[KeptTool, bool]:
+    """The tool of this name, made if there is none, else changed if it is to be replaced; and whether it is new."""
+    new = read_tool(KeptTool(""), sent)
+    if new.name in built_in():
+        raise Problem(409, "conflict", f"{new.name!r} is a tool that is always there; choose another name")
+    async with lock_of(call.tenant, _TOOL_NAMES):
+        existing = await find_custom(call.catalog, new.name)
+        if existing is None:
+            return await call.catalog.add(new), True
+        return await call.catalog.change(read_tool(existing, sent)) if replace else existing, False
 
 
-# --- those that clients run themselves
+def read_tool(stored: KeptTool, sent: ToolFields) -> KeptTool:
+    """A tool with what was sent of it. Its source is read, never run here."""
+    check_choice("source_type", sent.source_type or "python", ("python",))
+    if sent.pip_requirements or sent.npm_requirements:
+        raise invalid("packages cannot be installed for a tool; it has the standard library only")
+    source = stored.code if sent.source_code is None else sent.source_code
+    schema = sent.json_schema or {}
+    function = read_source(source, str(sent.name or schema.get("name") or ""))
+    parameters = sent.args_json_schema or schema.get("parameters") or function.parameters
+    if not isinstance(parameters, dict):
+        raise invalid("json_schema.parameters must be an object: the JSON Schema of the arguments")
+    settings = dict(stored.settings)
+    if sent.return_char_limit is not None:
+        settings["limit"] = max(1, min(sent.return_char_limit, _MAX_RETURN))
+    if sent.default_requires_approval is not None:
+        settings["approval"] = sent.default_requires_approval
+    return structs.replace(
+        stored,
+        name=function.name,
+        description=sent.description or str(schema.get("description") or function.description),
+        parameters=parameters,
+        code=source,
+        settings=settings,
+        tags=stored.tags if sent.tags is None else tuple(dict.fromkeys(sent.tags)),
+        metadata=stored.metadata if sent.metadata_ is None else sent.metadata_,
+    )
 
-FindReturn = Callable[[str, str], Awaitable[ClientReturn | None]]
-"""What the client sent for a call of this name with these arguments."""
+
+@routes.patch("/v1/tools/{tool}")
+async def update(call: Call) -> ToolResponse:
+    require_custom_tools(call.tenant)
+    sent = await call.body(ToolFields)
+    async with lock_of(call.tenant, _TOOL_NAMES):
+        stored = await call.find(KeptTool)
+        changed = read_tool(stored, sent)
+        if changed.name != stored.name:
+            reason = f"the function is called {changed.name!r} and the tool {stored.name!r}"
+            raise invalid(f"{reason}; agents have it under that name: make another tool instead")
+        return _describe(await call.catalog.change(changed))
 
 
-class ClientSideTool(Tool, frozen=True):
-    """A client's tool as an agent has it. Every call waits for its client, who sends what it returned."""
-
-    schema: dict[str, Any] = field(default_factory=dict[str, Any])
-    find_return: FindReturn | None = None
-
-    def check(self, arguments: str) -> None:
-        if wrong := list(problems(_read_arguments(self, arguments), self.schema))[:_MAX_PROBLEMS]:
-            raise ToolFailed(f"the arguments of {self.name} do not fit: {'; '.join(wrong)}")
-
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
-        returned = None if self.find_return is None else await self.find_return(self.name, arguments)
-        if returned is None:
-            raise ToolFailed(f"the client sent no result of {self.name}; go on without it")
-        if not returned.good:
-            raise ToolFailed(f"{self.name} failed: {returned.text}")
-        return returned.text
+@routes.delete("/v1/tools/{tool}")
+async def delete(call: Call) -> None:
+    """Also from the agents that have it: a tool of the same name that comes later is another one."""
+    stored = await call.find(KeptTool)
+    for holder in await call.catalog.find(Profile, limit=_MAX_COUNT):
+        if stored.name in holder.tools:
+            async with lock_of(call.tenant, holder.id):
+                profile = await call.find(Profile, holder.id)
+                tools = tuple(name for name in profile.tools if name != stored.name)
+                await call.catalog.change(structs.replace(profile, tools=tools))
+    await call.catalog.delete(KeptTool, stored.id)
 
 
-def client_side_tools(tools: Sequence[ClientTool], find_return: FindReturn) -> dict[str, Tool]:
-    """The tools of a client, for the agent that it writes to."""
-    made: dict[str, Tool] = {}
-    for tool in tools:
-        schema = tool.parameters or NO_PARAMETERS
-        made[tool.name] = ClientSideTool(
-            _spec(tool.name, tool.description or "", schema),
-            partial(_no_function),
-            approve=True,
-            poll=True,
-            schema=schema,
-            find_return=find_return,
-        )
-    return made
+@routes.post("/v1/agents/{agent}/tools/{name}/run")
+async def run_tool(call: Call) -> ToolExecutionResult:
+    require_custom_tools(call.tenant)
+    profile = await call.agent()
+    name = call.path("name")
+    sent = await call.body(RunArguments)
+    tool = await find_custom(call.catalog, name) if name in profile.tools and name not in built_in() else None
+    if tool is None:
+        raise Problem(404, "unknown", f"the agent has no tool of a client called {name[:100]!r}; only those can be run")
+    return await execute(tool, sent.args or {})

@@ -124,19 +124,6 @@ class PassageQuery(Struct):
 # --- agents
 
 
-class ModelConfig(Struct):
-    """`llm_config`, which older clients send in place of a handle and settings."""
-
-    model: str = ""
-    handle: str | None = None
-    model_endpoint_type: str = ""
-    context_window: Window | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: Table | None = None
-
-
 class ModelFields(Struct):
     """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
 
@@ -151,7 +138,6 @@ class AgentUpdate(ModelFields):
     description: str | None = None
     system: str | None = None
     model: str | None = None
-    llm_config: ModelConfig | None = None
     block_ids: Strings | None = None
     tags: Strings | None = None
     tool_ids: Strings | None = None
@@ -215,27 +201,8 @@ class AgentCreate(AgentUpdate):
     tools: Strings | None = None
     include_base_tools: bool | None = None
     include_base_tool_rules: bool | None = None
-    include_multi_agent_tools: bool | None = None
     agent_type: Nullable[str] = UNSET
     initial_message_sequence: list[MessageCreate] | None = None
-
-
-SETTINGS = (
-    "embedding",
-    "tool_rules",
-    "agent_type",
-    "message_buffer_autoclear",
-    "timezone",
-    "hidden",
-    "identity_ids",
-    "project_id",
-    "template_id",
-    "base_template_id",
-    "last_stop_reason",
-    "last_run_completion",
-    "last_run_duration_ms",
-)
-"""Fields of an agent that are kept as they were sent, in its settings, and sent back."""
 
 
 class ToolResponse(Struct, omit_defaults=True):
@@ -279,7 +246,6 @@ class MessageRequest(Struct):
     include_return_message_types: Strings | None = None
     override_model: str | None = None
     override_system: str | None = None
-    callback_url: str | None = None
     client_tools: Annotated[tuple[ClientTool, ...], Meta(max_length=128)] | None = None
     agent_id: str | None = None
     use_assistant_message: bool | None = None

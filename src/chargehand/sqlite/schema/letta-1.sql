@@ -27,6 +27,8 @@ CREATE INDEX runs_by_name ON runs (name);
 
 CREATE INDEX runs_open ON runs (number) WHERE open = 1;
 
+CREATE INDEX runs_ended ON runs (agent, created) WHERE open = 0;
+
 -- Words are what a message can be found by. Messages of one run stand together: `at` is when it began.
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

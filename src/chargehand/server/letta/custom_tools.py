@@ -1,0 +1,321 @@
+"""Tools that clients bring as source text, and tools that clients run themselves.
+
+A source is read as a tree when it is kept; nothing in it is run then. It runs only in the sandbox, without a network,
+and only if the operator allows it. A tool that a client runs itself is described with each message; the agent waits for
+what it returns.
+"""
+
+import ast
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from chargehand.engine.value import encode_value
+from chargehand.errors import ChargehandError
+from chargehand.memory.catalog import Catalog, KeptTool, Profile
+from chargehand.models.messages import ToolSpec
+from chargehand.server.letta.request import NO_PARAMETERS, ClientReturn, ClientReturns
+from chargehand.server.letta.wire import ClientTool, Table
+from chargehand.server.problem import Problem
+from chargehand.server.tenants import Tenant
+from chargehand.tools.json_schema import problems
+from chargehand.tools.sandbox import Ran, available, python_sandbox
+from chargehand.tools.tool import Caller, Tool, ToolFailed
+
+RETURN_LIMIT = 50_000
+"""Characters that a tool returns at most, unless its client says otherwise."""
+_MAX_PROBLEMS = 5
+_SECONDS = 30.0
+_MAX_ERROR = 2000  # characters of what a program printed in the end
+_CALL = """
+
+import asyncio as _asyncio, inspect as _inspect, json as _json, sys as _sys
+_given = _json.loads(_sys.stdin.read())
+_found = {name}(**_given)
+if _inspect.isawaitable(_found):
+    async def _awaited(): return await _found
+    _found = _asyncio.run(_awaited())
+_sys.stdout.flush()
+print("\\n{mark}" + _json.dumps(_found, default=str))
+"""
+
+
+# --- reading a source: its name, what it does, what it takes
+
+_MAX_LENGTH = 256 * 1024
+_MAX_DEPTH = 12  # annotations inside annotations
+_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("str", "bytes"), "string"),
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    **dict.fromkeys(("dict", "Dict", "Mapping"), "object"),
+    **dict.fromkeys(("list", "List", "Sequence", "tuple", "Tuple", "set", "Set"), "array"),
+    **dict.fromkeys(("None", "NoneType"), "null"),
+}
+_NULL: Table = {"type": "null"}
+_FILLED_IN = frozenset(("agent_state", "self"))  # parameters that a model does not know of
+_ARGUMENT = re.compile(r"\s+(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.+)")
+_HEADING = re.compile(r"\s*(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?)\s*:\s*$")
+
+
+class SourceFunction(Struct, frozen=True):
+    name: str
+    description: str
+    parameters: Table
+
+
+def read_source(source: str, name: str = "") -> SourceFunction:
+    """The function of this name, or the last one; a problem if there is none that could be a tool."""
+    functions = [node for node in _parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    candidates = [function for function in functions if name in ("", function.name)]
+    if not candidates:
+        raise _refused(f"there is no function {name!r} in it" if name else "there is no function in it")
+    function = candidates[-1]
+    arguments = function.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
+        raise _refused(f"{function.name} takes *, ** or positional arguments; give each argument a name")
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults + arguments.kw_defaults
+    description, meanings = _read_docstring(ast.get_docstring(function) or "")
+    properties: dict[str, Table] = {}
+    required: list[str] = []
+    for argument, default in zip((*arguments.args, *arguments.kwonlyargs), defaults, strict=True):
+        if argument.arg in _FILLED_IN:
+            continue
+        properties[argument.arg] = schema_of(argument.annotation)
+        if argument.arg in meanings:
+            properties[argument.arg]["description"] = meanings[argument.arg]
+        if default is None:
+            required.append(argument.arg)
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return SourceFunction(function.name, description or f"Calls {function.name}.", parameters)
+
+
+def _parse(source: str) -> ast.Module:
+    if len(source) > _MAX_LENGTH:
+        raise _refused(f"it has {len(source):,} characters; {_MAX_LENGTH:,} are the most")
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise _refused(f"it is not Python: {error.msg} in line {error.lineno}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _refused("it is nested too deep, or holds a NUL character") from error
+
+
+def _refused(why: str) -> Problem:
+    return Problem(422, "not_a_tool", f"this source cannot be a tool: {why}")
+
+
+def schema_of(annotation: ast.expr | None, depth: int = 0) -> Table:
+    """The JSON Schema of an annotation; one that cannot be read allows anything."""
+    if annotation is None or depth > _MAX_DEPTH:
+        return {}
+    match annotation:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return {"type": _TYPES[name]} if name in _TYPES else {}
+        case ast.Constant(value=None):
+            return {**_NULL}
+        case ast.Constant(value=str(text)):  # an annotation in quotes
+            try:
+                return schema_of(ast.parse(text[:1000].strip(), mode="eval").body, depth + 1)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return {}
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([left, right], depth + 1)
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            return _generic(name, list(inner.elts) if isinstance(inner, ast.Tuple) else [inner], depth + 1)
+        case _:
+            return {}
+
+
+def _generic(name: str, inner: list[ast.expr], depth: int) -> Table:
+    if name == "Literal":
+        values = [each.value for each in inner if isinstance(each, ast.Constant)]
+        choices = [value for value in values if isinstance(value, str | int | bool)]
+        return {"enum": choices} if choices else {}
+    if name in ("Optional", "Annotated"):
+        return _union(inner[:1], depth)
+    if name == "Union":
+        return _union(inner, depth)
+    kind = _TYPES.get(name)
+    if kind == "array":
+        return {"type": kind, "items": schema_of(inner[0], depth) if inner else {}}
+    if kind == "object" and len(inner) == 2:
+        return {"type": kind, "additionalProperties": schema_of(inner[1], depth)}
+    return {"type": kind} if kind else {}
+
+
+def _union(options: list[ast.expr], depth: int) -> Table:
+    """Null is left out where there is anything else: leaving an argument out says the same."""
+    schemas = [schema for schema in (schema_of(option, depth) for option in options) if schema != _NULL]
+    if not schemas or {} in schemas:
+        return {}
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the function, and of each argument under a heading such as `Args:`."""
+    summary: list[str] = []
+    arguments: dict[str, str] = {}
+    heading = ""
+    for line in text.splitlines():
+        if match := _HEADING.fullmatch(line):
+            heading = match[1]
+        elif not heading:
+            summary.append(line)
+        elif heading in ("Args", "Arguments", "Parameters") and (match := _ARGUMENT.fullmatch(line)):
+            arguments[match[1]] = match[2].strip()
+    return "\n".join(summary).strip(), arguments
+
+
+# --- running a source
+
+
+class ToolExecutionResult(Struct):
+    status: str
+    func_return: object = None
+    stdout: list[str] = field(default_factory=list[str])
+    stderr: list[str] = field(default_factory=list[str])
+
+
+def require_custom_tools(tenant: Tenant, names: str = "") -> None:
+    """Raise a problem unless clients may bring tools here; `names` are those they bring."""
+    if not tenant.settings.custom_tools:
+        advice = "its operator can allow them (serve --custom-tools): they run in a sandbox, without a network"
+        raise Problem(403, "custom_tools_off", f"custom tools {names}are off on this server; {advice}")
+    if why := available():
+        raise Problem(403, "no_sandbox", f"tools of clients run only in a sandbox, and there is none here: {why}")
+
+
+async def execute(tool: KeptTool, arguments: Table) -> ToolExecutionResult:
+    """Call the function of a tool with these arguments; what it printed comes along."""
+    mark = secrets.token_hex(16)
+    program = tool.code + _CALL.replace("{name}", tool.name).replace("{mark}", mark)
+    sandbox = python_sandbox(seconds=_SECONDS)
+    code = {"code": program, "stdin": msgspec.json.encode(arguments).decode()}
+    ran = await sandbox.call(msgspec.json.encode(code).decode(), "")
+    assert isinstance(ran, Ran)
+    before, has_returned, rest = ran.stdout.partition(f"\n{mark}")
+    value, _, after = rest.partition("\n")  # what it does on its way out may print as well
+    stdout = [text for text in (before, after) if text]
+    stderr = [ran.stderr] if ran.stderr else []
+    if not has_returned or ran.exit or ran.note:
+        error = ran.note or ran.stderr.strip()[-_MAX_ERROR:] or f"it ended with {ran.exit} and returned nothing"
+        return ToolExecutionResult("error", error, stdout, stderr)
+    return ToolExecutionResult("success", _read_value(value, return_limit(tool)), stdout, stderr)
+
+
+def return_limit(tool: KeptTool) -> int:
+    limit = tool.settings.get("limit")
+    return limit if isinstance(limit, int) else RETURN_LIMIT
+
+
+def _read_value(text: str, limit: int) -> object:
+    """What a function returned, or as much of it as is allowed.
+
+    What no JSON can hold (NaN, half a surrogate pair) stays the text it was printed as.
+    """
+    value: object = text
+    try:
+        value = msgspec.json.decode(text)
+        encode_value(value)
+    except (msgspec.MsgspecError, ChargehandError, UnicodeError, RecursionError):
+        value = text
+    plain = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if len(plain) <= limit:
+        return value
+    return f"{plain[:limit]}\n[cut here: {len(plain) - limit:,} of {len(plain):,} characters are not shown]"
+
+
+# --- as agents have them
+
+
+def _read_arguments(tool: Tool, arguments: str) -> Table:
+    try:
+        return msgspec.json.decode(arguments or "{}", type=Table)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ToolFailed(f"the arguments of {tool.name} must be one JSON object: {error}") from error
+
+
+async def _no_function() -> None:
+    """Stands where a tool has its function: that of a client's tool is not in this process."""
+
+
+def _spec(name: str, description: str, parameters: Mapping[str, object]) -> ToolSpec:
+    return ToolSpec(name, description, Raw(msgspec.json.encode(parameters)))
+
+
+class CustomTool(Tool, frozen=True):
+    """A tool that a client brought. Its arguments are checked by its own function, in the sandbox."""
+
+    stored: KeptTool = KeptTool("")
+
+    def check(self, arguments: str) -> None:
+        _read_arguments(self, arguments)
+
+    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
+        result = await execute(self.stored, _read_arguments(self, arguments))
+        if result.status == "error":
+            raise ToolFailed(f"{self.name} failed: {result.func_return}")
+        return result.func_return
+
+
+async def find_custom(catalog: Catalog, name: str) -> KeptTool | None:
+    """The tool that a client brought under this name."""
+    tools = await catalog.find(KeptTool, name=name, limit=1)
+    return tools[0] if tools else None
+
+
+async def custom_tools(tenant: Tenant, profile: Profile) -> dict[str, Tool]:
+    """The tools that clients brought and this agent has; none where they are not allowed."""
+    tools: dict[str, Tool] = {}
+    for name in profile.tools if tenant.settings.custom_tools else ():
+        stored = await find_custom(tenant.memory.catalog, name)
+        if stored is not None:
+            tools[name] = CustomTool(
+                _spec(stored.name, stored.description, stored.parameters),
+                partial(_no_function),
+                timeout=_SECONDS + 15,
+                approve=bool(stored.settings.get("approval")),
+                stored=stored,
+            )
+    return tools
+
+
+class ClientSideTool(Tool, frozen=True):
+    """A tool that the client runs. Every call waits for its client, which sends what it returned."""
+
+    schema: Table = field(default_factory=Table)
+    returns: ClientReturns = field(default_factory=dict[tuple[str, str], ClientReturn])
+
+    def check(self, arguments: str) -> None:
+        if wrong := list(problems(_read_arguments(self, arguments), self.schema))[:_MAX_PROBLEMS]:
+            raise ToolFailed(f"the arguments of {self.name} do not fit: {'; '.join(wrong)}")
+
+    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
+        returned = self.returns.get((self.name, arguments))
+        if returned is None:
+            raise ToolFailed(f"the client sent no result of {self.name}; go on without it")
+        if not returned.good:
+            raise ToolFailed(f"{self.name} failed: {returned.text}")
+        return returned.text
+
+
+def client_side_tools(tools: Sequence[ClientTool], returns: ClientReturns) -> dict[str, Tool]:
+    """The tools of a client, for the agent that it writes to."""
+    client_side: dict[str, Tool] = {}
+    for tool in tools:
+        schema = tool.parameters or NO_PARAMETERS
+        client_side[tool.name] = ClientSideTool(
+            _spec(tool.name, tool.description or "", schema),
+            partial(_no_function),
+            approve=True,
+            poll=True,
+            schema=schema,
+            returns=returns,
+        )
+    return client_side
