@@ -19,7 +19,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models import request_facts as subjects
 from chargehand.models.messages import Request
-from chargehand.models.partial_text import LEFT, left
+from chargehand.models.partial_text import LEFT, missing_parts
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.runner import Runner
 from chargehand.team import Team
@@ -82,12 +82,11 @@ async def test_who_leaves_nothing_is_complete() -> None:
     ],
 )
 def test_the_line_is_read_as_models_write_it(text: str, parts: tuple[str, ...]) -> None:
-    assert left(text)[1] == parts
-    assert left(text)[0].startswith("A.")
+    assert missing_parts(text) == parts
 
 
 def test_a_reply_that_is_one_block_of_code_says_it_too() -> None:
-    assert left(f"```markdown\nA.\n{LEFT}the pears\n```")[1] == ("the pears",)
+    assert missing_parts(f"```markdown\nA.\n{LEFT}the pears\n```") == ("the pears",)
 
 
 async def test_a_result_with_a_shape_of_its_own_says_nothing_in_words() -> None:

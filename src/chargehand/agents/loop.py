@@ -27,7 +27,7 @@ from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.messages import Message, Reply, Request, ToolSpec
-from chargehand.models.partial_text import HINT, SHOUTED, left
+from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
@@ -343,8 +343,6 @@ def _missing_parts(text: str, messages: Sequence[Message]) -> tuple[str, ...]:
 
     What it quotes from a tool is not its own; what another worker wrote to it, it may well say again.
     """
-    if HINT not in text and SHOUTED not in text:
-        return ()
     received = {call.id for message in messages for call in message.calls if call.name.startswith(MESSAGE_TOOLS)}
     quoted = [message.text for message in messages if message.role == "tool" and message.call not in received]
-    return left(text, quoted)[1][:_MAX_MISSING]
+    return missing_parts(text, quoted)[:_MAX_MISSING]

@@ -1,7 +1,4 @@
-"""How a worker says in words what it left out of a task: at the end of its result, whichever model wrote it.
-
-What becomes of a run in which that was said is not known here.
-"""
+"""How a worker says in words what it left out of a task: at the end of its result, by whichever model."""
 
 import re
 from collections.abc import Sequence
@@ -9,9 +6,7 @@ from collections.abc import Sequence
 from chargehand.text.sentences import split_sentences
 
 LEFT = "Not answered here: "
-HINT = "nswered"
-SHOUTED = "NSWERED"
-"""No result without one of these says that something was left out: to look for them is next to free."""
+_HINTS = ("nswered", "NSWERED")  # no result without one of these says that something was left out
 
 _OPENS = re.compile(
     r" {0,3}(?:#{1,6} +|(?P<item>(?:[-*+•]|\d{1,2}[.)]) +))?"
@@ -32,80 +27,82 @@ _MARKUP = " \t\r*_"
 _GAP = re.compile(r"(?:\\[nrt]|[\W_])+")
 
 
-def left(text: str, seen: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
-    """A result without what it says it left out, and that, part by part.
+def missing_parts(text: str, quoted: Sequence[str] = ()) -> tuple[str, ...]:
+    """What a result says it left out, part by part.
 
-    What stands in a block of code, or in a text that was `seen` before, is quoted and not said.
+    What stands in a block of code, or in one of the texts that the worker `quoted`, does not count.
     """
-    if HINT not in text and SHOUTED not in text:
-        return text, ()
+    if not any(hint in text for hint in _HINTS):
+        return ()
     lines = text.split("\n")
-    fenced = _fenced(lines)
-    known = [f" {_words(one)} " for one in seen]
-    kept: list[str] = []
+    is_code = _find_code(lines)
+    sources = [f" {_plain(source)} " for source in quoted]
     parts: dict[str, None] = {}
-    at = 0
-    while at < len(lines):
-        found = None if fenced[at] else _OPENS.match(lines[at])
-        end, said = (at + 1, []) if found is None else _block(lines, at + 1, found)
-        if found is None or (said and any(f" {_words(f'{LEFT}{said[0]}')} " in one for one in known)):
-            kept += lines[at:end]
-        else:
-            parts |= dict.fromkeys(sentence for one in said for sentence in _sentences(one))
-        at = end
-    return "\n".join(kept).strip() if len(kept) < len(lines) else text, tuple(parts)
+    for at, line in enumerate(lines):
+        opening = None if is_code[at] else _OPENS.match(line)
+        if opening is None:
+            continue
+        items = _read_items(opening, lines[at + 1 :])
+        if items and not any(f" {_plain(LEFT + items[0])} " in source for source in sources):
+            parts |= dict.fromkeys(sentence for item in items for sentence in _sentences(item))
+    return tuple(parts)
 
 
-def _block(lines: Sequence[str], at: int, opening: re.Match[str]) -> tuple[int, list[str]]:
-    """Where what was left ends, and its items: the rest of the line, a list below, or the paragraph."""
+def _read_items(opening: re.Match[str], following: Sequence[str]) -> list[str]:
+    """The rest of the line, a list below, or the paragraph."""
     first = opening["what"].strip(_MARKUP)
     if first and opening["item"]:
-        return at, [first]  # an item itself: those below are other things
-    said = [first] if first else []
-    while at < len(lines):
-        below = next((place for place in range(at, len(lines)) if lines[place].strip()), len(lines))
-        line = lines[below] if below < len(lines) else ""
+        return [first]  # an item itself: those below are other things
+    items = [first] if first else []
+    after_blank = False
+    for line in following:
         item = _ITEM.match(line)
-        if not line or _OPENS.match(line) or (item is None and (_OTHER.match(line) or (said and below > at))):
-            break
+        if not line.strip():
+            after_blank = True
+            continue
         if item is not None:
-            said.append(item["what"])
-        elif not said:
-            said.append(line)
-        elif len(said[-1]) > _LONGEST or said[-1].rstrip(_MARKUP).endswith((".", "?", "!")):
+            items.append(item["what"])
+        elif _OPENS.match(line) or _OTHER.match(line) or (items and (after_blank or _is_over(items[-1]))):
             break
+        elif items:
+            items[-1] += f" {line.strip()}"  # a line that was broken
         else:
-            said[-1] += f" {line.strip()}"  # a line that was broken
-        at = below + 1
-    if len(said) > 1 and first.endswith(":"):  # "two things:" only says that a list follows
-        del said[0]
-    return at, [one.strip(_MARKUP) for one in said]
+            items.append(line)
+        after_blank = False
+    if len(items) > 1 and first.endswith(":"):  # "two things:" only says that a list follows
+        del items[0]
+    return [item.strip(_MARKUP) for item in items]
+
+
+def _is_over(item: str) -> bool:
+    return len(item) > _LONGEST or item.rstrip(_MARKUP).endswith((".", "?", "!"))
 
 
 def _sentences(item: str) -> list[str]:
-    parts = [" ".join(one.split()).strip(_MARKUP)[:_LONGEST] for one in split_sentences(item)]
-    return [] if _NONE.fullmatch("".join(parts[:1]).strip("()[]\"'.!; ")) else [one for one in parts if one]
+    parts = [" ".join(sentence.split()).strip(_MARKUP)[:_LONGEST] for sentence in split_sentences(item)]
+    is_none = _NONE.fullmatch("".join(parts[:1]).strip("()[]\"'.!; "))
+    return [] if is_none else [part for part in parts if part]
 
 
-def _fenced(lines: Sequence[str]) -> list[bool]:
+def _find_code(lines: Sequence[str]) -> list[bool]:
     """Which lines are code. A fence that is not closed, or stands around all of it, makes none."""
-    found = [False] * len(lines)
+    is_code = [False] * len(lines)
     sign = ""
-    since = 0
-    spoken = [at for at, line in enumerate(lines) if line.strip()]
+    start = 0
+    written = [at for at, line in enumerate(lines) if line.strip()]
     for at, line in enumerate(lines):
         fence = _FENCE.match(line)
         if fence is None:
             continue
         if not sign:
             sign = fence["sign"]
-            since = at
+            start = at
         elif fence["sign"].startswith(sign) and not fence["info"].strip():
-            if (since, at) != (spoken[0], spoken[-1]):
-                found[since : at + 1] = [True] * (at + 1 - since)
+            if (start, at) != (written[0], written[-1]):
+                is_code[start : at + 1] = [True] * (at + 1 - start)
             sign = ""
-    return found
+    return is_code
 
 
-def _words(text: str) -> str:
+def _plain(text: str) -> str:
     return _GAP.sub(" ", text).strip().casefold()
