@@ -13,7 +13,7 @@ from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.engine.roster import Agent, Roster
-from chargehand.models.call_errors import Party, refused
+from chargehand.models.call_errors import Party, call_refused
 from chargehand.models.guard import Guarded
 from chargehand.models.limits import Limiter
 from chargehand.models.messages import Message, Reply, Request
@@ -47,7 +47,7 @@ HELLO = Request((Message("user", "hello"),))
 def test_each_refusal_says_who_refused_what_and_what_to_do(
     status: int, words: str, cause: RefusalCause, said: str
 ) -> None:
-    failure = refused(PARTY, status, words).failure
+    failure = call_refused(PARTY, status, words).failure
     assert failure.refusal is not None
     assert failure.permanent
     assert failure.refusal.cause == cause
@@ -70,23 +70,25 @@ def test_each_refusal_says_who_refused_what_and_what_to_do(
     ],
 )
 def test_what_is_about_one_request_or_about_this_moment_is_no_refusal(status: int, words: str) -> None:
-    assert refused(PARTY, status, words).failure.refusal is None
+    assert call_refused(PARTY, status, words).failure.refusal is None
 
 
 def test_a_model_by_url_is_called_by_its_host() -> None:
     party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080")
-    refusal = refused(party, 401, "no").failure.refusal
+    refusal = call_refused(party, 401, "no").failure.refusal
     assert refusal is not None
     assert refusal.headline() == (
         "127.0.0.1:8080 wants a key (401), and no key is sent to this address; "
         "use openai:tiny with OPENAI_BASE_URL and OPENAI_API_KEY."
     )
-    assert refused(party, 401, "no").failure.message.endswith("use openai:tiny with OPENAI_BASE_URL and OPENAI_API_KEY")
+    assert call_refused(party, 401, "no").failure.message.endswith(
+        "use openai:tiny with OPENAI_BASE_URL and OPENAI_API_KEY"
+    )
 
 
 def test_a_key_that_a_program_sends_to_a_url_is_what_was_refused() -> None:
     party = Party("openai+http://127.0.0.1:8080/v1#tiny", "127.0.0.1:8080", secrets=("sk-1",))
-    refusal = refused(party, 401, "no").failure.refusal
+    refusal = call_refused(party, 401, "no").failure.refusal
     assert refusal is not None
     assert refusal.headline() == "127.0.0.1:8080 refused the key (401). Check the key it is given."
 
@@ -104,7 +106,7 @@ class Provider:
         await asyncio.sleep(0.1)
         status, words = self.line.pop(0) if len(self.line) > 1 else self.line[0]
         if status != 200:
-            raise refused(PARTY, status, words)
+            raise call_refused(PARTY, status, words)
         return Reply("fine")
 
 
@@ -190,11 +192,11 @@ async def test_a_fallback_model_does_everything_and_the_refused_one_is_hardly_as
 
 async def test_tasks_of_other_models_go_on_and_a_fallback_worker_takes_what_is_refused() -> None:
     async with FaultServer() as server:
-        refused = f"openai+{server.url('401')}#any"
+        call_refused = f"openai+{server.url('401')}#any"
         workers = [
-            Worker("ann", model=refused),
+            Worker("ann", model=call_refused),
             Worker("bob", model=FINE),
-            Worker("cyd", model=refused, fallbacks=("bob",)),
+            Worker("cyd", model=call_refused, fallbacks=("bob",)),
         ]
         names = ("ann", "bob", "cyd")
         tasks = [Task(TaskId(f"{name}{n}"), "Count the boats.", name) for name in names for n in range(20)]

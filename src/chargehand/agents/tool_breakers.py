@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.policy import Breaking, Instant
-from chargehand.models.call_errors import opening
+from chargehand.models.call_errors import shorten_words
 from chargehand.tools.tool import Tool
 
 _MAX_RECORDS = 256
@@ -68,7 +68,7 @@ class ToolBreakers:
         if len(self._records) >= _MAX_RECORDS:
             del self._records[next(iter(self._records))]
         self._records[id(tool.function)] = record
-        record.reason = opening(" ".join(reason.split()), _LONGEST_REASON)
+        record.reason = shorten_words(" ".join(reason.split()), _LONGEST_REASON)
         before = record.breaker.opened
         note(record.breaker, now, self._settings, good=False)
         if record.breaker.opened == before:

@@ -9,11 +9,18 @@ from typing import TypeAlias, Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present, unreadable_reply
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
-from chargehand.models.wire import EndpointOptions, HttpModel, checked_reply, checked_usage, decoded, strict_schema
+from chargehand.models.wire import (
+    EndpointOptions,
+    HttpModel,
+    checked_reply,
+    checked_usage,
+    decode_strictly,
+    strict_schema,
+)
 
 VERSION = "2023-06-01"
 _EMPTY = "(empty)"  # an empty text block is an error there
@@ -189,25 +196,25 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 def read_whole(party: Party, body: bytes) -> Reply:
     try:
-        found = decoded(_WHOLE, body)
-        if holds(found.error):
-            raise reported(party, found.error)
-        blocks = _content(found)
+        message = decode_strictly(_WHOLE, body)
+        if is_present(message.error):
+            raise error_in_reply(party, message.error)
+        blocks = _content(message)
         calls = [
             _call(block.id, block.name, bytes(block.input).decode()) for block in blocks if block.type == "tool_use"
         ]
         text = "".join([block.text for block in blocks if block.type == "text"])
-        usage = _spent(found.usage)
-        finish = _ending(found.stop_reason)
+        usage = _spent(message.usage)
+        finish = _ending(message.stop_reason)
     except Unreadable as error:
-        raise garbled(party, str(error)) from None
-    return checked_reply(party=party, text=text, calls=calls, finish=finish, usage=usage, model=found.model)
+        raise unreadable_reply(party, str(error)) from None
+    return checked_reply(party=party, text=text, calls=calls, finish=finish, usage=usage, model=message.model)
 
 
-def _content(found: _Whole) -> list[_Block]:
-    if found.type != "message" or found.content is None:
+def _content(message: _Whole) -> list[_Block]:
+    if message.type != "message" or message.content is None:
         raise Unreadable("it holds no message")
-    return found.content
+    return message.content
 
 
 class _Growing:
@@ -237,10 +244,10 @@ class MessageStream:
 
     def take(self, chunk: bytes) -> bool:
         data = False
-        for given in self._events.feed(chunk):
-            if given.name == b"ping":
+        for frame in self._events.feed(chunk):
+            if frame.name == b"ping":
                 continue
-            event = decoded(_EVENT, given.data)
+            event = decode_strictly(_EVENT, frame.data)
             if event.type == "ping":
                 continue
             if self.ended:
@@ -264,7 +271,7 @@ class MessageStream:
             case "message_stop":
                 self._end()
             case "error":
-                raise reported(self._party, event.error)
+                raise error_in_reply(self._party, event.error)
             case _:
                 pass  # the protocol says that new kinds of events may come, and are to be passed over
 
@@ -316,15 +323,19 @@ class MessageStream:
         """What it came to, once the body is over."""
         try:
             calls = [
-                _call(one.block.id, one.block.name, "".join(one.pieces) or bytes(one.block.input).decode())
-                for one in self._blocks
-                if one.block.type == "tool_use"
+                _call(
+                    growing.block.id, growing.block.name, "".join(growing.pieces) or bytes(growing.block.input).decode()
+                )
+                for growing in self._blocks
+                if growing.block.type == "tool_use"
             ]
-            texts = [one.block.text + "".join(one.pieces) for one in self._blocks if one.block.type == "text"]
+            texts = [
+                growing.block.text + "".join(growing.pieces) for growing in self._blocks if growing.block.type == "text"
+            ]
             usage = _spent(self._usage)
             finish = _ending(self._stop)
         except Unreadable as error:
-            raise garbled(self._party, str(error)) from None
+            raise unreadable_reply(self._party, str(error)) from None
         return checked_reply(
             party=self._party, text="".join(texts), calls=calls, finish=finish, usage=usage, model=self._model
         )
@@ -348,11 +359,11 @@ def _later(first: _Usage | None, last: _Usage | None) -> _Usage | None:
     """Counts in a stream are totals so far: what is said last holds, what is not said again stays."""
     if first is None or last is None:
         return last or first
-    kept = [
+    counts = [
         new if new is not None else old
         for old, new in zip(msgspec.structs.astuple(first), msgspec.structs.astuple(last), strict=True)
     ]
-    return _Usage(*kept)
+    return _Usage(*counts)
 
 
 def _spent(usage: _Usage | None) -> Usage | None:

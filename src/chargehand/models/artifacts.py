@@ -58,7 +58,7 @@ class Chart(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="char
 
 
 PICTURES = frozenset(("svg", "plotted"))
-"""Fields of a chart that are looked at: no words of anybody, and no evidence."""
+"""Fields of a chart that are looked at: neither words nor evidence."""
 
 
 Artifact: TypeAlias = Table | Figure | Passages | Chart

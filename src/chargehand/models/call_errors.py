@@ -39,7 +39,7 @@ class Party(Struct, frozen=True):
 
 
 class Unreadable(Exception):
-    """Bytes that are not what they should be. Who knows whom they came from makes a failure of it."""
+    """Bytes that are not what they should be. The caller, which knows the provider, makes a failure of it."""
 
 
 _BY_STATUS: dict[int, RefusalCause] = {401: "key", 402: "credit", 403: "access", 404: "model"}
@@ -77,28 +77,28 @@ def clean(party: Party, words: str) -> str:
     return words if len(words) <= _LONGEST_WORDS else words[:_LONGEST_WORDS] + "..."
 
 
-def opening(words: str, most: int) -> str:
+def shorten_words(words: str, most: int) -> str:
     """How a text begins, in whole words: half a secret would not be known for one by who looks for secrets later."""
     return words if len(words) <= most else f"{re.sub(r'[^ ]*$', '', words[:most])}..."
 
 
-def lost(party: Party, what: str, *, billed: bool = True) -> CallFailed:
+def connection_lost(party: Party, what: str, *, billed: bool = True) -> CallFailed:
     """No connection, or not to the end. It was not billed if the request was never sent."""
     message = f"{what}; check that {party.place} can be reached, then try again"
     return _failed(party, "network", message, billed=billed)
 
 
-def late(party: Party, what: str) -> CallFailed:
+def timed_out(party: Party, what: str) -> CallFailed:
     return _failed(party, "timeout", f"{what}; try again, or allow more time")
 
 
-def garbled(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
+def unreadable_reply(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
     """An answer, but not one in the protocol: never to be taken for success."""
     message = f"the reply cannot be used: {what}; try again, and if it stays so check the base URL"
     return _failed(party, "network", message, usage)
 
 
-def useless(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
+def useless_reply(party: Party, what: str, usage: Usage | None = None) -> CallFailed:
     """An answer in the protocol with which nothing can be done. It was paid for all the same."""
     return _failed(party, "logic", what, usage)
 
@@ -108,7 +108,7 @@ def too_large(party: Party, most: int) -> CallFailed:
     return CallFailed(Failure("resource", f"{party.handle}: {message}"))
 
 
-def refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed: bool | None = None) -> CallFailed:
+def call_refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed: bool | None = None) -> CallFailed:
     """An error the provider reports, by HTTP status or inside a 200.
 
     Unless it is said whether it was `billed`, that goes by the status.
@@ -121,9 +121,9 @@ def refused(party: Party, status: int, words: str, wait: float = 0.0, *, billed:
     keyless = "://" in party.handle and not party.secrets and not party.variable
     if cause == "key" and keyless:
         step = keyless_advice(party.handle)
-    said = clean(party, words)
+    cleaned = clean(party, words)
     answer = f"answered {status}" if status else "reported an error"
-    message = f"{party.handle}: {party.place} {answer}{': ' + said if said else ''}; {step}"
+    message = f"{party.handle}: {party.place} {answer}{': ' + cleaned if cleaned else ''}; {step}"
     refusal = None
     if cause is not None:
         refusal = Refusal(
@@ -173,7 +173,7 @@ def _class_of(status: int) -> tuple[FailureKind, bool]:
     return ("resource" if status in (401, 402, 403, 413) else "logic"), True
 
 
-def asked_too_much(error: ModelFailed) -> bool:
+def is_rate_limited(error: ModelFailed) -> bool:
     """Whether the provider refused a call because there were too many."""
     if error.failure.permanent:
         return False
@@ -182,10 +182,10 @@ def asked_too_much(error: ModelFailed) -> bool:
     return error.failure.kind == "resource" and error.failure.retry_after > 0
 
 
-def reported(party: Party, error: Raw) -> CallFailed:
+def error_in_reply(party: Party, error: Raw) -> CallFailed:
     """An `error` field where a reply was due."""
     status, words = read_error(error)
-    return refused(party, status, words, billed=True)
+    return call_refused(party, status, words, billed=True)
 
 
 def _failed(
@@ -230,7 +230,7 @@ _BY_TYPE = {
 }
 
 
-def holds(field: Raw) -> bool:
+def is_present(field: Raw) -> bool:
     """Whether a field was there and not null."""
     return bytes(field) not in (b"", b"null")
 
@@ -238,17 +238,19 @@ def holds(field: Raw) -> bool:
 def read_error(error: Raw) -> tuple[int, str]:
     """The status and the words of an `error` field; status 0 when it does not say."""
     try:
-        found = _ERROR.decode(error)
+        error_body = _ERROR.decode(error)
     except (ValueError, RecursionError):
         return 0, bytes(error).decode("utf-8", "replace")
-    if isinstance(found, str):
-        return 0, found
-    label = str(found.code) if found.code is not None else found.type or ""
-    status = (
-        int(label) if re.fullmatch(r"[45]\d\d", label) else _BY_TYPE.get(label) or _BY_TYPE.get(found.type or "", 0)
-    )
-    named = " ".join(part for part in (found.type or "", label) if part and not part.isdigit())
-    return status, f"{found.message} ({named})" if named and named not in found.message else found.message
+    if isinstance(error_body, str):
+        return 0, error_body
+    kind = error_body.type or ""
+    label = str(error_body.code) if error_body.code is not None else kind
+    status = _BY_TYPE.get(label) or _BY_TYPE.get(kind, 0)
+    if re.fullmatch(r"[45]\d\d", label):
+        status = int(label)
+    message = error_body.message
+    names = " ".join(name for name in (kind, label) if name and not name.isdigit())
+    return status, message if not names or names in message else f"{message} ({names})"
 
 
 def error_words(body: bytes) -> str:
@@ -256,30 +258,30 @@ def error_words(body: bytes) -> str:
     if body.lstrip()[:1] == b"<":
         return "an HTML page"
     try:
-        found = _ERROR_BODY.decode(body)
+        error_body = _ERROR_BODY.decode(body)
     except (ValueError, RecursionError):
         return body.decode("utf-8", "replace")
-    if holds(found.error):
-        return read_error(found.error)[1]
-    if found.message:
-        return found.message
-    return read_error(found.detail)[1] if holds(found.detail) else ""
+    if is_present(error_body.error):
+        return read_error(error_body.error)[1]
+    if error_body.message:
+        return error_body.message
+    return read_error(error_body.detail)[1] if is_present(error_body.detail) else ""
 
 
-def asked_wait(headers: Mapping[str, str]) -> float:
+def requested_wait(headers: Mapping[str, str]) -> float:
     """Seconds the server asks us to wait. A date is read against the server's own clock, which may be wrong."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", text):
             return min(float(text) * unit, LONGEST_WAIT)
-    asked = headers.get("retry-after", "")
-    said_now = headers.get("date", "")
-    if not (asked and said_now):
+    until = headers.get("retry-after", "")
+    server_now = headers.get("date", "")
+    if not (until and server_now):
         return 0.0
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - hardly anybody sends a date
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - hardly any provider sends a date
 
     try:
-        wait = (parsedate_to_datetime(asked) - parsedate_to_datetime(said_now)).total_seconds()
+        wait = (parsedate_to_datetime(until) - parsedate_to_datetime(server_now)).total_seconds()
     except (ValueError, TypeError):  # not a date, or one of them without a zone
         return 0.0
     return min(max(wait, 0.0), LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Text that came from outside, marked as such: data between two lines that hold a number nobody could guess.
+"""Text that came from outside, marked as such: data between two lines that hold a number that cannot be guessed.
 
 It helps a model to tell data from instructions. What a worker may do does not rest on it: that is enforced elsewhere.
 """
@@ -10,7 +10,7 @@ _ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data 
 
 
 def new_nonce() -> str:
-    """What delimits material that a model is shown: nobody who wrote the material could know it.
+    """What delimits material that a model is shown: the author of the material could not know it.
 
     It begins with a letter: a model may repeat it, and it must not be taken for a figure.
     """
@@ -19,11 +19,11 @@ def new_nonce() -> str:
 
 def wrap(nonce: str, origin: str, text: str) -> str:
     """`text` as data from `origin`; a closing line inside it is made harmless."""
-    said = origin.replace('"', "'").replace("\n", " ")
-    return f'<data {nonce} from "{said}">\n{text.replace(f"</data {nonce}>", "</data>")}\n</data {nonce}>'
+    source = origin.replace('"', "'").replace("\n", " ")
+    return f'<data {nonce} from "{source}">\n{text.replace(f"</data {nonce}>", "</data>")}\n</data {nonce}>'
 
 
 def unwrap(text: str) -> tuple[str, str] | None:
     """The origin and the text of one envelope; None when this is none."""
-    found = _ENVELOPE.match(text)
-    return (found[2], found[3]) if found else None
+    match = _ENVELOPE.match(text)
+    return (match[2], match[3]) if match else None

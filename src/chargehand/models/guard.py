@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
 from chargehand.engine.policy import Breaking, Instant, Retry, Seconds
-from chargehand.models.call_errors import CallFailed, asked_too_much, opening
-from chargehand.models.limits import Limiter, Refusals, Ticket, guessed
+from chargehand.models.call_errors import CallFailed, is_rate_limited, shorten_words
+from chargehand.models.limits import Limiter, Refusals, Ticket, guess_tokens
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.prices import Price
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Prices(Protocol):
-    """What one model costs. `price` is None while nobody has looked, or nobody knows."""
+    """What one model costs. `price` is None until it is looked up, and where it is not known."""
 
     @property
     def price(self) -> Price | None: ...
@@ -59,9 +59,9 @@ class Guarded:
     """A model behind a limiter and a breaker, whose calls are tried again where that can help.
 
     Tried again (`retry.attempts` in all) is what failed on the way or was refused for asking too much, and only as long
-    as nobody heard a word of it; of a request to `pay_once` only what was not billed. A provider that answers, if with
-    nothing of use, is no outage: such a call is made once more where retries are left. Share `limiter`
-    among the models of one credential, and `breaker` among guards of the same model of it.
+    as no word of it was passed on; of a request to `pay_once` only what was not billed. A provider that answers, if
+    with nothing of use, is no outage: such a call is made once more where retries are left. Share `limiter` among the
+    models of one credential, and `breaker` among guards of the same model of it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Guarded:
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         self.limiter.retries.called()
-        told = _Told(hear) if hear is not None else None
+        listener = _Listener(hear) if hear is not None else None
         # holding: one of the provider's retries is ours
         tries = 0
         spent = None
@@ -133,14 +133,14 @@ class Guarded:
             while True:
                 tries += 1
                 try:
-                    reply = await self._once(request, told)
+                    reply = await self._once(request, listener)
                     break
                 except ModelFailed as error:
                     if holding:
                         self.limiter.retries.give_back()
                         holding = False
                     error.usage = spent = _sum(spent, error.usage)
-                    final = (told is not None and told.any) or (request.pay_once and error.billed)
+                    final = (listener is not None and listener.any) or (request.pay_once and error.billed)
                     if _is_answer(error) and not self._may_repeat(tries):
                         self.tally.failures += 1
                         raise _permanent(error) from error
@@ -152,7 +152,7 @@ class Guarded:
                     again = error.failure
                 self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
-                why = opening(again.message.removeprefix(f"{self.card.handle}: "), 160)
+                why = shorten_words(again.message.removeprefix(f"{self.card.handle}: "), 160)
                 with waiting(self.card.handle, why, wait):
                     await self._sleep(wait)
         finally:
@@ -160,12 +160,12 @@ class Guarded:
                 self.limiter.retries.give_back()
         return await self._booked(reply, spent)
 
-    async def _once(self, request: Request, told: "_Told | None") -> Reply:
+    async def _once(self, request: Request, listener: "_Listener | None") -> Reply:
         limiter = self.limiter
-        held = self._check(limiter)
-        tokens = guessed(request) if limiter.counts_tokens else 0
-        if held:
-            with waiting(self.card.handle, f"no calls for now{self._why}", held):
+        pause = self._check(limiter)
+        tokens = guess_tokens(request) if limiter.counts_tokens else 0
+        if pause:
+            with waiting(self.card.handle, f"no calls for now{self._why}", pause):
                 ticket = await limiter.enter(tokens)
         else:
             ticket = await limiter.enter(tokens)
@@ -175,7 +175,7 @@ class Guarded:
             self.tally.calls += 1
             used = None
             try:
-                reply = await self._model.reply(request, told)
+                reply = await self._model.reply(request, listener)
             except ModelFailed as error:
                 self._failed(error, ticket, probing=probing)
                 used = _tokens(error.usage)
@@ -190,24 +190,24 @@ class Guarded:
             limiter.leave(ticket, used)
 
     def _check(self, limiter: Limiter) -> Seconds:
-        """Do not queue for what is known to be shut; how long nobody is let in."""
+        """Do not queue for what is known to be shut; how long no call is let in."""
         if self._refusal is not None:
             self._check_refusal()
-        held = limiter.held()
-        if held > self._retry.obey_retry_after:
+        pause = limiter.held()
+        if pause > self._retry.obey_retry_after:
             raise self._held()
         if stand(self.breaker, self._clock()) in ("open", "probing"):
             raise self._shut()
-        return held
+        return pause
 
     def _check_refusal(self) -> None:
-        """A provider that refuses the key or the model is not asked again until somebody may have put that right."""
+        """A provider that refuses the key or the model is not asked again until that may have been put right."""
         if self._refusal is not None and self._clock() < self._refused_until:
             raise ModelFailed(self._refusal, billed=False)
         self._refusal = None
 
     def _stop_calls(self, failure: Failure) -> None:
-        """After a refusal: nobody else pays for a call that is refused as well.
+        """After a refusal: no other call is paid for that would be refused as well.
 
         One request may be rejected for what is in it; two in a row, with no reply between them, are taken for all.
         """
@@ -223,9 +223,9 @@ class Guarded:
         self._refused_until = self._clock() + _REFUSED_FOR
 
     def _held(self) -> ModelFailed:
-        held = self.limiter.held()
-        message = f"{self.card.handle}: the provider wants no calls for another {ceil(held)} s; wait, or use another"
-        return ModelFailed(Failure("resource", message, held), billed=False)
+        pause = self.limiter.held()
+        message = f"{self.card.handle}: the provider wants no calls for another {ceil(pause)} s; wait, or use another"
+        return ModelFailed(Failure("resource", message, pause), billed=False)
 
     def _pass(self) -> Instant:
         """Ask the breaker. Not 0: this call is the one probe, until then."""
@@ -262,7 +262,7 @@ class Guarded:
     def _failed(self, error: ModelFailed, ticket: Ticket, *, probing: Instant) -> None:
         failure = error.failure
         before = self.breaker.opened
-        self._why = f" (the last: {opening(failure.message, 160)})"
+        self._why = f" (the last: {shorten_words(failure.message, 160)})"
         if failure.permanent:
             self._forget(probing)  # it answers, if not as one would like: that says nothing either way
             self._stop_calls(failure)
@@ -309,7 +309,7 @@ class Guarded:
             return 0.0
         if tries >= numbers.attempts or failure.permanent or failure.retry_after > numbers.obey_retry_after:
             return None
-        refused = asked_too_much(error)
+        refused = is_rate_limited(error)
         if (failure.kind != "network" and not refused) or stand(self.breaker, self._clock()) != "closed":
             return None
         if not refused and not self.limiter.retries.take():
@@ -340,18 +340,18 @@ class Guarded:
 
 def _is_answer(error: ModelFailed) -> bool:
     """Whether the provider answered, if with nothing of use: no outage, and not too many calls."""
-    return not error.failure.permanent and error.failure.kind not in OUTAGES and not asked_too_much(error)
+    return not error.failure.permanent and error.failure.kind not in OUTAGES and not is_rate_limited(error)
 
 
 def _permanent(error: ModelFailed) -> ModelFailed:
-    """The same failure, which nobody is to try again."""
+    """The same failure, which is not to be tried again."""
     failure: Failure = structs.replace(error.failure, permanent=True)
     if isinstance(error, CallFailed):
         return CallFailed(failure, error.usage, status=error.status, billed=error.billed)
     return ModelFailed(failure, error.usage, billed=error.billed)
 
 
-class _Told:
+class _Listener:
     """Passes words on, and remembers that there were any."""
 
     __slots__ = ("_hear", "any")
@@ -369,7 +369,9 @@ def _tokens(usage: Usage | None) -> int | None:
     return None if usage is None else usage.input + usage.output
 
 
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-    return Usage(input=one.input + other.input, output=one.output + other.output, cached=one.cached + other.cached)
+def _sum(first: Usage | None, second: Usage | None) -> Usage | None:
+    if first is None or second is None:
+        return first or second
+    return Usage(
+        input=first.input + second.input, output=first.output + second.output, cached=first.cached + second.cached
+    )

@@ -1,6 +1,6 @@
 """One POST and its reply, kept within time and size whatever the server does.
 
-Nothing is sent twice here and nothing is followed elsewhere: retries are the guard's business, redirects nobody's.
+Nothing is sent twice here: retries are the guard's business. Redirects are never followed.
 """
 
 import asyncio
@@ -14,7 +14,15 @@ from msgspec import Struct
 
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
-from chargehand.models.call_errors import CallFailed, Party, Unreadable, garbled, late, lost, too_large
+from chargehand.models.call_errors import (
+    CallFailed,
+    Party,
+    Unreadable,
+    connection_lost,
+    timed_out,
+    too_large,
+    unreadable_reply,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -253,9 +261,11 @@ class Transport:
                 return arrival.streamed()
             if arrival.watch.expired():
                 raise arrival.too_late() from None
-            raise lost(party, f"no connection to {party.place} within {times.connect:g} s", billed=False) from error
+            raise connection_lost(
+                party, f"no connection to {party.place} within {times.connect:g} s", billed=False
+            ) from error
         except Unreadable as error:
-            raise garbled(party, str(error)) from None
+            raise unreadable_reply(party, str(error)) from None
         except (ClientError, OSError) as error:
             if arrival.over:
                 return arrival.streamed()
@@ -348,7 +358,7 @@ class _Arrival:
                 # Nothing more is due but the end of the body: seen, the connection can be used again.
                 self.watch.reschedule(min(self._end, self._loop.time() + _LINGER))
         if not taker.ended:
-            raise garbled(self._endpoint.party, "the stream stopped before its end mark")
+            raise unreadable_reply(self._endpoint.party, "the stream stopped before its end mark")
         _check_whole(decoder)
 
     def _moved(self) -> None:
@@ -358,17 +368,17 @@ class _Arrival:
     def too_late(self) -> CallFailed:
         times = self._endpoint.timeouts
         if self._loop.time() >= self._end:
-            return late(self._endpoint.party, f"not finished within {times.total:g} s")
+            return timed_out(self._endpoint.party, f"not finished within {times.total:g} s")
         if self._begun:
-            return late(self._endpoint.party, f"silent for {times.idle:g} s in the middle of the reply")
-        return late(self._endpoint.party, f"nothing of the reply came within {self._waiting_for:g} s")
+            return timed_out(self._endpoint.party, f"silent for {times.idle:g} s in the middle of the reply")
+        return timed_out(self._endpoint.party, f"nothing of the reply came within {self._waiting_for:g} s")
 
     def broken(self, error: Exception) -> CallFailed:
         party = self._endpoint.party
         name = type(error).__name__
         if self._answer.status:
-            return lost(party, f"the connection broke in the middle of the reply ({name})")
-        return lost(party, f"the call did not get through ({name})", billed=_was_sent(error))
+            return connection_lost(party, f"the connection broke in the middle of the reply ({name})")
+        return connection_lost(party, f"the call did not get through ({name})", billed=_was_sent(error))
 
 
 def _was_sent(error: Exception) -> bool:

@@ -18,7 +18,7 @@ from chargehand.models.messages import Request
 _MINUTE = 60.0
 _LEAST_WAIT = 0.001
 _MOST_DOUBLINGS = 16
-_LONGEST_HOLD = 86_400.0  # a model of somebody else's may ask for any time, and for an endless one
+_LONGEST_HOLD = 86_400.0  # a foreign model may ask for any time, even an endless one
 _CHARACTERS_PER_TOKEN = 4
 _GUESSED_OUTPUT = 1_000
 
@@ -68,12 +68,12 @@ class Limiter:
         return bool(self.pace.tokens_per_minute)
 
     def held(self) -> Seconds:
-        """How long nobody is let in."""
+        """How long no call is let in."""
         return max(0.0, self._paused_until - self._clock())
 
     @property
     def idle(self) -> bool:
-        """Whether one more would be let in at once, and nobody was asked to slow down lately."""
+        """Whether one more would be let in at once, and no refusal has slowed calls down lately."""
         slowed = self.allowed < self.pace.concurrency
         return not (slowed or self._waiting or self._wait(self._clock(), 0))
 
@@ -93,7 +93,7 @@ class Limiter:
                 if place.exception() is None:  # else it was turned away in the same moment, and has no ticket
                     self.leave(place.result(), tokens=0)
             else:
-                self._pump()  # whoever was behind it may be let in now
+                self._pump()  # the next in line may be let in now
             raise
 
     def leave(self, ticket: Ticket, tokens: int | None = None) -> None:
@@ -106,7 +106,7 @@ class Limiter:
             self._pump()
 
     def hold(self, seconds: Seconds) -> None:
-        """The provider asks for a pause: nobody is let in before it is over."""
+        """The provider asks for a pause: no call is let in before it is over."""
         self._paused_until = max(self._paused_until, self._clock() + min(seconds, _LONGEST_HOLD))
 
     def turn_away(self, why: Callable[[], Exception]) -> None:
@@ -139,7 +139,7 @@ class Limiter:
         return ticket
 
     def _wait(self, now: Instant, tokens: int) -> Seconds:
-        """How long until one more may go: infinite when somebody has to leave first."""
+        """How long until one more may go: infinite when another call has to end first."""
         if self.active >= self.allowed:
             return inf
         if now < self._paused_until:
@@ -165,7 +165,7 @@ class Limiter:
         return recent[-1].since + _MINUTE - now
 
     def _pump(self) -> None:
-        """Let in whoever may go, and come back when the next one may."""
+        """Let in the calls that may go, and come back when the next one may."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -205,14 +205,14 @@ class Refusals:
         return self._last - self._first if self.rounds else 0.0
 
     def pause(self, base: Seconds, ceiling: Seconds) -> Seconds:
-        """How long whoever refused is left alone at most: twice as long each time."""
+        """The longest pause after a refusal: twice as long each time."""
         return min(ceiling, base * 2 ** min(self.rounds - 1, _MOST_DOUBLINGS))
 
 
 class Retries:
     """How many retries a provider is sent: a tenth of the calls of the last minute.
 
-    Where that would be less than three, there may be three at once: a few calls are not what overloads anybody.
+    Where that would be less than three, there may be three at once: a few calls overload no provider.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class Retries:
         return calls[-1]
 
 
-def guessed(request: Request) -> int:
+def guess_tokens(request: Request) -> int:
     """Tokens of a call that was not made yet; what it really took is booked afterwards."""
     read = sum([len(message.text) for message in request.messages]) // _CHARACTERS_PER_TOKEN
     return read + min(request.settings.max_tokens or _GUESSED_OUTPUT, _GUESSED_OUTPUT)

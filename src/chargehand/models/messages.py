@@ -40,7 +40,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Reply(Struct, frozen=True, gc=False, omit_defaults=True):
-    """`usage` and `micros` (millionths of a dollar) left out mean: nobody knows."""
+    """`usage` and `micros` (millionths of a dollar) are left out where they are not known."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()

@@ -13,37 +13,40 @@ Hear: TypeAlias = Callable[[str], None]
 
 
 class ModelCard(Declared, frozen=True):
-    """What is known of a model.
-
-    `window` is how many tokens it reads, `native_tools` whether it calls tools by itself (else it is given a schema of
-    actions), `schema` whether a reply can be held to a JSON Schema. `notice` is what people must know about its
-    answers, for example that no language model was asked. `micros_in`, `micros_out` and `micros_cached` (read again
-    from the provider's cache) are millionths of a dollar a token; left out, nobody knows. `micros_call` is what each
-    call costs besides. `dearer`: what a token costs, in and out, in calls that read more than so many tokens.
-    `max_tokens` is how many tokens it writes at most, thinking included (0: nobody knows). `keeps_limit`: it never
-    writes more than a request's `max_tokens`; where that is not known, calls under a cap start slowly. `in_process`:
-    it runs in this process, so a second call only takes time from the first. `free`: nobody charges for its calls.
-    `reads_facts`: it works from the subject of a request and reads no instructions, so told again it says the same.
-    """
+    """What is known of a model. Prices are in millionths of a dollar, and None where they are not known."""
 
     handle: str
     window: int = 128_000
+    """How many tokens it reads."""
     native_tools: bool = True
+    """Whether it calls tools by itself; else it is given a schema of actions."""
     schema: bool = True
+    """Whether a reply can be held to a JSON Schema."""
     notice: str = ""
+    """What people must know about its answers, for example that no language model was asked."""
     micros_in: float | None = None
+    """For a token it reads."""
     micros_out: float | None = None
+    """For a token it writes."""
     micros_cached: float | None = None
+    """For a token it reads again from the provider's cache."""
     micros_call: int = 0
+    """For each call besides."""
     dearer: tuple[tuple[int, float, float], ...] = ()
+    """For a token it reads and writes, in calls that read more than so many tokens."""
     max_tokens: int = 0
+    """How many tokens it writes at most, thinking included; 0 where that is not known."""
     keeps_limit: bool = False
+    """Whether it never writes more than a request's `max_tokens`; else calls under a cap start slowly."""
     in_process: bool = False
+    """Whether it runs in this process, so that a second call only takes time from the first."""
     free: bool = False
+    """Whether its calls cost nothing."""
     reads_facts: bool = False
+    """Whether it works from the facts of a request and reads no instructions, so that it repeats itself when told."""
 
     def price(self, tokens_in: int, tokens_out: int) -> int | None:
-        """Millionths of a dollar for so many tokens, rounded up; None when nobody knows."""
+        """Millionths of a dollar for so many tokens, rounded up; None when that is not known."""
         if self.micros_in is None or self.micros_out is None:
             return None
         read = self.micros_in
@@ -65,9 +68,9 @@ class Model(Protocol):
 
 
 class ModelFailed(Exception):
-    """A call that did not work out: what kind of failure it is, and what it cost as far as anybody knows.
+    """A call that did not work out: what kind of failure it is, and what it cost as far as that is known.
 
-    Without `usage` nobody knows what it cost, unless it was not `billed`: it never got through, or was refused.
+    Without `usage` the cost is not known, unless it was not `billed`: it never got through, or was refused.
     """
 
     def __init__(self, failure: Failure, usage: Usage | None = None, *, billed: bool = True) -> None:

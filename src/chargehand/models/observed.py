@@ -1,6 +1,6 @@
 """What replies of each model took beyond what was reserved for them, and how many of its calls may be under way.
 
-A cap bounds what is billed as long as models keep to `max_tokens`. Where nobody knows that of one, its calls start
+A cap bounds what is billed as long as models keep to `max_tokens`. Where that is not known of one, its calls start
 slowly: one, then as many more as there were replies that kept to what was reserved for them.
 """
 

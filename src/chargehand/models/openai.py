@@ -9,11 +9,18 @@ from typing import Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.call_errors import NOTHING, Party, Unreadable, garbled, holds, reported
+from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present, unreadable_reply
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
-from chargehand.models.wire import EndpointOptions, HttpModel, checked_reply, checked_usage, decoded, strict_schema
+from chargehand.models.wire import (
+    EndpointOptions,
+    HttpModel,
+    checked_reply,
+    checked_usage,
+    decode_strictly,
+    strict_schema,
+)
 
 _FIELDS = ("max_tokens", "max_completion_tokens")  # what servers call the most tokens a reply may have
 _COUNTS_THINKING = re.compile(r"(^|/)(gpt-[5-9]|o[1-9](?![a-z0-9]))")  # models that take only the second
@@ -173,17 +180,17 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Reply:
     try:
-        found = decoded(_COMPLETION, body)
-        if holds(found.error):
-            raise reported(party, found.error)
-        said, reason = _only(found.choices)
-        calls = [_call(call, number, found.id or "") for number, call in enumerate(said.tool_calls or ())]
-        usage, micros = _spent(found.usage, reports_cost=reports_cost)
-        text, finish = _ending(said.content, said.refusal, reason)
+        completion = decode_strictly(_COMPLETION, body)
+        if is_present(completion.error):
+            raise error_in_reply(party, completion.error)
+        message, reason = _only(completion.choices)
+        calls = [_call(call, number, completion.id or "") for number, call in enumerate(message.tool_calls or ())]
+        usage, micros = _spent(completion.usage, reports_cost=reports_cost)
+        text, finish = _ending(message.content, message.refusal, reason)
     except Unreadable as error:
-        raise garbled(party, str(error)) from None
+        raise unreadable_reply(party, str(error)) from None
     return checked_reply(
-        party=party, text=text, calls=calls, finish=finish, usage=usage, model=found.model or "", micros=micros
+        party=party, text=text, calls=calls, finish=finish, usage=usage, model=completion.model or "", micros=micros
     )
 
 
@@ -232,15 +239,15 @@ class ChatStream:
             elif self.ended:
                 raise Unreadable("its stream goes on after its end mark")
             else:
-                self._chunk(decoded(_CHUNK, event.data))
+                self._chunk(decode_strictly(_CHUNK, event.data))
         self._seen += len(events)
         # The first chunk comes at once and only names the role, unless it holds words already.
         moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
         return moved or self._events.growing()
 
     def _chunk(self, chunk: _Chunk) -> None:
-        if holds(chunk.error):
-            raise reported(self._party, chunk.error)
+        if is_present(chunk.error):
+            raise error_in_reply(self._party, chunk.error)
         if chunk.choices is None and chunk.usage is None:
             raise Unreadable("a chunk of its stream holds neither choices nor usage")
         if chunk.usage is not None:
@@ -254,19 +261,19 @@ class ChatStream:
 
     def _change(self, change: _Change) -> None:
         if change.index != 0:
-            raise Unreadable("its stream holds a second choice that nobody asked for")
-        said = change.delta
-        if said is not None:
-            if self._finish is not None and (said.content or said.tool_calls):
+            raise Unreadable("its stream holds a second choice that was not asked for")
+        message = change.delta
+        if message is not None:
+            if self._finish is not None and (message.content or message.tool_calls):
                 raise Unreadable("its stream goes on after its finish reason")
-            if said.tool_calls:
-                for call in said.tool_calls:
+            if message.tool_calls:
+                for call in message.tool_calls:
                     self._grow(call)
-            if said.refusal:
-                self._refusal.append(said.refusal)
-            if said.content:
-                self._text.append(said.content)
-                self._hear(said.content)
+            if message.refusal:
+                self._refusal.append(message.refusal)
+            if message.content:
+                self._text.append(message.content)
+                self._hear(message.content)
         if change.finish_reason is not None:
             self._finish = change.finish_reason
 
@@ -293,7 +300,7 @@ class ChatStream:
             refusal = "".join(self._refusal)
             text, finish = _ending(content, refusal, self._finish)
         except Unreadable as error:
-            raise garbled(self._party, str(error)) from None
+            raise unreadable_reply(self._party, str(error)) from None
         calls = [
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments) or "{}") for call in self._calls
         ]

@@ -27,34 +27,34 @@ AnyModel: TypeAlias = Annotated[str | Model | ModelFunction, Write(_WHAT_TO_WRIT
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 
 
-def as_model(given: AnyModel) -> str | Model:
+def as_model(model: AnyModel) -> str | Model:
     """A handle or a model as it is; a function, or a model that leaves something out, in the shape of a model."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, type):
-        raise Invalid(f"{given.__name__} is a class; make a model of it: {given.__name__}(...)")
-    reply: Any = getattr(given, "reply", None)
+    if isinstance(model, str):
+        return model
+    if isinstance(model, type):
+        raise Invalid(f"{model.__name__} is a class; make a model of it: {model.__name__}(...)")
+    reply: Any = getattr(model, "reply", None)
     if callable(reply):
-        card: object = getattr(given, "card", None)
+        card: object = getattr(model, "card", None)
         promised = inspect.get_annotations(getattr(reply, "__func__", reply)).get("return")
         if isinstance(card, ModelCard) and promised in (Reply, "Reply"):
-            return cast("Model", given)
+            return cast("Model", model)
         if card is not None and not isinstance(card, ModelCard):
-            raise Invalid(f"the card of {type(given).__name__} is {card!r}; write card = ModelCard('some-name')")
-        return OwnModel(reply, card or ModelCard(type(given).__name__))
-    if not callable(given):
-        raise Invalid(f"{given!r} is no model; write {_WHAT_TO_WRITE}")
-    return OwnModel(given, ModelCard(getattr(given, "__name__", type(given).__name__)))
+            raise Invalid(f"the card of {type(model).__name__} is {card!r}; write card = ModelCard('some-name')")
+        return OwnModel(reply, card or ModelCard(type(model).__name__))
+    if not callable(model):
+        raise Invalid(f"{model!r} is no model; write {_WHAT_TO_WRITE}")
+    return OwnModel(model, ModelCard(getattr(model, "__name__", type(model).__name__)))
 
 
-def model_handle(given: AnyModel) -> str:
+def model_handle(model: AnyModel) -> str:
     """The handle by which people know a model, however it was given."""
-    model = as_model(given)
+    model = as_model(model)
     return model if isinstance(model, str) else model.card.handle
 
 
 class OwnModel:
-    """Calls a function of the user's for every reply. What its calls cost nobody knows, unless the card says so."""
+    """Calls a function of the user's for every reply. What its calls cost is known only if the card says so."""
 
     def __init__(self, function: Callable[..., object], card: ModelCard) -> None:
         self.card = card
@@ -70,8 +70,16 @@ class OwnModel:
     def _parameters(self) -> list[str]:
         """The parameters that are filled: the request or its messages, and where there is a second one, `hear`."""
         parameters = inspect.signature(self._function).parameters.values()
-        names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-        needed = [one.name for one in parameters if one.default is one.empty and one.name in names]
+        names = [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        needed = [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty and parameter.name in names
+        ]
         if not names or len(needed) > 2 or (len(needed) == 2 and needed[1] != "hear"):
             takes = ", ".join(names) or "nothing"
             raise Invalid(
@@ -81,8 +89,8 @@ class OwnModel:
         return names if len(names) > 1 and names[1] == "hear" else names[:1]
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        given = _as_text(request) if self._as_text else request
-        arguments: tuple[object, ...] = (given, hear) if self._streams else (given,)
+        model = _as_text(request) if self._as_text else request
+        arguments: tuple[object, ...] = (model, hear) if self._streams else (model,)
         if self._is_async:
             returned = await cast("Any", self._function(*arguments))
         else:  # a plain function may wait for a server, so it runs in a thread

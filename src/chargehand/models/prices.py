@@ -1,6 +1,6 @@
 """What a call costs, from a kept table of prices. The table is read once per model, off the event loop.
 
-A price nobody knows is None, never a guess. Models on this machine cost nothing.
+A price that is not known is None, never a guess. Models on this machine cost nothing.
 """
 
 import asyncio
@@ -78,12 +78,12 @@ FREE = Price(input=Rate(), output=Rate(), cached=Rate())
 def flat(dollars_in: float, dollars_out: float, dollars_cached: float | None = None) -> Price:
     """A price of one's own, in dollars per million tokens."""
     cached = dollars_in if dollars_cached is None else dollars_cached
-    read, written, kept = (Rate(_scaled(Decimal(str(one)))) for one in (dollars_in, dollars_out, cached))
-    return Price(input=read, output=written, cached=kept)
+    read, written, cached_rate = (Rate(_scaled(Decimal(str(dollars)))) for dollars in (dollars_in, dollars_out, cached))
+    return Price(input=read, output=written, cached=cached_rate)
 
 
 class PricedModel:
-    """A model whose card has no price of its own, at a price that somebody set for it."""
+    """A model whose card has no price of its own, at a price that was set for it."""
 
     def __init__(self, model: Model, price: Price) -> None:
         self._model = model
@@ -138,7 +138,7 @@ class PriceTag:
         return self._price
 
     async def micros(self, usage: Usage | None) -> int | None:
-        """What a call cost; None for what nobody knows."""
+        """What a call cost; None where that is not known."""
         if self._wall() >= self._good_until:
             self._price = await asyncio.to_thread(self.look_up)
             self._good_until = self._wall() + _KEPT
@@ -147,7 +147,7 @@ class PriceTag:
         return self._price.micros(usage)
 
     def look_up(self) -> Price | None:
-        """Takes a while the first time: call it in a thread, or before anybody waits."""
+        """Takes a while the first time: call it in a thread, or before a run starts."""
         if self._base_url and is_local(self._base_url):
             return FREE
         return look_up(self._provider, self._name, self._base_url, self._wall()) or self._otherwise
@@ -160,12 +160,12 @@ def look_up(provider: str, name: str, base_url: str, now: Instant) -> Price | No
     when = datetime.fromtimestamp(now, UTC)
     try:
         if provider:
-            found = genai_prices.calc_price(nothing, name, provider_id=provider, genai_request_timestamp=when)
+            price = genai_prices.calc_price(nothing, name, provider_id=provider, genai_request_timestamp=when)
         else:
-            found = genai_prices.calc_price(nothing, name, provider_api_url=base_url, genai_request_timestamp=when)
+            price = genai_prices.calc_price(nothing, name, provider_api_url=base_url, genai_request_timestamp=when)
     except (LookupError, ValueError):
         return None
-    prices = found.model_price
+    prices = price.model_price
     if prices.input_mtok is None and prices.output_mtok is None:
         return None
     read = _rate(prices.input_mtok)

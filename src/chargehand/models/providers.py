@@ -27,7 +27,7 @@ _A_FEW = Pace(concurrency=8)
 
 
 class Place(Struct, frozen=True):
-    """Where a provider is and how it is talked to. `key` and `base` name variables; `free`: nobody charges for it."""
+    """Where a provider is and how it is talked to. `key` and `base` name variables; `free`: its calls cost nothing."""
 
     protocol: WireProtocolName
     url: str
@@ -111,7 +111,7 @@ def is_in_process(handle: str) -> bool:
 
 
 def is_free(handle: str) -> bool:
-    """Whether nobody charges for the model of a handle, as far as its provider tells."""
+    """Whether calls of the model of a handle cost nothing, as far as its provider tells."""
     place = OWN.get(_provider(handle))
     return is_in_process(handle) or (place is not None and place.free)
 

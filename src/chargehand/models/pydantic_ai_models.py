@@ -1,6 +1,6 @@
 """Every other provider, through `pydantic_ai.direct`: what it is asked and what it answers, in our own words.
 
-Loading this loads pydantic_ai, which takes a second: only `find` does, and only when somebody names such a provider.
+Loading this loads pydantic_ai, which takes a second: only `resolve` does, and only for a handle of such a provider.
 """
 
 import asyncio
@@ -18,14 +18,19 @@ from pydantic_ai.tools import ToolDefinition
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.call_errors import CallFailed, Party, garbled, late, lost, refused
+from chargehand.models.call_errors import CallFailed, Party, call_refused, connection_lost, timed_out, unreadable_reply
 from chargehand.models.http import PATIENCE, Timeouts
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import known_limit, reply_limit
 from chargehand.models.wire import checked_reply
 
-_FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused", "tool_call": "tools"}
+_FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "refused",
+    "tool_call": "tools",
+}
 
 
 class ProviderModel:
@@ -71,7 +76,7 @@ class ProviderModel:
             async with watch.timeout:
                 response = await self._ask(request, hear, watch)
         except TimeoutError as error:
-            raise late(self._party, f"nothing more came within {watch.patience:g} s") from error
+            raise timed_out(self._party, f"nothing more came within {watch.patience:g} s") from error
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as error:
             raise self._failed(error) from error
         return self._read(response)
@@ -82,15 +87,15 @@ class ProviderModel:
             await self._model.__aexit__(None, None, None)
 
     async def _ask(self, request: Request, hear: Hear | None, watch: "_Watch") -> theirs.ModelResponse:
-        said = _messages(request.messages)
+        messages = _messages(request.messages)
         parameters = self._parameters(request)
         settings = self._settings(request)
         if hear is None:
             return await model_request(
-                self._model, said, model_settings=settings, model_request_parameters=parameters, instrument=False
+                self._model, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
             )
         async with model_request_stream(
-            self._model, said, model_settings=settings, model_request_parameters=parameters, instrument=False
+            self._model, messages, model_settings=settings, model_request_parameters=parameters, instrument=False
         ) as stream:
             async for event in stream:
                 watch.moved(self._timeouts.idle)
@@ -127,7 +132,7 @@ class ProviderModel:
 
     def _read(self, response: theirs.ModelResponse) -> Reply:
         if response.state != "complete":
-            raise garbled(self._party, f"it is {response.state}")
+            raise unreadable_reply(self._party, f"it is {response.state}")
         text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
         calls = [
             ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=_arguments(part))
@@ -136,7 +141,7 @@ class ProviderModel:
         ]
         reason = response.finish_reason or "stop"
         if reason not in _FINISHES:
-            raise garbled(self._party, f"it ended with {reason!r}")
+            raise unreadable_reply(self._party, f"it ended with {reason!r}")
         used = response.usage
         usage = (
             None
@@ -158,17 +163,17 @@ class ProviderModel:
         wait = error.retry_after or 0.0 if isinstance(error, exceptions.ModelAPIError) else 0.0
         match error:
             case exceptions.ModelHTTPError():
-                return refused(party, error.status_code, words, wait)
+                return call_refused(party, error.status_code, words, wait)
             case exceptions.ModelRateLimitError():
-                return refused(party, 429, words, wait)
+                return call_refused(party, 429, words, wait)
             case exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
-                return late(party, "the provider's client gave up waiting")
+                return timed_out(party, "the provider's client gave up waiting")
             case exceptions.ModelAPIError() | OSError():
-                return lost(party, f"the call did not get through ({type(error).__name__})")
+                return connection_lost(party, f"the call did not get through ({type(error).__name__})")
             case exceptions.UnexpectedModelBehavior():
-                return garbled(party, type(error).__name__)
+                return unreadable_reply(party, type(error).__name__)
             case _:
-                failure = Failure("logic", refused(party, 400, words).failure.message, permanent=True)
+                failure = Failure("logic", call_refused(party, 400, words).failure.message, permanent=True)
                 return CallFailed(failure, billed=False)
 
 
@@ -188,22 +193,22 @@ class _Watch:
 
 def _messages(messages: Sequence[Message]) -> list[theirs.ModelMessage]:
     """Theirs alternate: what is said to the model between two of its replies is one message."""
-    made: list[theirs.ModelMessage] = []
+    converted: list[theirs.ModelMessage] = []
     names: dict[str, str] = {}
     for message in messages:
         if message.role == "assistant":
             names |= {call.id: call.name for call in message.calls}
             parts: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
             parts += [theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
-            made.append(theirs.ModelResponse(parts))
+            converted.append(theirs.ModelResponse(parts))
             continue
         part = _part(message, names)
-        last = made[-1] if made else None
+        last = converted[-1] if converted else None
         if isinstance(last, theirs.ModelRequest):
-            made[-1] = theirs.ModelRequest([*last.parts, part])
+            converted[-1] = theirs.ModelRequest([*last.parts, part])
         else:
-            made.append(theirs.ModelRequest([part]))
-    return made
+            converted.append(theirs.ModelRequest([part]))
+    return converted
 
 
 def _part(message: Message, names: dict[str, str]) -> theirs.ModelRequestPart:
@@ -238,14 +243,14 @@ def provider_model(
 ) -> ProviderModel:
     """Raises Invalid when the provider's own library or its credentials are missing."""
 
-    def made(kind: str) -> "Provider[object]":
+    def make_provider(kind: str) -> "Provider[object]":
         if not key:
             return infer_provider(kind)  # it looks for its credentials where its own library documents
         build = cast("Callable[..., Provider[object]]", infer_provider_class(kind))
         return build(api_key=key)
 
     try:
-        model = models.infer_model(f"{provider}:{name}", made)
+        model = models.infer_model(f"{provider}:{name}", make_provider)
     except (exceptions.UserError, ImportError, ValueError, TypeError) as error:
         raise Invalid(f"{handle}: {error}") from error
     return ProviderModel(handle, model, timeouts=timeouts, window=window, key=key, variable=variable)

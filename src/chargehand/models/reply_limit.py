@@ -39,7 +39,7 @@ _BY_NAME: tuple[tuple[re.Pattern[str], int], ...] = tuple(
 
 
 def known_limit(name: str) -> int:
-    """Tokens a model of this name writes at most; 0 where nobody knows."""
+    """Tokens a model of this name writes at most; 0 where that is not known."""
     plain = name.lower().rpartition("/")[2]
     return next((limit for pattern, limit in _BY_NAME if pattern.search(plain)), 0)
 

@@ -38,7 +38,7 @@ class WorkerCard(Struct, frozen=True):
 
 
 class Given(Struct, frozen=True):
-    """A result somebody works from: whose it is, what was asked, and what came of it (None: a gap)."""
+    """A result to work from: its worker, what was asked, and what came of it (None: a gap)."""
 
     task: str
     instruction: str
@@ -74,7 +74,7 @@ class Planning(Struct, frozen=True, tag="planning"):
 
 
 class Shown(Struct, frozen=True):
-    """A block of shared memory as a model sees it; `access` is what whoever sees it may do with it."""
+    """A block of shared memory as a model sees it; `access` is what the worker may do with it."""
 
     label: str
     text: str
@@ -83,7 +83,7 @@ class Shown(Struct, frozen=True):
 
 
 class Said(Struct, frozen=True):
-    """An earlier turn of whoever works: `user` is what it was asked, `assistant` what came of it."""
+    """An earlier turn of the worker: `user` is what it was asked, `assistant` what came of it."""
 
     role: str
     text: str

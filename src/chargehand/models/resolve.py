@@ -161,8 +161,8 @@ class Finder:
 
     def find(self, handle: str, **options: Unpack[Options]) -> Model:
         """Raises Invalid when there is no such model, or something is missing for it: the message says what."""
-        for known, with_options, model in self._found:
-            if known == handle and with_options == options:
+        for other, with_options, model in self._found:
+            if other == handle and with_options == options:
                 return model
         model = self._make(handle.strip(), options)
         self._found.append((handle, options, model))
@@ -182,9 +182,9 @@ class Finder:
 
     async def close(self) -> None:
         """Close every connection. Found again, models open new ones."""
-        found = self._found
+        models = self._found
         self._found = []
-        for _, _, model in found:
+        for _, _, model in models:
             if isinstance(model, _Closes):
                 await model.close()
         if self._transport is not None and not self._lent:

@@ -15,11 +15,11 @@ from chargehand.models.call_errors import (
     CallFailed,
     Party,
     Unreadable,
-    asked_wait,
+    call_refused,
     error_words,
-    garbled,
-    refused,
-    useless,
+    requested_wait,
+    unreadable_reply,
+    useless_reply,
 )
 from chargehand.models.http import MOST_BYTES, PATIENCE, Endpoint, Taker, Timeouts, Transport
 from chargehand.models.messages import Finish, Reply, Request, ToolCall, Usage
@@ -29,7 +29,7 @@ from chargehand.models.reply_limit import depends_on_request, known_limit, reply
 _T = TypeVar("_T")
 
 
-def decoded(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
+def decode_strictly(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
     """Raises Unreadable for anything but one whole document of the right shape."""
     if not data.strip():
         raise Unreadable("it is empty")
@@ -61,21 +61,21 @@ def checked_reply(
     model: str,
     micros: int | None = None,
 ) -> Reply:
-    """A reply somebody can work with; else CallFailed."""
+    """A reply that can be worked with; else CallFailed."""
     if calls:
         if finish == "length":
-            raise useless(
+            raise useless_reply(
                 party, "the reply was cut off inside its tool calls; raise max_tokens, or ask for less", usage
             )
         if len({call.id for call in calls}) < len(calls):
-            raise garbled(party, "two of its tool calls have the same id", usage)
+            raise unreadable_reply(party, "two of its tool calls have the same id", usage)
         if finish == "stop":  # several servers say so
             finish = "tools"
     elif finish == "tools":
-        raise garbled(party, "it ends with tool calls and holds none", usage)
+        raise unreadable_reply(party, "it ends with tool calls and holds none", usage)
     if not text.strip() and not calls and finish != "refused":
         why = " (all its tokens went elsewhere: raise max_tokens)" if finish == "length" else ""
-        raise useless(party, f"the model answered with nothing{why}; put the request differently", usage)
+        raise useless_reply(party, f"the model answered with nothing{why}; put the request differently", usage)
     return Reply(text=text, calls=tuple(calls), finish=finish, usage=usage, micros=micros, model=model)
 
 
@@ -158,7 +158,7 @@ class HttpModel(ABC):
                 continue
             smaller = smaller_limit(answer.status, words, limit)
             if smaller is None:
-                raise refused(self._party, answer.status, words, asked_wait(answer.headers))
+                raise call_refused(self._party, answer.status, words, requested_wait(answer.headers))
             limit = smaller
             if not depends_on_request(words):
                 self._most_tokens = limit

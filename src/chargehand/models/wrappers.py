@@ -36,7 +36,7 @@ class ReplicaPool:
         """What holds for any of them; the prices are those of the dearest."""
         cards = [model.card for model in self.models]
         dearest = max(cards, key=lambda card: card.price(1000, 1000) or 0)
-        known = all(card.price(1, 1) is not None for card in cards)
+        all_priced = all(card.price(1, 1) is not None for card in cards)
         return structs.replace(
             dearest,
             handle=pool_handle([card.handle for card in cards]),
@@ -44,7 +44,7 @@ class ReplicaPool:
             native_tools=all(card.native_tools for card in cards),
             schema=all(card.schema for card in cards),
             notice=" ".join(dict.fromkeys(card.notice for card in cards if card.notice)),
-            micros_in=dearest.micros_in if known else None,
+            micros_in=dearest.micros_in if all_priced else None,
             max_tokens=min((card.max_tokens for card in cards if card.max_tokens), default=0),
             keeps_limit=all(card.keeps_limit for card in cards),
             in_process=any(card.in_process for card in cards),

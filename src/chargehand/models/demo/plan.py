@@ -100,7 +100,7 @@ def make_plan(subject: Planning) -> "DemoPlan":
 
 
 class DemoPlan:
-    """The tasks for a request, made clause by clause, and what nobody can serve of it."""
+    """The tasks for a request, made clause by clause, and what no worker can serve of it."""
 
     def __init__(self, workers: tuple[WorkerCard, ...], clauses: tuple[Clause, ...]) -> None:
         self.staff = [(worker, tools_of(worker)) for worker in workers if worker.name]

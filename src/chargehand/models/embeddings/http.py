@@ -30,13 +30,13 @@ from chargehand.models.call_errors import (
     CallFailed,
     Party,
     Unreadable,
-    asked_wait,
+    call_refused,
+    error_in_reply,
     error_words,
-    garbled,
-    holds,
-    refused,
-    reported,
-    useless,
+    is_present,
+    requested_wait,
+    unreadable_reply,
+    useless_reply,
 )
 from chargehand.models.embeddings.local import (
     HANDLE,
@@ -54,7 +54,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.providers import OTHERS, OWN
 from chargehand.models.resolve import Finder, Lookup, Options, models_folder
-from chargehand.models.wire import checked_usage, decoded
+from chargehand.models.wire import checked_usage, decode_strictly
 from chargehand.text.names import nearest_names
 
 MOST_BYTES = 16 * 1024 * 1024
@@ -195,7 +195,7 @@ class EmbeddingEndpoint:
             raise CallFailed(Failure("logic", message, permanent=True)) from error
         answer = await self._transport.post(self._endpoint, body)
         if answer.status != 200:
-            raise refused(self._party, answer.status, error_words(answer.body), asked_wait(answer.headers))
+            raise call_refused(self._party, answer.status, error_words(answer.body), requested_wait(answer.headers))
         if len(answer.body) < _LONG:
             return read_vectors(self._party, answer.body, len(texts))
         return await asyncio.to_thread(read_vectors, self._party, answer.body, len(texts))
@@ -257,19 +257,21 @@ class HttpEmbedding:
 def read_vectors(party: Party, body: bytes, count: int) -> Embedded:
     """So many vectors of length one, or CallFailed."""
     try:
-        found = decoded(_VECTORS, body)
-        if holds(found.error):
-            raise reported(party, found.error)
-        usage = _usage(found.usage)
-        rows = _ordered(found.data or [], count)
+        reply = decode_strictly(_VECTORS, body)
+        if is_present(reply.error):
+            raise error_in_reply(party, reply.error)
+        usage = _usage(reply.usage)
+        rows = _ordered(reply.data or [], count)
     except Unreadable as error:
-        raise garbled(party, str(error)) from None
+        raise unreadable_reply(party, str(error)) from None
     width = len(rows[0])
     if not 0 < width <= _WIDEST or any(len(row) != width for row in rows):
-        raise useless(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)
+        raise useless_reply(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)
     lengths = [sqrt(sum([number * number for number in row])) for row in rows]
     if not all(isfinite(length) and length > 0.0 for length in lengths):
-        raise useless(party, "one of its vectors has no length; put the text differently, or use another model", usage)
+        raise useless_reply(
+            party, "one of its vectors has no length; put the text differently, or use another model", usage
+        )
     pack = struct.Struct(f"<{width}f").pack
     packed = [pack(*[number / length for number in row]) for row, length in zip(rows, lengths, strict=True)]
     return Embedded(usage=usage, vectors=tuple(packed))

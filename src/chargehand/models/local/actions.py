@@ -34,11 +34,11 @@ class Action(Struct, frozen=True):
 
 def action_schema(tools: Sequence[ToolSpec], answer: Raw | None = None) -> Json:
     """One branch for every tool, and one to end with; `answer` is the shape the last one is to have."""
-    branches = [_branch(tool.name, bound(_decoded(tool.parameters), _MOST_ARGUMENT)) for tool in tools]
+    branches = [_branch(tool.name, bound(_decode(tool.parameters), _MOST_ARGUMENT)) for tool in tools]
     if answer is None:
         final: Json = {"type": "string", "maxLength": _MOST_ANSWER}
     else:
-        final = bound(_decoded(answer))
+        final = bound(_decode(answer))
     shape: Json = {"type": "object", "properties": {"answer": final}, "required": ["answer"]}
     shape["additionalProperties"] = False
     return {"anyOf": [*branches, _branch(ANSWER, shape)]}
@@ -90,8 +90,8 @@ def _without_stray_braces(arguments: Raw) -> str:
 
 def _reminder(messages: Sequence[Message]) -> str:
     """What is still owed. Without it a small model takes the same tool again, or gives up on the first error."""
-    asked = next((message.text for message in reversed(messages) if message.role == "user"), "")
-    wanted = asked.rstrip().rpartition("\n\n")[2][-_MOST_REMINDER:]
+    request = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    wanted = request.rstrip().rpartition("\n\n")[2][-_MOST_REMINDER:]
     if messages[-1].is_error:
         return f"That call failed. Correct it, make it shorter, or take another tool: {wanted}"
     return f"If that is enough, take {ANSWER} and answer: {wanted}"
@@ -113,14 +113,14 @@ def _manual(tools: Sequence[ToolSpec]) -> str:
     """What can be done, with an example of each."""
     lines = ["Reply with one JSON object: the next action. The actions are:"]
     for tool in tools:
-        fields = ", ".join(_fields(_decoded(tool.parameters)))
+        fields = ", ".join(_fields(_decode(tool.parameters)))
         lines.append(f"- {tool.name}({fields}): {_indented(tool.description)}")
     lines.append(f"- {ANSWER}(answer): when you know the answer, or when no tool fits")
     lines.append(
         "Take a tool if it fits the task. Keep its arguments short: add nothing that was not asked for. Examples:"
     )
     for tool in tools:
-        example = _example(bound(_decoded(tool.parameters)), "")
+        example = _example(bound(_decode(tool.parameters)), "")
         lines.append(f"{_wish(tool)} -> {_action(tool.name, example)}")
     lines.append(f"Hello! -> {_action(ANSWER, {'answer': 'Hello, what can I do for you?'})}")
     return "\n".join(lines)
@@ -168,7 +168,7 @@ def _dump(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _decoded(schema: Raw) -> Json:
+def _decode(schema: Raw) -> Json:
     return msgspec.json.decode(schema, type=Json)
 
 

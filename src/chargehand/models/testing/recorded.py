@@ -123,7 +123,7 @@ class Recorder:
     ) -> None:
         call = RecordedCall(
             digest=digest(request),
-            asked=_shown(request, self._secrets),
+            asked=_describe_request(request, self._secrets),
             card=None if self._has_written else self.card,
             reply=reply,
             failure=failure,
@@ -180,7 +180,7 @@ class Replayer:
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         calls = self._calls.get(digest(request))
         if calls is None:
-            asked = f"{_shown(request)!r}"
+            asked = f"{_describe_request(request)!r}"
             message = f"{self._path} holds no reply to {asked}; record it again (docs/testing-teams.md)"
             raise ModelFailed(Failure("logic", message, permanent=True), billed=False)
         call = calls.pop(0) if len(calls) > 1 else calls[0]
@@ -193,7 +193,7 @@ class Replayer:
         return call.reply
 
 
-def _shown(request: Request, secrets: Collection[str] = ()) -> str:
+def _describe_request(request: Request, secrets: Collection[str] = ()) -> str:
     """What a request is and how it begins, without secrets."""
     subject = request.subject
     text = request.messages[-1].text if request.messages else ""

@@ -99,9 +99,9 @@ class Connection:
 
     def reset(self) -> None:
         """Cut the connection with a reset instead of an orderly end."""
-        held: socket.socket | None = self._writer.get_extra_info("socket")
-        if held is not None:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw_socket: socket.socket | None = self._writer.get_extra_info("socket")
+        if raw_socket is not None:
+            raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
     def close(self) -> None:

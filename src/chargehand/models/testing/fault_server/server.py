@@ -112,12 +112,12 @@ class FaultServer:
             return await connection.send_whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
         self.requests[mode] += 1
         try:
-            asked = msgspec.json.decode(body)
+            decoded = msgspec.json.decode(body)
         except msgspec.DecodeError as error:
             return await connection.send_whole(dump(protocol.error(400, f"the request is not JSON: {error}")), 400)
-        if not isinstance(asked, dict):
+        if not isinstance(decoded, dict):
             return await connection.send_whole(dump(protocol.error(400, "the request is not an object")), 400)
-        fields = cast("Json", asked)
+        fields = cast("Json", decoded)
         exchange = Exchange(
             connection=connection,
             protocol=protocol,
