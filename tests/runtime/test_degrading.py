@@ -141,7 +141,7 @@ class Halfway(ScriptedModel):
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         if hear is not None and not self.requests:
-            hear(BOTH.partition(', "t2"')[0])
+            hear(BOTH.partition(', {"id": "t2"')[0])
             for _ in range(50):  # while the task is taken up: turns of the loop, and not a time
                 await asyncio.sleep(0.001)
         return await super().reply(request)

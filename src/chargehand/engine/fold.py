@@ -641,7 +641,7 @@ def _add(state: RunState, tasks: Sequence[Task]) -> None:
         for need_id, need in needs(progress.task):
             needed = state.tasks[need_id]
             sorted_already = sorted_already and needed.order < progress.order
-            needed.readers.append((progress, need))
+            needed.add_reader(progress, need)
             progress.unmet += need != "quorum"
             progress.spare += need == "quorum"
         if progress.spare:
@@ -716,7 +716,7 @@ def _settle(state: RunState, progress: Progress, status: Status) -> None:
         parent.items_done += status is Status.DONE
         if not parent.items_open:
             state.joinable[parent.task.id] = None
-    for reader, need in progress.readers:
+    for reader, need in progress.readers or ():
         if reader.status is Status.WAITING:
             _input_settled(state, reader, need, progress)
             if not reader.unmet:

@@ -82,7 +82,7 @@ class Progress(Struct):
     wanted: int = 0
     spare: int = 0
     rank: float = 0.0
-    readers: list[tuple["Progress", Need]] = []
+    readers: list[tuple["Progress", Need]] | None = None
     attempt: int = 0
     failures: int = 0
     resumes: int = 0  # how often this attempt was taken up again, for whatever reason
@@ -117,6 +117,11 @@ class Progress(Struct):
     @property
     def settled(self) -> bool:
         return self.status in SETTLED
+
+    def add_reader(self, reader: "Progress", need: Need) -> None:
+        if self.readers is None:
+            self.readers = []
+        self.readers.append((reader, need))
 
     def in_doubt(self) -> bool:
         """Whether an effect was begun and its outcome is not known."""

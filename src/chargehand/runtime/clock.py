@@ -11,10 +11,16 @@ Clock: TypeAlias = Callable[[], Instant]
 
 def steady(wall: Clock = time.time, ticks: Clock = time.monotonic, *, least: Instant = 0.0) -> Clock:
     """A clock that starts at the wall's time, or at `least` if the wall was set back, and then only ticks."""
-    start = max(wall(), least)
-    first = ticks()
+    return _SteadyClock(max(wall(), least), ticks).now
 
-    def now() -> Instant:
-        return start + (ticks() - first)
 
-    return now
+class _SteadyClock:
+    __slots__ = ("_first", "_start", "_ticks")
+
+    def __init__(self, start: Instant, ticks: Clock) -> None:
+        self._start = start
+        self._ticks = ticks
+        self._first = ticks()
+
+    def now(self) -> Instant:
+        return self._start + (self._ticks() - self._first)

@@ -81,8 +81,19 @@ class RunPort(Protocol):
 
 async def perform(line: RunPort, work: Work, brief: Brief) -> None:
     """Do the work; always report, unless it was cancelled because it is not owed any more."""
+    context = _StepContext(line, work, brief)
+    executor = line.executor
     try:
-        report = await _VERBS[work.kind](line, work, brief, _StepContext(line, work, brief))
+        match work.kind:
+            case "attempt":
+                report = _attempted(work, await executor.attempt(brief, context))
+            case "plan":
+                report = _planned(work, await executor.plan(brief, context))
+            case "refine":
+                refined = await executor.refine(brief, context)
+                report = ev.TaskRefined(work.task, work.number, refined.instruction, refined.used)
+            case "answer":
+                report = _answered(work, await executor.answer(brief, context))
     except WorkFailed as error:
         report = _failed(work, with_first(error.failure, brief), error.used, error.findings, error.refused)
     except asyncio.CancelledError:
@@ -131,14 +142,12 @@ def _proposal(proposal: Proposal) -> Proposal:
     return _PROPOSALS.decode(msgspec.json.encode(proposal))
 
 
-async def _attempt(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
-    done = await line.executor.attempt(brief, context)
+def _attempted(work: Work, done: Done) -> ev.Event:
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
-    result = encode_value(cast("object", done.value))
     return ev.AttemptSucceeded(
         task=work.task,
         attempt=work.number,
-        result=result,
+        result=encode_value(cast("object", done.value)),
         items=items,
         used=done.used,
         tracing=done.tracing,
@@ -147,8 +156,8 @@ async def _attempt(line: RunPort, work: Work, brief: Brief, context: "_StepConte
     )
 
 
-async def _plan(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
-    proposal = _proposal(await line.executor.plan(brief, context))
+def _planned(work: Work, proposal: Proposal) -> ev.Event:
+    proposal = _proposal(proposal)
     return ev.TasksAdded(
         work.number,
         proposal.tasks,
@@ -161,13 +170,7 @@ async def _plan(line: RunPort, work: Work, brief: Brief, context: "_StepContext"
     )
 
 
-async def _refine(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
-    refined = await line.executor.refine(brief, context)
-    return ev.TaskRefined(work.task, work.number, refined.instruction, refined.used)
-
-
-async def _answer(line: RunPort, work: Work, brief: Brief, context: "_StepContext") -> ev.Event:
-    done = await line.executor.answer(brief, context)
+def _answered(work: Work, done: Done) -> ev.Event:
     return ev.AnswerWritten(
         number=work.number,
         answer=encode_value(done.value),
@@ -179,9 +182,6 @@ async def _answer(line: RunPort, work: Work, brief: Brief, context: "_StepContex
         cut=done.cut,
         audit=done.audit,
     )
-
-
-_VERBS = {"attempt": _attempt, "plan": _plan, "refine": _refine, "answer": _answer}
 
 
 _Shape = TypeVar("_Shape")

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Raw, json
 
@@ -29,6 +29,8 @@ from chargehand.runtime.run_log import LOGGED, Attempted, BreakerWatch, RunLog, 
 
 logger = logging.getLogger(__name__)
 
+_Awaited: TypeAlias = Literal["plan", "refund", "question"]
+"""What a piece of work may wait for: a whole plan, money that is given back, a question to a person."""
 TextListener: TypeAlias = Callable[[str, Work, str], None]
 _SOON = 0.02
 _FIRST_PAUSE = 0.25
@@ -80,19 +82,17 @@ class RunLoop:
 
     __slots__ = (
         "_alarm",
+        "_awaiting",
         "_clock",
-        "_held",
         "_inbox",
         "_journal",
         "_lease",
         "_listener",
-        "_listening",
         "_log",
         "_now",
         "_on_text",
         "_over",
         "_running",
-        "_short",
         "_told",
         "_trouble",
         "_unwritten",
@@ -135,18 +135,16 @@ class RunLoop:
         self.heard = on_text is not None
         self._now = journal.append_now
         self._trouble: ChargehandError | None = None
-        self._held: list[asyncio.Future[None]] = []
-        self._short: list[asyncio.Future[None]] = []
-        self._listening: list[asyncio.Future[None]] = []  # wait for a question
+        self._awaiting: dict[_Awaited, list[asyncio.Future[None]]] = {}
         self._waits_for_input = False
         self._told: dict[str, int] = {}
-        self._log = RunLog(lease.run)
+        self._log: RunLog | None = None
         self._inbox: list[tuple[ev.Event, asyncio.Future[None] | None]] = []
         self.kept = kept
         """Everything that is written of the run, where the outcome is to have it."""
         self._unwritten = list(unwritten)
         self._urgent = bool(unwritten)
-        self._writing: list[ev.Entry] = []  # entries that are being written
+        self._writing: Sequence[ev.Entry] = ()  # entries that are being written
         self._waiting: list[asyncio.Future[None]] = []
         self._running: dict[Work, asyncio.Task[None]] = {}
         self._wakeup: asyncio.Future[None] | None = None
@@ -203,17 +201,13 @@ class RunLoop:
     async def planned(self) -> None:
         """Wait while a plan is being written: until it is whole, nothing is done that cannot be undone."""
         while self.state.planning.is_open:
-            future = asyncio.get_running_loop().create_future()
-            self._held.append(future)
-            await future
+            await self._wait_for("plan")
 
     async def refunded(self) -> bool:
         """Wait until a call under way has given back what it does not need; False if there is none to wait for."""
         if not _is_spending(self.state):
             return False
-        future = asyncio.get_running_loop().create_future()
-        self._short.append(future)
-        await future
+        await self._wait_for("refund")
         return True
 
     async def next_question(self, after: int) -> ev.InputRequested:
@@ -222,9 +216,17 @@ class RunLoop:
             question = self.state.input
             if question is not None and question.number > after and not self._unwritten:
                 return question
-            future = asyncio.get_running_loop().create_future()
-            self._listening.append(future)
-            await future
+            await self._wait_for("question")
+
+    async def _wait_for(self, what: _Awaited) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._awaiting.setdefault(what, []).append(future)
+        await future
+
+    def _release(self, what: _Awaited) -> None:
+        """Let all that wait for this go on."""
+        if self._awaiting:
+            _resolve(self._awaiting.pop(what, ()))
 
     def stop_waiting(self) -> None:
         """The open question is not answered: leave the run once nothing goes on without that."""
@@ -292,10 +294,10 @@ class RunLoop:
             if self._urgent:
                 await self._write()
             self._align(jobs)
-            if self._held and not state.planning.is_open:
-                _release(self._held)
-            if self._listening and state.input is not None:
-                _release(self._listening)
+            if not state.planning.is_open:
+                self._release("plan")
+            if state.input is not None:
+                self._release("question")
             if state.ended is not None:
                 return
             if not self._waits_for_input and self._stuck_without_a_person():
@@ -332,9 +334,11 @@ class RunLoop:
         self._unwritten.append(entry)
         if urgent:
             self._urgent = True
-        if self._short and isinstance(event, ev.Paid):
-            _release(self._short)
+        if self._awaiting and isinstance(event, ev.Paid):
+            self._release("refund")
         if type(event) in LOGGED:
+            if self._log is None:
+                self._log = RunLog(self.run)
             self._log.hear(state, event)
         if watch is not None and isinstance(event, Attempted):
             noted = watch.change(state, event)
@@ -373,9 +377,10 @@ class RunLoop:
                 logger.warning("run %s is held up: %s", self.run, error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self._writing = []
-        if self._waiting:
-            _release(self._waiting)
+        self._writing = ()
+        written = self._waiting
+        self._waiting = []
+        _resolve(written)
         self._announce(entries)
 
     def _announce(self, entries: Sequence[ev.Entry]) -> None:
@@ -437,11 +442,8 @@ class RunLoop:
 # --- those who wait
 
 
-def _release(waiting: list[asyncio.Future[None]]) -> None:
-    """Let all that wait on a list go on, and empty it."""
-    released = list(waiting)
-    waiting[:] = []
-    for future in released:
+def _resolve(waiting: Iterable[asyncio.Future[None]]) -> None:
+    for future in waiting:
         if not future.done():
             future.set_result(None)
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -144,13 +144,16 @@ class Runner:
         self._load = executor.load
         self._executor = executor
         self._clocks = (wall, ticks)
-        self._steady: Callable[[float], Clock] = lambda least: steady(wall, ticks, least=least)
         self._heard = (listener, on_text)
         self._under_way: dict[str, RunLoop] = {}
         self._unreleased: set[str] = set()
         self._family: dict[str, RunLoop] = {}
         self._outer: Runner | None = None
-        self._nested = NestedRuns(self)
+        self._nested: NestedRuns | None = None
+
+    def _steady(self, least: float) -> Clock:
+        wall, ticks = self._clocks
+        return steady(wall, ticks, least=least)
 
     def nested_runner(self, executor: Executor) -> "Runner":
         """A runner for runs inside the runs of this one: same journal, same clocks, and its team's listeners."""
@@ -163,6 +166,8 @@ class Runner:
     @property
     def nested(self) -> NestedRuns:
         """Starts the runs inside its runs."""
+        if self._nested is None:
+            self._nested = NestedRuns(self)
         return self._nested
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
