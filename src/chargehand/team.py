@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 
@@ -282,16 +282,13 @@ class Team:
 
     # --- who does the work
 
-    @asynccontextmanager
-    async def executor(self, finder: Finder | None = None) -> AsyncGenerator[TeamExecutor]:
-        """Whoever does the work; models are connected inside the context.
+    def executor(self, finder: Finder | None = None) -> AbstractAsyncContextManager[TeamExecutor]:
+        """The executor of its runs; models are connected inside the context.
 
-        With a `finder`, models are found and their limits kept together with everybody else's who uses it. Without, all
-        who are inside at the same time share one executor.
+        With a `finder`, models are found and their limits kept together with all that use it. Without, all runs that
+        are inside at the same time share one executor.
         """
-        opened = self._executor.opened() if finder is None else self._open_executor(finder)
-        async with opened as executor:
-            yield executor
+        return self._executor.opened() if finder is None else self._open_executor(finder)
 
     async def __aenter__(self) -> Self:
         """Keep the journal, the models and their connections open between runs, until the context is left."""
@@ -479,17 +476,14 @@ class Team:
         async with self.open_journal() as journal, team.executor() as executor:
             yield Runner(journal, executor, listener=listener, on_text=on_text, on_approval=self._on_approval), journal
 
-    @asynccontextmanager
-    async def open_journal(self) -> AsyncGenerator[Journal]:
+    def open_journal(self) -> AbstractAsyncContextManager[Journal]:
         """The journal of this team, open inside the context."""
         if isinstance(self._journal, SharedJournal):
-            async with self._journal.opened() as journal:
-                yield journal
-        elif self._journal is not None:
-            yield self._journal
-        else:
-            self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
-            yield self._memory
+            return self._journal.opened()
+        if self._journal is not None:
+            return nullcontext(self._journal)
+        self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
+        return nullcontext(self._memory)
 
     async def _result(self, team: Self, found: Outcome, journal: Journal) -> Result:
         self.turn_signal.notify()

@@ -4,8 +4,8 @@ How a thing is opened and kept is the store's business.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Generic, TypeVar
 
 from chargehand.journal.protocol import Journal
@@ -16,12 +16,12 @@ Thing = TypeVar("Thing")
 
 
 class _Use(Generic[Thing]):
-    """The users on one event loop. The gate keeps out who comes while the thing is being opened or closed."""
+    """The users on one event loop. The gate keeps out those that come while the thing is being opened or closed."""
 
     def __init__(self) -> None:
         self.count = 0
         self.gate = asyncio.Lock()
-        self.held: list[Thing] = []
+        self.things: list[Thing] = []
         self.stack = AsyncExitStack()
 
 
@@ -34,34 +34,52 @@ class Shared(Generic[Thing]):
     def _whole(self) -> AbstractAsyncContextManager[Thing]:
         raise NotImplementedError
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Thing]:
+    def opened(self) -> AbstractAsyncContextManager[Thing]:
         """The thing, open while it is used."""
-        loop = asyncio.get_running_loop()
-        use = self._uses.setdefault(loop, _Use())
+        return _Opened(self)
+
+    async def enter(self) -> Thing:
+        """One more uses the thing. Whatever comes of it, `leave` follows."""
+        use = self._uses.setdefault(asyncio.get_running_loop(), _Use())
         use.count += 1
-        try:
-            yield await self._enter(use)
-        finally:
-            use.count -= 1
-            await self._leave(loop, use)
-
-    async def _enter(self, use: _Use[Thing]) -> Thing:
         async with use.gate:
-            if not use.held:
-                use.held.append(await use.stack.enter_async_context(self._whole()))
-            return use.held[0]
+            if not use.things:
+                use.things.append(await use.stack.enter_async_context(self._whole()))
+            return use.things[0]
 
-    async def _leave(self, loop: asyncio.AbstractEventLoop, use: _Use[Thing]) -> None:
+    async def leave(self) -> None:
+        """It is used by one less, and closed after the last."""
+        loop = asyncio.get_running_loop()
+        use = self._uses[loop]
+        use.count -= 1
         async with use.gate:
             if use.count:
                 return
-            use.held.clear()
+            use.things.clear()
             try:
                 await use.stack.aclose()
             finally:
                 if not use.count:
                     self._uses.pop(loop, None)
+
+
+class _Opened(AbstractAsyncContextManager[Thing]):
+    """One use of a shared thing."""
+
+    __slots__ = ("_shared",)
+
+    def __init__(self, shared: Shared[Thing]) -> None:
+        self._shared = shared
+
+    async def __aenter__(self) -> Thing:
+        try:
+            return await self._shared.enter()
+        except BaseException:
+            await self._shared.leave()
+            raise
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._shared.leave()
 
 
 class SharedExecutor(Shared[Thing]):
