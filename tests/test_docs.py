@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.cli.main import VERBS
-from chargehand.cli.play import Story
+from chargehand.cli.scripts import ScriptedRun
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python
 
@@ -105,7 +105,7 @@ def test_every_verb_is_told_of() -> None:
 
 def test_every_field_of_a_script_is_documented() -> None:
     page = TOLD["docs/cli.md"].partition("## Script files")[2]
-    assert {field.name for field in structs.fields(Story) if f"| `{field.name}` |" not in page} == set()
+    assert {field.name for field in structs.fields(ScriptedRun) if f"| `{field.name}` |" not in page} == set()
 
 
 def test_every_default_number_is_documented_as_it_is() -> None:

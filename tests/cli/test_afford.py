@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
-from chargehand.cli.plan_view import forecast_lines
+from chargehand.cli.diagrams import forecast_lines
 from chargehand.cli.teams import above_budget
 from chargehand.engine.budget import Amount
 from tests.cli.commands import chargehand
@@ -54,11 +54,11 @@ def lines_of(
 
 
 def test_dollars_are_told_in_words() -> None:
-    taken = "10 tokens, 1 calls"
+    taken = "10 tokens, 1 call"
     basis = f"estimate: {BASIS}"
     assert lines_of(0.00151) == [f"cost: about $0.0016, {taken}", basis]
-    assert lines_of(0) == [f"cost: $0, since no model that is asked costs anything, {taken}"]
-    assert lines_of(None, unknown=("x:y",)) == [f"cost: unknown, since nobody knows what x:y costs, {taken}"]
+    assert lines_of(0) == [f"cost: $0, since no model that is called costs anything, {taken}"]
+    assert lines_of(None, unknown=("x:y",)) == [f"cost: unknown: there is no price for x:y, {taken}"]
     assert lines_of(0.2, grows="it grows") == [f"cost: about $0.20 or more (it grows), {taken}", basis]
     assert lines_of(0.2, budget=0.5) == [f"cost: about $0.20, {taken}", basis]
     assert lines_of(0.2, budget=0.05) == [f"cost: about $0.20, above the budget of $0.05, {taken}", basis]

@@ -34,7 +34,7 @@ def test_charts_lie_beside_the_journal_and_tables_only_where_asked_for(tmp_path:
     ]
     assert saved[0].read_text() == SVG
     saved = save_artifacts(found, tmp_path / "own", tmp_path / "runs.db")
-    assert [path.name for path in saved] == ["t1-1.svg", "t1-2.csv", "t1-3.svg", "answer.md"]
+    assert [path.name for path in saved] == ["t1-1.svg", "t1-3.svg", "t1-2.csv", "answer.md"]
     with (tmp_path / "own" / "t1-2.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["name", "'=x"],

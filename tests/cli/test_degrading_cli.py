@@ -152,7 +152,7 @@ def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Pr
         "How many passengers did each line carry in May: the time ran out before it was finished. [t1]" in done.stdout
     )
     assert "; 1 of 2 parts covered; not covered: t1\n" in done.stderr
-    assert "--reuse one --timeout TIME  (finished work is taken over)" in done.stderr
+    assert "--reuse one --timeout TIME\n               (finished work is taken over)" in done.stderr
 
 
 # --- the budget

@@ -84,7 +84,7 @@ def test_it_is_decided_later_and_then_done_again(here: Path) -> None:
 def test_the_call_is_named_with_its_arguments_where_nobody_can_be_asked(here: Path) -> None:
     asked = chargehand(here, "resume", "one", "--no-input", "--json")
     assert asked.returncode == 4
-    assert "a person is asked whether its effect happened:\n" in asked.stderr
+    assert "waiting for confirmation of its effect:\n" in asked.stderr
     lines = [line.strip() for line in asked.stderr.splitlines()]
     at = lines.index("seedling_price")
     assert lines[at + 1 : at + 3] == ['plant: "tomato"', "seedlings: 40"]

@@ -83,7 +83,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
         ("init minimal", CHANGED),
         (
             "tokens create",
-            "a token that was made is shown to nobody again: chargehand tokens lists it; revoke it, create another",
+            "a token that was made is not shown again: chargehand tokens lists it; revoke it, create another",
         ),
         ("memory set notes milk --json", CHANGED),
     ],

@@ -59,7 +59,7 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
         assert words in wordy
     page = chargehand(here, "runs", "export", "one", "--report").stdout
     assert "**memory** (read)" in page
-    assert "It is shown notes (version 2)." in page
+    assert '"label": "notes"' in page
     assert "**core_memory_append**" in page
 
 

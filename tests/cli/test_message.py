@@ -47,7 +47,7 @@ def test_everybody_who_answers_is_shown_and_the_run_is_kept(here: Path) -> None:
     done = chargehand(here, "message", "What is 12% of 250?", "--match-all", "worker", "--match-some", "figures")
     assert done.returncode == 0, done.stderr
     head, text = done.stdout.splitlines()
-    assert head.startswith("ann: answered in ")
+    assert head.startswith("ann: answered after ")
     assert "30" in text
     assert "to 1 worker: ann" in done.stderr
     assert done.stderr.startswith("notice: No language model is used.")
@@ -58,14 +58,14 @@ def test_everybody_who_answers_is_shown_and_the_run_is_kept(here: Path) -> None:
 def test_who_answers_a_part_and_says_so_makes_it_partial(here: Path) -> None:
     done = chargehand(here, "message", "What is 12% of 250? How many pears are in the loft?", "--match-all", "figures")
     assert done.returncode == 3, done.stderr
-    assert "ann: answered in" in done.stdout
+    assert "ann: answered after" in done.stdout
     assert "Not answered here: How many pears are in the loft?" in done.stdout
 
 
 def test_the_exit_code_says_whether_all_some_or_none_answered(here: Path) -> None:
     some = chargehand(here, "message", "What is 12% of 250?", "--match-all", "worker")
     assert some.returncode == 3, some.stderr
-    assert "ann: answered in" in some.stdout
+    assert "ann: answered after" in some.stdout
     assert "bob: failed after" in some.stdout
     assert chargehand(here, "message", "What is 12% of 250?", "--worker", "bob").returncode == 1
 
@@ -93,7 +93,7 @@ def test_a_worker_who_takes_too_long_is_one_entry_and_json_is_nothing_else(here:
             ["  "],
             'the message is empty; say what is to be done, for example: chargehand message "Which ... and why?"',
         ),
-        ([], "nothing was said"),
+        ([], "no message given"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_and_nothing_is_written(here: Path, words: list[str], said: str) -> None:
@@ -146,7 +146,7 @@ def test_a_worker_who_needs_leave_waits_and_resume_goes_on(here: Path) -> None:
     )
     asked = chargehand(here, "message", "What is 3 * 4?", "--worker", "ann")
     assert asked.returncode == 4, asked.stderr
-    assert asked.stdout.startswith("ann: waits for a person\nit needs a person's leave: sum(")
+    assert asked.stdout.startswith("ann: waits for an answer\nit needs a person's leave: sum(")
     run = run_of(asked)
     assert f"resume {run} --approve" in asked.stderr
     gone_on = chargehand(here, "resume", run, "--approve")

@@ -54,7 +54,6 @@ def test_a_pull_that_fails_says_so_and_ends_with_one(tmp_path: Path) -> None:
     index = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_INDEX": "1"}
     done = chargehand(tmp_path, "models", "pull", "minilm", CHARGEHAND_HOME=str(tmp_path), **index)
     assert done.returncode == 1
-    assert "minilm:   0 %  fetching part 1 of 1" in done.stderr
     assert "cannot be fetched" in done.stderr
     assert done.stdout == ""
 

@@ -40,7 +40,7 @@ def test_a_run_that_is_done_again_from_a_task_on_knows_what_nobody_could_do(tmp_
     chargehand(tmp_path, "run", "What is 12% of 250? Then feed the cat.", "--run", "first")
     again = chargehand(tmp_path, "replay", "first", "--from", "t1", "--run", "second")
     assert again.returncode == 3, again.stderr
-    assert "may be used again; nobody here could: feed the cat: nobody on the team is meant for this." in again.stderr
+    assert "may be used again; not covered: feed the cat: nobody on the team is meant for this." in again.stderr
     assert "feed the cat: nobody on the team is meant for this." in again.stdout
     assert "ending: partial (gaps)" in again.stderr
     third = chargehand(tmp_path, "replay", "second", "--from", "t1")

@@ -93,7 +93,7 @@ NO = {"fail": "logic", "message": "no", "permanent": True}
         (0, "complete", {}),
         (1, "failed (no_results)", {"moves": {"a": [NO], "b": [NO]}}),
         (3, "partial (gaps)", {"moves": {"b": [NO]}}),
-        (4, "not yet: a person is asked to approve the plan", {"policy": {"approve": True}}),
+        (4, "not yet: waiting for plan approval", {"policy": {"approve": True}}),
         (5, "partial (budget)", {"budget": {"calls": 1}}),
         (5, "failed (deadline)", {"seconds": 0.3, "otherwise": {"seconds": 20}}),
     ],
@@ -140,7 +140,7 @@ def test_a_person_approves_once(tmp_path: Path) -> None:
     assert "asks question 1, not 2" in other.stderr
     done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve", "--question", "1")
     assert done.returncode == 0
-    assert "a person answered: approve" in done.stderr
+    assert "answered: approve" in done.stderr
     again = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
     assert again.returncode == 2
     assert again.stderr.count("\n") == 1
@@ -151,7 +151,7 @@ def test_a_person_rejects_and_the_planner_tries_again(tmp_path: Path) -> None:
     file = asked(tmp_path)
     done = chargehand(tmp_path, "resume", "asked", "--script", file, "--reject", "leave a out")
     assert done.returncode == 4  # the new plan waits for approval as well
-    assert "a person answered: reject: leave a out" in done.stderr
+    assert "answered: reject: leave a out" in done.stderr
     done = chargehand(tmp_path, "resume", "asked", "--script", file, "--approve")
     assert done.returncode == 0
     assert "[c]" in done.stdout
@@ -291,4 +291,4 @@ def test_a_run_that_waits_is_shown_and_resumed_with_its_question(tmp_path: Path)
     assert "resume asked --approve  (or --reject TEXT or --plan FILE)" in shown
     again = chargehand(tmp_path, "resume", "asked", "--script", file)
     assert again.returncode == 4
-    assert "a person is asked to approve the plan:\n\nplan: 1 task" in again.stderr
+    assert "waiting for plan approval:\n\nplan: 1 task" in again.stderr

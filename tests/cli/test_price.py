@@ -48,7 +48,7 @@ def test_with_a_price_the_budget_is_kept_in_dollars_and_told_again(desk: Path) -
     words = ("--plan", "plan.json", "--run", "priced", "--price", "1.5/6")
     done = chargehand(desk, "run", "Count.", *words, **given)
     assert "nobody knows" not in done.stderr
-    assert "run --reuse priced --price 1.5/6" in done.stderr
+    assert "run --price 1.5/6" in done.stderr
     first = read_run(desk / JOURNAL, "priced")[0].event
     assert isinstance(first, RunRequested)
     assert first.budget == Budget(usd=0.5, seconds=1.0)

@@ -99,7 +99,7 @@ def test_words_without_quotes_are_one_request_and_examples_have_numbers(tmp_path
     assert "tomatoes" in chargehand(tmp_path, "run", "--example", "-q").stdout.lower()
     said = chargehand(tmp_path, "run")
     assert said.returncode == 2
-    assert "nothing was asked" in said.stderr
+    assert "no request given" in said.stderr
     assert "--example N (1: What do our notes say about watering tomatoes?, 2: What do 40" in said.stderr
 
 
@@ -144,8 +144,8 @@ def test_a_call_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(price, f"{price}, approve: always"))
     done = chargehand(tmp_path, "run", ASKED, "--run", "one")
     assert done.returncode == 4, done.stderr
-    assert "a person is asked to approve a call:\n" in done.stderr
-    assert "ending: not yet: a person is asked to approve a call" in done.stderr
+    assert "waiting for approval of a call:\n" in done.stderr
+    assert "ending: not yet: waiting for approval of a call" in done.stderr
     done = chargehand(tmp_path, "resume", "one", "--answer", "yes", "-q")
     assert done.returncode == 0, done.stderr
     assert "48.00 euros" in done.stdout
@@ -210,7 +210,7 @@ def test_what_nobody_can_do_is_said(tmp_path: Path) -> None:
     assert "ending: failed" in done.stderr
     plan = chargehand(tmp_path, "plan", "Book a flight to Mars")
     assert plan.returncode == 1
-    assert "nobody here can: " in plan.stdout
+    assert "no worker can: " in plan.stdout
 
 
 def test_ctrl_c_stops_at_once_and_what_was_paid_for_is_not_done_again(tmp_path: Path) -> None:
@@ -251,8 +251,8 @@ def refused(done: Done, *words: str) -> None:
     [
         (b"\x89PNG\r\n\x1a\n\x00\xff", "standard input is not text in UTF-8 (byte 0 is 0x89)"),
         (b"what\x00ever", "standard input is not plain text: character 5 is '\\x00'"),
-        (b" \n\t ", "nothing was asked"),
-        (b"", "nothing was asked"),
+        (b" \n\t ", "no request given"),
+        (b"", "no request given"),
         (b"x" * (1024 * 1024 + 1), "standard input holds more than 1,048,576 bytes"),
     ],
     ids=["picture", "nul", "blank", "empty", "large"],

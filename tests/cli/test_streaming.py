@@ -62,7 +62,7 @@ def test_words_are_shown_as_they_come_and_the_answer_is_in_sight_in_the_end(desk
     assert max(map(len, lines)) <= 80
     assert "answer:" in lines
     assert " ".join(" ".join(lines).split()).count("There are seventeen boxes in the cellar [count].") == 6
-    assert any(line.startswith("complete in ") for line in lines)
+    assert any(line == "ending: complete" for line in lines)
 
 
 def test_a_typed_ctrl_c_leaves_one_whole_picture(desk: Path) -> None:

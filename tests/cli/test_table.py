@@ -3,8 +3,9 @@
 import io
 
 import pytest
+from rich.cells import cell_len
 
-from chargehand.cli.console import Console, cells, print_table
+from chargehand.cli.console import Console, print_table
 from chargehand.cli.format import ago, bar, size_of, when
 
 
@@ -17,7 +18,7 @@ def test_columns_are_aligned_also_with_signs_that_take_two(monkeypatch: pytest.M
     screen = _Screen()
     print_table(Console(screen), ("name", "does"), [("日本", "x"), ("e\u0301a", "y"), ("\x1b[2J", "z")])
     lines = screen.getvalue().splitlines()
-    assert [cells(line[: line.rindex(line[-1])]) for line in lines[1:]] == [6, 6, 6]
+    assert [cell_len(line[: line.rindex(line[-1])]) for line in lines[1:]] == [6, 6, 6]
     assert "\x1b" not in screen.getvalue()
 
 
@@ -27,7 +28,7 @@ def test_the_last_column_is_cut_where_a_terminal_ends() -> None:
     console.terminal = True
     console.columns = 40
     print_table(console, ("name", "does"), [("ann", "x" * 100)])
-    assert cells(screen.getvalue().splitlines()[1]) == 40
+    assert cell_len(screen.getvalue().splitlines()[1]) == 40
 
 
 @pytest.mark.parametrize(

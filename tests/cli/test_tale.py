@@ -1,7 +1,6 @@
 """Any run can be told, at any moment of it: those of the simulation hold nearly everything that can happen."""
 
 import io
-import json
 from typing import get_args
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
@@ -37,15 +36,6 @@ def test_any_run_can_be_told_at_any_moment() -> None:
     assert unmet <= {"Noted", "PromptSent", "ResultsOffered", "ResultReused", "StepFailed"}
 
 
-def test_the_first_line_stands_in_the_columns_of_tasks_with_long_names() -> None:
-    plan = {"tasks": [{"id": "a-long-name", "instruction": "Count the apples.", "worker": "ann"}]}
-    model = ScriptedModel([json.dumps(plan), "Twelve.", "There are twelve."])
-    team = Team([Worker("ann", description="Counts things.")], supervisor=Supervisor(model=model))
-    lines = [line for line in told(list(team.run_sync("Count them.").entries)) if "supervisor" in line]
-    assert len(lines) >= 3
-    assert {line.index("supervisor") for line in lines} == {len("    0.00 s  a-long-name  ")}
-
-
 def test_a_note_is_told_beside_its_task() -> None:
     first = play(Case(0).plot())[0]
     lines = told([first, Entry(2, first.at + 1, Noted("half way", TaskId("t0"), 1))])
@@ -58,7 +48,7 @@ def test_a_note_is_whole_where_all_is_told_and_short_elsewhere() -> None:
     note = Entry(2, first.at + 1, Noted(why))
     assert any(line.endswith(why) for line in told([first, note]))
     page = io.StringIO()
-    Transcript(Console(page), Console(page), jsonl=False, models=False).show("run", [first, note])
+    Transcript(Console(page), Console(page), jsonl=False, internals=False).show("run", [first, note])
     assert max(map(len, page.getvalue().splitlines()[-1:])) < 120
 
 

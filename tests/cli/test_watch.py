@@ -69,7 +69,7 @@ def test_a_run_that_nobody_drives_is_not_waited_for(tmp_path: Path) -> None:
     playing.end()
     done = chargehand(tmp_path, "watch", "long")
     assert done.returncode == 1
-    assert "nobody drives it; go on: chargehand resume long" in done.stderr
+    assert "no process drives it; go on: chargehand resume long" in done.stderr
     asked = script(tmp_path, task("a"), policy={"approve": True})
     assert chargehand(tmp_path, "play", asked, "--run", "asked").returncode == 4
     assert chargehand(tmp_path, "watch", "asked").returncode == 4

@@ -13,7 +13,7 @@ from msgspec import Raw
 import chargehand.config as config
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import ScriptedExecutor
-from chargehand.cli.play import read_story
+from chargehand.cli.scripts import read_script
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
@@ -57,7 +57,7 @@ def test_there_are_as_many_examples_as_we_think() -> None:
 
 @pytest.mark.parametrize("script", ["cascade", "gaps"])
 def test_the_scripts_that_come_as_examples_have_no_findings(script: str) -> None:
-    story = read_story(str(ROOT / "examples" / f"{script}.json"))
+    story = read_script(str(ROOT / "examples" / f"{script}.json"))
     loop = VirtualLoop()
     journal = MemoryJournal()
 

@@ -104,7 +104,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--model": {
         "metavar": "NAME",
         "type": model_handle,
-        "help": f"the model of everybody, for example openai:gpt-5-mini or {BUILT_IN}",
+        "help": f"the model of every worker, for example openai:gpt-5-mini or {BUILT_IN}",
     },
     "--price": {
         "metavar": "IN/OUT",
@@ -196,7 +196,7 @@ def add_request(parser: ArgumentParser) -> None:
 
 
 def read_request(words: Sequence[str], verb: str = "run") -> str | None:
-    """The request; None where nobody asked anything. `-` reads standard input, and so does no word at all in a pipe."""
+    """The request; None where there is none. `-` reads standard input, and so does no word at all in a pipe."""
     called = "the message" if verb == "message" else "the request"
     if not words and sys.stdin.isatty():
         return None

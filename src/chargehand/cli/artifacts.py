@@ -1,6 +1,7 @@
-"""Charts and tables that results hold: written to files, and charts drawn with characters."""
+"""Charts and tables that results hold, written to files."""
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import cast
 
 import msgspec
 
-from chargehand.cli.console import cells, short
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Artifact, Chart, Table
 from chargehand.runtime.trace import Trace
@@ -19,26 +19,26 @@ _ACTIVE = re.compile(
 )
 
 
-class _Shown(msgspec.Struct):
+class _WithArtifacts(msgspec.Struct):
     artifacts: list[Artifact] = []
 
 
 def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
-    """Write the charts, and with a folder of one's own also the tables and the answer; where they lie."""
+    """Write the charts, and into a folder that was named also the tables and the answer; the paths of the files."""
     place = folder or journal.parent / "artifacts" / _file_name(trace.run)
-    written: list[Path] = []
+    charts = charts_of(trace).items()
+    files = {f"{name}.svg": chart.svg for name, chart in charts if chart.svg and not _ACTIVE.search(chart.svg)}
+    if folder is not None:
+        files |= {f"{name}.csv": _csv(item) for name, item in artifacts_of(trace) if isinstance(item, Table)}
+        files |= {"answer.md": f"{trace.answer.rstrip()}\n"} if isinstance(trace.answer, str) else {}
     try:
-        for name, artifact in artifacts_of(trace):
-            if isinstance(artifact, Chart) and artifact.svg and not _ACTIVE.search(artifact.svg):
-                written.append(_write(place / f"{name}.svg", artifact.svg))
-            elif isinstance(artifact, Table) and folder is not None:
-                written.append(_write_table(place / f"{name}.csv", artifact))
-        if folder is not None and isinstance(trace.answer, str):
-            written.append(_write(place / "answer.md", trace.answer.rstrip() + "\n"))
+        for name, text in files.items():
+            place.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         problem = f"{error.filename or place} cannot be written: {error.strerror}"
         raise Invalid(f"{problem}; the run is in the journal, name another folder with --save") from error
-    return written
+    return [place / name for name in files]
 
 
 def make_save_folder(folder: Path) -> None:
@@ -49,16 +49,22 @@ def make_save_folder(folder: Path) -> None:
         raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
 
 
+def charts_of(trace: Trace) -> dict[str, Chart]:
+    """The charts of a run by the names of their files."""
+    return {name: item for name, item in artifacts_of(trace) if isinstance(item, Chart)}
+
+
 def artifacts_of(trace: Trace) -> Iterator[tuple[str, Artifact]]:
+    """What the results of a run hold to be looked at, each with the name of its file."""
     for task in trace.tasks:
         results = cast("list[object]", task.result) if isinstance(task.result, list) else [task.result]
         number = 0
         for result in results:
             try:
-                shown = msgspec.convert(result, _Shown).artifacts
+                artifacts = msgspec.convert(result, _WithArtifacts).artifacts
             except msgspec.ValidationError:
                 continue  # a result of some other shape
-            for artifact in shown:
+            for artifact in artifacts:
                 number += 1
                 yield f"{_file_name(task.id)}-{number}", artifact
 
@@ -67,59 +73,14 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
 
 
-def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def _write_table(path: Path, table: Table) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(map(_cell, table.columns))
-        writer.writerows([_cell(value) for value in row] for row in table.rows)
-    return path
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(map(_cell, table.columns))
+    writer.writerows([_cell(value) for value in row] for row in table.rows)
+    return text.getvalue()
 
 
 def _cell(value: object) -> object:
     """A spreadsheet must not take text for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
-
-
-_MOST_BARS = 12
-_LONGEST_LABEL = 24
-_LEAST_ROOM = 10
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-def chart_lines(trace: Trace, columns: int) -> Iterator[str]:
-    """The lines of every chart of a run whose values are known; nothing where there is none."""
-    for _, artifact in artifacts_of(trace):
-        if isinstance(artifact, Chart) and artifact.plotted:
-            yield from draw_chart(artifact, columns)
-            yield ""
-
-
-def draw_chart(chart: Chart, columns: int) -> Iterator[str]:
-    """Title, then a line for each value. Values below zero have no bar; of many values the first are drawn."""
-    yield f"chart: {short(chart.title, max(_LEAST_ROOM, columns - 7))}"
-    shown = chart.plotted[:_MOST_BARS]
-    labels = [short(label, _LONGEST_LABEL) for label, _ in shown]
-    numbers = [f"{value:,.10g}" for _, value in shown]
-    label_room = max(map(cells, labels))
-    number_room = max(map(len, numbers))
-    bar_room = max(_LEAST_ROOM, columns - label_room - number_room - 6)
-    largest = max(value for _, value in shown)
-    for label, number, (_, value) in zip(labels, numbers, shown, strict=True):
-        padding = " " * (label_room - cells(label))
-        yield f"  {label}{padding}  {number:>{number_room}}  {_bar(value, largest, bar_room)}".rstrip()
-    if len(chart.plotted) > len(shown):
-        yield f"  … and {len(chart.plotted) - len(shown)} more"
-
-
-def _bar(value: float, largest: float, room: int) -> str:
-    if value <= 0 or largest <= 0:
-        return ""
-    eighths = max(1, round(value / largest * room * 8))
-    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -8,10 +8,10 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TextIO
-from unicodedata import combining, east_asian_width
 
 from chargehand.errors import StoreUnavailable
 
@@ -51,7 +51,7 @@ def clean_lines(text: str) -> str:
 
 def clean_json(text: str) -> str:
     """JSON that means the same and is safe to look at. JSON escapes C0 itself, so what is left stands in strings."""
-    return _UNSAFE_BUT_LINES.sub(_escaped, text)
+    return _UNSAFE_BUT_LINES.sub(_escape, text)
 
 
 def format_json(document: object, *, indent: int = 2) -> str:
@@ -61,9 +61,9 @@ def format_json(document: object, *, indent: int = 2) -> str:
     return clean_json(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
 
 
-def _escaped(found: re.Match[str]) -> str:
-    pair = found[0].encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{pair[at : at + 4]}" for at in range(0, len(pair), 4))
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def short(text: str, room: int) -> str:
@@ -72,31 +72,16 @@ def short(text: str, room: int) -> str:
     return line if len(line) <= room else line[: max(1, room - 1)] + "…"
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal a cleaned text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
-
-
 def wrap_words(text: str, columns: int) -> list[str]:
     """The lines of one line that is too wide, cut between words; all but the first are indented further.
 
     A word that is wider than that stays whole, so that it can be copied.
     """
-    if cells(text) <= columns:
-        return [text]
     indent = text[: len(text) - len(text.lstrip(" "))]
     hanging = f"{indent}  " if len(indent) < columns // 2 else ""
-    lines: list[str] = []
-    line = ""
-    for part in re.findall(r" +|[^ ]+", text):
-        if line.strip() and cells(line + part) > columns:
-            lines.append(line.rstrip(" "))
-            line = hanging + part.lstrip(" ")
-        else:
-            line += part
-    return [*lines, line] if line.strip() else lines
+    return textwrap.wrap(
+        text, max(columns, 1), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
 
 
 class Console:
@@ -223,42 +208,19 @@ def print_table(
     console.draw(table)
 
 
-class ProgressLine:
-    """`name` is what is worked on. With `still` nothing is said where there is no terminal."""
-
-    def __init__(self, name: str, *, still: bool = False) -> None:
-        self._name = name
-        self._moving = sys.stderr.isatty()
-        self._still = still
-        self._last = ""
-
-    def show(self, what: str, done: int, total: int) -> None:
-        share = f"{min(done, total) * 100 // total:3d} %" if total else "     "
-        line = clean(f"{self._name}: {share}  {what}")
-        if self._moving and line != self._last:
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
-        elif not self._moving and not self._still and what != self._last:
-            Console(sys.stderr).line(line, "dim")
-        self._last = line if self._moving else what
-
-    def end(self) -> None:
-        if self._moving and self._last:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-        self._last = ""
-
-
 @contextmanager
-def report_if_stopped(line: ProgressLine, kept: Callable[[], str]) -> Generator[None]:
-    """Take the line away at the end; after a Ctrl-C also say what is kept, and that nothing need be done twice."""
-    from asyncio import CancelledError  # noqa: PLC0415 - --help must not wait for it
+def progress_bar(name: str) -> Generator[Callable[[str, int, int], None]]:
+    """A progress bar on a terminal while the block lasts. The function takes a text, what is done and the total."""
+    from rich.console import Console as Page  # noqa: PLC0415 - --help draws nothing
+    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.progress import Progress  # noqa: PLC0415 - as above
 
-    try:
-        yield
-    except (CancelledError, KeyboardInterrupt):
-        line.end()
-        Console(sys.stderr).line(f"stopped: {kept()}; the same command again does the rest", "warn")
-        raise
-    finally:
-        line.end()
+    page = Page(stderr=True, highlight=False)
+    with Progress(console=page, transient=True, disable=not page.is_terminal) as progress:
+        job = progress.add_task(escape(clean(name)), total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            description = escape(clean(f"{name}: {what}"))
+            progress.update(job, description=description, completed=done, total=total or None)
+
+        yield show

@@ -26,7 +26,7 @@ _Description = tuple[str, Tone]
 
 
 class EventText(Struct, frozen=True):
-    """What one event says: of which task, by whom, in words."""
+    """What one event says: its task, the worker, and the words."""
 
     text: str
     task: str
@@ -85,7 +85,7 @@ def _because(reason: str) -> str:
 def _offered(_tracer: Tracer, event: ev.ResultsOffered) -> _Description:
     text = f"{counted(len(event.offers), 'result')} of run {event.run} may be used again"
     if event.unserved:
-        return f"{text}; nobody here could: {short('; '.join(event.unserved), ROOM)}", "warn"
+        return f"{text}; not covered: {short('; '.join(event.unserved), ROOM)}", "warn"
     return text, "dim"
 
 
@@ -144,21 +144,21 @@ def _tasks_added(_tracer: Tracer, event: ev.TasksAdded) -> _Description:
         worker = event.tasks[0].worker
         return f"no plan could be made ({event.fallback.message}): {worker} gets the whole request", "warn"
     if event.unserved:
-        return f"{added}; nobody here can: {short('; '.join(event.unserved), ROOM)}", "warn"
+        return f"{added}; no worker can: {short('; '.join(event.unserved), ROOM)}", "warn"
     return added if event.closed else f"{added}; more may follow", "plain"
 
 
 def _input_requested(_tracer: Tracer, event: ev.InputRequested) -> _Description:
     if event.what == "effect":
-        return "a person is asked whether its effect happened:", "warn"
+        return "waiting for confirmation of its effect:", "warn"
     if event.what == "tool":
-        return "a person is asked to approve a call:", "warn"
-    return f"a person is asked to approve the plan{' of a team:' if event.task else ''}", "warn"
+        return "waiting for approval of a call:", "warn"
+    return f"waiting for plan approval{' of a team:' if event.task else ''}", "warn"
 
 
 def _input_answered(_tracer: Tracer, event: ev.InputAnswered) -> _Description:
     others = "".join(f"; call {call.call}: {call.verdict}{_because(call.feedback)}" for call in event.also)
-    return f"a person answered: {event.verdict}{_because(event.feedback)}{others}", "warn"
+    return f"answered: {event.verdict}{_because(event.feedback)}{others}", "warn"
 
 
 # --- tasks, attempts and steps
@@ -176,7 +176,7 @@ def _attempt_started(tracer: Tracer, event: ev.AttemptStarted) -> _Description:
 
 def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed) -> _Description:
     if event.failure.kind == "approval":  # what it asks for is told next
-        return "stops until a person has decided", "warn"
+        return "stops until it is approved", "warn"
     return f"failed {describe_failure(event.failure)}", "bad"
 
 

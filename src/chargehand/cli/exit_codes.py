@@ -9,7 +9,7 @@ EXIT_CODES = {
     1: "failed, or the journal cannot be used",
     2: "usage or invalid input; nothing is written",
     3: "partial: there is an answer, with gaps",
-    4: "a person is asked; resume with an answer goes on",
+    4: "waiting for an answer; resume with one goes on",
     5: "the budget or the deadline ended it, or the budget was overspent",
     6: "a gate of eval was not reached",
     130: "stopped by Ctrl-C, or cancelled",
@@ -73,3 +73,8 @@ class Terminated(KeyboardInterrupt):
 
 def exit_code(ending: str, reason: str) -> int:
     return 5 if reason in ("budget", "deadline", "overspent") else _CODES[ending]
+
+
+def stop_code(stop: KeyboardInterrupt) -> int:
+    """The code of a command that a signal stopped."""
+    return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED

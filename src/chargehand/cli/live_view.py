@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
-from rich.cells import cell_len
 from rich.console import Console as Page
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -17,27 +16,27 @@ from rich.table import Table
 from rich.text import Text
 
 from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
+from chargehand.cli.diagrams import draw_bar, timeline_rows
 from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, seconds
-from chargehand.cli.timeline import draw_bar, timeline_rows
-from chargehand.cli.transcript import Transcript
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import stand
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import needs
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import Progress, RunState, Status, Work
-from chargehand.runtime.trace import DutyTrace, Tracer
+from chargehand.runtime.trace import Tracer
 from chargehand.waits import Wait
 
 MAX_ROWS = 20
-"""How many rows there are before finished ones are only counted."""
 _PICTURES_A_SECOND = 8
-_FRAME_LINES = 6  # lines of a terminal that are no rows
-_WIDE = 100  # columns from which notes stand beside a task, not below it
-_MAX_WORDS = 400  # characters of what a worker's model is writing
-_MAX_ANSWER = 8000
-_MAX_WAITS = 3  # lines
+_FRAME_LINES = 5  # lines of a terminal that hold neither rows nor text
+_FRAME_COLUMNS = 4
+_ANSWER_LINES = 8
+_WIDE = 100  # columns from which there is a timeline beside the notes
+_MAX_TEXT = 2000  # characters of what a model is writing
+_MAX_WAITS = 3
+_ANSWER = "(answer)"
 _STATES: dict[Status, tuple[str, Tone]] = {
     Status.WAITING: ("○ waits", "dim"),
     Status.READY: ("○ ready", "plain"),
@@ -53,48 +52,35 @@ _STATES: dict[Status, tuple[str, Tone]] = {
     Status.DROPPED: ("- dropped", "dim"),
 }
 _URGENCY = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
-_ENDS_WRITING = (
-    ev.AttemptSucceeded,
-    ev.AttemptFailed,
-    ev.StepFinished,
-    ev.StepFailed,
-    ev.TaskFailed,
-    ev.TaskSkipped,
-)
+_ENDS_STEP = (ev.AttemptSucceeded, ev.AttemptFailed, ev.StepFinished, ev.StepFailed)
 
 
 # --- what is shown
 
 
 class Row(Struct, frozen=True):
-    """One line of the table. `name` is what the timeline calls it."""
+    """One line of the table."""
 
     name: str
+    """What the timeline calls it."""
     task: str
-    state: str = ""
-    tone: Tone = "plain"
-    worker: str = ""
-    tries: int = 0
-    used: Amount = NOTHING
-    note: str = ""
+    status: Status
+    worker: str
+    tries: int
+    used: Amount
+    note: str
 
 
 def view_rows(tracer: Tracer, now: Instant, max_tasks: int = MAX_ROWS) -> list[Row]:
-    """Where there are more tasks than may be shown, finished ones are counted, then those that wait."""
+    """The supervisor's work and the tasks. Of many only those under way or next; the footer counts the others."""
     state = tracer.state
     tasks = sorted(state.tasks.values(), key=_plan_order)
-    rows = _duty_rows(tracer, "plan", is_over=state.closed, now=now)
-    left_out = 0
     if len(tasks) > max_tasks:
-        settled = [progress for progress in tasks if progress.settled]
-        rows += _count_settled(settled)
         tasks = [progress for progress in tasks if not progress.settled]
         tasks.sort(key=lambda progress: _URGENCY.get(progress.status, 3))
-        left_out = max(0, len(tasks) - max_tasks)
-    rows += [_task_row(tracer, progress, now) for progress in tasks[:max_tasks]]
-    if left_out:
-        rows.append(Row(name="", task=f"… and {left_out} more"))
-    return rows + _duty_rows(tracer, "answer", is_over=state.answer is not None, now=now)
+    planning = _duty_rows(tracer, "plan", is_over=state.closed)
+    answering = _duty_rows(tracer, "answer", is_over=state.answer is not None)
+    return planning + [_task_row(tracer, progress, now) for progress in tasks[:max_tasks]] + answering
 
 
 def _plan_order(progress: Progress) -> tuple[int, int]:
@@ -102,99 +88,88 @@ def _plan_order(progress: Progress) -> tuple[int, int]:
     return (progress.order if progress.parent is None else progress.parent.order, progress.index)
 
 
-def _count_settled(settled: Sequence[Progress]) -> list[Row]:
-    if not settled:
-        return []
-    done = sum(progress.status is Status.DONE for progress in settled)
-    failed = f", {len(settled) - done} not done" if len(settled) > done else ""
-    state, tone = _STATES[Status.DONE]
-    return [Row(name="", task=f"{done} tasks{failed}", state=state, tone="warn" if failed else tone)]
-
-
-def _duty_rows(tracer: Tracer, duty: str, *, is_over: bool, now: Instant) -> list[Row]:
+def _duty_rows(tracer: Tracer, duty: str, *, is_over: bool) -> list[Row]:
     """The supervisor's own work, once there was any."""
-    rounds: list[DutyTrace] = [entry for entry in tracer.trace.supervision if entry.duty == duty]
+    rounds = [entry for entry in tracer.trace.supervision if entry.duty == duty]
     if not rounds:
         return []
     desk = tracer.state.planning if duty == "plan" else tracer.state.answering
     status = Status.RUNNING if desk.is_open else Status.WAITING
-    note = f"↻ {short(desk.feedback[0].message, 60)}" if desk.feedback else ""
-    if not desk.is_open and not is_over and desk.timer > now:
-        note = f"↻ again in {desk.timer - now:.0f} s"
-    state, tone = _STATES[Status.DONE if is_over else status]
     name = f"({duty})"
-    used = sum((entry.used for entry in rounds), start=NOTHING)
     return [
-        Row(name=name, task=name, state=state, tone=tone, worker=SUPERVISOR, tries=desk.number, used=used, note=note)
+        Row(
+            name=name,
+            task=name,
+            status=Status.DONE if is_over else status,
+            worker=SUPERVISOR,
+            tries=desk.number,
+            used=sum((entry.used for entry in rounds), start=NOTHING),
+            note=f"↻ {clean(desk.feedback[0].message)}" if desk.feedback else "",
+        )
     ]
 
 
 def _task_row(tracer: Tracer, progress: Progress, now: Instant) -> Row:
     task = progress.task
-    state, tone = _STATES[progress.status]
     return Row(
         name=task.id,
         task=f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}",
-        state=state,
-        tone=tone,
+        status=progress.status,
         worker=short(progress.worker or task.worker or "anybody", 14),
         tries=progress.attempt,
         used=tracer.tasks[task.id].used,
-        note=_note(tracer.state, progress, now),
+        note=clean(_note(tracer.state, progress, now)),
     )
 
 
 def _note(state: RunState, progress: Progress, now: Instant) -> str:
     """What a task waits for, what it is doing, or what went wrong."""
-    failure = f"{progress.failure.kind}: {clean(progress.failure.message)}" if progress.failure else ""
+    failure = f"{progress.failure.kind}: {progress.failure.message}" if progress.failure else ""
     match progress.status:
         case Status.RUNNING:
             steps = [step.name for step in (progress.steps or {}).values() if step.result is None]
-            return ", ".join(map(clean, steps)) or (f"↻ {failure}" if failure else "")
+            return ", ".join(steps) or (f"↻ {failure}" if failure else "")
         case Status.READY:
             return _why_not_started(state, progress)
         case Status.WAITING:
-            return f"waits for {', '.join(clean(name) for name, _ in needs(progress.task))}"
+            return f"waits for {', '.join(name for name, _ in needs(progress.task))}"
         case Status.BACKING_OFF if progress.timer > now:
             return f"↻ again in {progress.timer - now:.0f} s: {failure}"
         case Status.EXPANDED:
             return f"{progress.items_done} of {progress.items} items" if progress.items >= 0 else ""
         case Status.ASKING:
-            return "a person is asked"
+            return "waiting for an answer"
         case Status.DONE:
             return f"↻ {progress.failure.kind}" if progress.failure else ""
         case Status.SKIPPED:
-            return clean(f"{progress.skipped}: {progress.because}".removesuffix(": "))
+            return f"{progress.skipped}: {progress.because}".removesuffix(": ")
         case _:
             return failure
 
 
 def _why_not_started(state: RunState, progress: Progress) -> str:
     """What a task waits for that has all of its inputs; breakers stand in the footer."""
+    agent = state.agents.get(progress.worker or progress.task.worker)
     if state.paused:
         return "the run is paused"
     if not state.approved:
-        return "waits for approval of the plan"
+        return "waits for plan approval"
     if state.running >= state.requested.policy.limits.width:
         return f"{state.running} tasks at once are the most"
-    agent = state.agents.get(progress.worker or progress.task.worker)
-    if agent is None:
-        return ""
-    if agent.concurrency and state.load.get(agent.name, 0) >= agent.concurrency:
-        return f"{short(agent.name, 24)} is busy"
-    if not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):
+    if agent is not None and agent.concurrency and state.load.get(agent.name, 0) >= agent.concurrency:
+        return f"{agent.name} is busy"
+    if agent is not None and not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):
         return "the budget is reserved for calls under way"
     return ""
 
 
 def view_title(run: str, state: RunState) -> str:
     """The run and what is going on in it."""
-    end = state.ended
     doing = "working"
-    if end is not None:
-        doing = end.ending
+    if state.ended is not None:
+        doing = state.ended.ending
     elif state.input is not None:
-        doing = "a person is asked"
+        doing = "waiting for an answer"
     elif state.answering.is_open:
         doing = "answering"
     elif state.planning.is_open and not state.tasks:
@@ -232,32 +207,47 @@ def view_footer(tracer: Tracer, now: Instant) -> str:
 
 
 class LiveView:
-    """`clock` tells the time in the entries: the wall's, unless a run is told again. `waits` is what waits now."""
+    """`clock` tells the time in the entries: the wall's, unless a run is shown again."""
 
-    def __init__(
-        self,
-        console: Console,
-        transcript: Transcript,
-        run: str,
-        clock: Callable[[], Instant] = time.time,
-        waits: Callable[[], Sequence[Wait]] = tuple,
-    ) -> None:
+    def __init__(self, console: Console, run: str, clock: Callable[[], Instant] = time.time) -> None:
+        self.waits: Sequence[Wait] = ()
+        """Calls that are not made yet, and why."""
         self._console = console
-        self._transcript = transcript
         self._run = run
         self._clock = clock
-        self._waits = waits
-        self._words: dict[str, str] = {}
-        self._answer = ""
-        self._answering: Work | None = None
-        colours = "auto" if console.coloured else None
+        self._tracer: Tracer | None = None
+        self._texts: dict[str, str] = {}
         self._page = Page(
-            file=console.stream, force_terminal=True, color_system=colours, highlight=False, markup=False, emoji=False
+            file=console.stream,
+            force_terminal=True,
+            color_system="auto" if console.coloured else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
         )
         self._live: Live | None = None
+        self._is_stopped = False
         self._echo = KeyEcho()
 
+    def show(self, tracer: Tracer, entries: Sequence[ev.Entry]) -> None:
+        """Show the run as it is after these entries."""
+        self._tracer = tracer
+        for entry in entries:
+            if isinstance(entry.event, _ENDS_STEP):
+                self._texts.pop(entry.event.task, None)
+            elif isinstance(entry.event, ev.AnswerWritten | ev.SupervisionFailed):
+                self._texts.pop(_ANSWER, None)
+        if not self._is_stopped:
+            self.start()
+
+    def add_text(self, work: Work, text: str) -> None:
+        """Text that a model is writing."""
+        name = _ANSWER if work.kind == "answer" else work.task
+        if name:
+            self._texts[name] = (self._texts.get(name, "") + clean_lines(text))[-_MAX_TEXT:]
+
     def start(self) -> None:
+        self._is_stopped = False
         if self._live is None:
             self._live = Live(console=self._page, auto_refresh=False, transient=False)
             self._echo.hide()
@@ -265,10 +255,11 @@ class LiveView:
             self._console.pen = lambda text: self._page.print(Text.from_ansi(text.rstrip("\n")), soft_wrap=True)
             self.draw()
 
-    def stop(self, *, keep: bool = True) -> None:
-        """End it; the last picture stays, unless it is to go on after a question."""
+    def stop(self, *, keep: bool = False) -> None:
+        """Take it away until it is started again, or `keep` its last picture."""
+        self._is_stopped = True
         if self._live is not None:
-            self._answer = ""  # it is printed whole
+            self._texts.pop(_ANSWER, None)  # it is printed whole
             self.draw()
             self._live.transient = not keep
             self._live.stop()
@@ -286,90 +277,62 @@ class LiveView:
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
 
-    def add_text(self, work: Work, text: str) -> None:
-        """Text that a model is writing."""
-        if work.task:
-            self._words[work.task] = (self._words.get(work.task, "") + clean(text))[-_MAX_WORDS:]
-        elif work.kind == "answer":
-            written = self._answer if work == self._answering else ""
-            self._answering = work
-            self._answer = (written + clean_lines(text))[-_MAX_ANSWER:]
-
-    def drop_written(self, entries: Sequence[ev.Entry]) -> None:
-        """What was being written is written."""
-        for entry in entries:
-            if isinstance(entry.event, ev.AnswerWritten):
-                self._answer = ""
-            elif isinstance(entry.event, _ENDS_WRITING):
-                self._words.pop(entry.event.task, None)
-
     def _picture(self) -> RenderableType:
-        if not self._transcript.begun:
+        tracer = self._tracer
+        if tracer is None:
             return Text("")
-        tracer = self._transcript.tracer
-        state = tracer.state
-        now = state.at if state.ended is not None else self._clock()
-        width = self._page.width - 4  # within the frame
-        room = max(3, self._page.height - _FRAME_LINES)
-        rows = view_rows(tracer, now, min(MAX_ROWS, max(3, room // 3) if self._answer else room))
-        below = self._lines_below(rows, width)[: max(0, room - len(rows))]
-        answer = self._answer_lines(width, room - len(rows) - len(below))
-        footer = _line(view_footer(tracer, now))
-        parts = [self._table(rows, width, now), *below, *answer, *self._wait_lines(width), footer]
-        return Panel(Group(*parts), title=Text(view_title(self._run, state)), padding=(0, 1))
+        now = tracer.state.at if tracer.state.ended is not None else self._clock()
+        below = [*self._text_lines(), *self._wait_lines(), _line(view_footer(tracer, now))]
+        rows = view_rows(tracer, now, max(3, min(MAX_ROWS, self._page.height - _FRAME_LINES - len(below))))
+        parts = [self._table(tracer, rows, now), *below]
+        return Panel(Group(*parts), title=Text(view_title(self._run, tracer.state)), padding=(0, 1))
 
-    def _table(self, rows: Sequence[Row], width: int, now: Instant) -> Table:
+    def _table(self, tracer: Tracer, rows: Sequence[Row], now: Instant) -> Table:
         """A line a row. Dollars have a column only where something was paid."""
-        bar_room = max(8, width // 4)
-        until = max(now - self._transcript.tracer.began, 0.0)
-        spans = timeline_rows(self._transcript.tracer.snapshot())
         is_wide = self._page.width >= _WIDE
         is_paid = any(row.used.micros for row in rows)
+        bar_room = self._page.width // 4
+        until = max(now - tracer.began, 0.0)
+        spans = timeline_rows(tracer.snapshot())
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("", width=9, no_wrap=True)
         table.add_column("task", ratio=5, no_wrap=True)
         table.add_column("worker", no_wrap=True)
-        table.add_column(f"0..{until:.1f} s", width=bar_room, no_wrap=True)
-        table.add_column("try", justify="right", no_wrap=True)
-        table.add_column("tok", justify="right", no_wrap=True)
-        if is_paid:
-            table.add_column("$", justify="right", no_wrap=True)
         if is_wide:
-            table.add_column("", ratio=4, no_wrap=True)
+            table.add_column(f"0..{until:.1f} s", width=bar_room, no_wrap=True)
+        for head in ("try", "tok", "$") if is_paid else ("try", "tok"):
+            table.add_column(head, justify="right", no_wrap=True)
+        table.add_column("", ratio=4, no_wrap=True)
         for row in rows:
-            bar = draw_bar(spans.get(row.name, []), bar_room, until)
-            cells = [Text(row.state, STYLES[row.tone]), row.task, row.worker, bar or row.note, str(row.tries or "")]
-            cells.append(_format_tokens(row.used.tokens))
-            cells += [f"{row.used.micros / 1_000_000:.3f}" if row.used.micros else ""] if is_paid else []
-            cells += [Text(row.note if bar else "", STYLES[row.tone])] if is_wide else []
-            table.add_row(*cells)
+            state, tone = _STATES[row.status]
+            cells: list[RenderableType] = [Text(state, STYLES[tone]), row.task, row.worker]
+            if is_wide:
+                cells.append(draw_bar(spans.get(row.name, []), bar_room, until))
+            cells += [str(row.tries or ""), _format_tokens(row.used.tokens)]
+            if is_paid:
+                cells.append(f"{row.used.micros / 1_000_000:.3f}" if row.used.micros else "")
+            table.add_row(*cells, Text(row.note, STYLES[tone]))
         return table
 
-    def _lines_below(self, rows: Sequence[Row], width: int) -> list[Text]:
-        """What models are writing; where notes have no column, also those of tasks that are not done."""
+    def _text_lines(self) -> list[Text]:
+        """The end of what models are writing: a line for each task, several for the answer."""
+        width = self._page.width - _FRAME_COLUMNS
         lines: list[Text] = []
-        for row in rows:
-            words = self._words.get(row.name, "")
-            if words:
-                lines.append(_line(f"  {row.worker}: {_tail(words, width - len(row.worker) - 4)}", "dim"))
-            elif row.note and self._page.width < _WIDE and row.tries and row.tone != "good":
-                lines.append(_line(f"  {row.worker}: {row.note}", "dim"))
+        for name, text in self._texts.items():
+            if name != _ANSWER:
+                lead = f"  {short(name, 16)}: "
+                lines.append(_line(lead + clean(text)[len(lead) - width :], "dim"))
+        answer = [line for text in self._texts.get(_ANSWER, "").splitlines() for line in wrap_words(text, width)]
+        if answer:
+            lines.append(_line("answer, as it is written:", "dim"))
+        return lines + [_line(line) for line in answer[-_ANSWER_LINES:]]
+
+    def _wait_lines(self) -> list[Text]:
+        lines: list[Text] = []
+        for wait in list(dict.fromkeys(self.waits))[:_MAX_WAITS]:
+            remaining = f", {max(0.0, wait.until - time.time()):.0f} s more" if wait.until is not None else ""
+            lines.append(Text(f"waits: {short(wait.who, 30)}{remaining}: {clean(wait.why)}", STYLES["warn"]))
         return lines
-
-    def _answer_lines(self, width: int, room: int) -> list[Text]:
-        """The end of the answer that is being written, as much as there is room for."""
-        if not self._answer or room < 2:
-            return []
-        lines = [line for text in self._answer.splitlines() for line in wrap_words(text, width)]
-        return [_line("answer, as it is written:", "dim"), *map(_line, lines[1 - room :])]
-
-    def _wait_lines(self, width: int) -> list[Text]:
-        lines: list[Text] = []
-        for wait in dict.fromkeys(self._waits()):
-            left = f", {max(0.0, wait.until - time.time()):.0f} s more" if wait.until is not None else ""
-            text = f"waits: {short(wait.who, 30)}{left}: {clean(wait.why)}"
-            lines += [_line(line, "warn") for line in wrap_words(text, width)]
-        return lines[:_MAX_WAITS]
 
 
 def _line(text: str, tone: Tone = "plain") -> Text:
@@ -378,14 +341,6 @@ def _line(text: str, tone: Tone = "plain") -> Text:
 
 def _format_tokens(count: int) -> str:
     return f"{count / 1000:.1f}k" if count >= 1000 else str(count or "")
-
-
-def _tail(text: str, room: int) -> str:
-    """The end of a text, from the beginning of a word."""
-    words = " ".join(text.split())
-    while cell_len(words) > room - 2:
-        words = words.partition(" ")[2] or words[1:]
-    return words
 
 
 class KeyEcho:
@@ -401,7 +356,7 @@ class KeyEcho:
             quiet = termios.tcgetattr(keyboard)
             quiet[3] &= ~termios.ECHO
             termios.tcsetattr(keyboard, termios.TCSANOW, quiet)
-        except (OSError, ValueError, termios.error):  # nobody types here
+        except (OSError, ValueError, termios.error):  # standard input is no keyboard
             return
         self._restore = lambda: termios.tcsetattr(keyboard, termios.TCSANOW, before)
 

@@ -30,7 +30,7 @@ VERBS = {
     "watch": "look on while another process drives a run",
     "resume": "go on with a run after a stop, a crash or a question",
     "replay": "tell a run again, or do it again from one task on",
-    "play": "play a script: a plan and what everybody does, without any model",
+    "play": "run a scripted plan without a model",
     "message": "ask workers directly, by tag or by name, and show what each replies",
     "feedback": "say how a routed run went, so that the team learns from it",
     "examples": "requests that were confirmed to be for a worker of a routed team",
@@ -46,7 +46,16 @@ VERBS = {
     "fault-server": "serve every fault a model provider can have, for tests",
 }
 """What each verb is for. Its function has its name, in the module of its name, which is imported when it is called."""
-_MODULES = {"fault-server": "models", "eval": "evaluate", "feedback": "examples", "completion": "main"}
+_MODULES = {
+    "resume": "run",
+    "replay": "run",
+    "play": "run",
+    "fault-server": "models",
+    "eval": "evaluate",
+    "feedback": "examples",
+    "tokens": "serve",
+    "completion": "main",
+}
 """The modules of verbs that have none of their own name."""
 _MEANT = {"explain": "check --explain", "list": "runs list", "show": "runs show", "cancel": "runs cancel"}
 """Commands that people try to call by a word that is no verb."""
@@ -242,8 +251,8 @@ def perform(options: Namespace) -> int:
 _KEEPS_RUNS = ("run", "play", "resume", "replay", "message")
 _LOST = {
     "eval": "eval keeps no runs: write the report into a file with -o FILE",
-    "serve": "nothing is served; if a first token was made, nobody saw it: chargehand tokens create makes another",
-    "tokens": "a token that was made is shown to nobody again: chargehand tokens lists it; revoke it, create another",
+    "serve": "nothing is served; a first token that was made is lost: chargehand tokens create makes another",
+    "tokens": "a token that was made is not shown again: chargehand tokens lists it; revoke it, create another",
 }
 """What became of the work of a verb whose output could not be written."""
 

@@ -3,7 +3,9 @@
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from difflib import unified_diff
 from pathlib import Path
@@ -14,16 +16,8 @@ from msgspec import Struct, structs
 from chargehand.agents.memory_session import id_of, open_memory
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_verbs, duration, positive, read_text
-from chargehand.cli.console import (
-    Console,
-    ProgressLine,
-    Tone,
-    clean_lines,
-    print_table,
-    report_if_stopped,
-    short,
-)
-from chargehand.cli.format import ago, bar, counted, size_of, when
+from chargehand.cli.console import Console, Tone, clean_lines, print_table, progress_bar, short
+from chargehand.cli.format import ago, bar, counted, when
 from chargehand.cli.signals import StopSignals
 from chargehand.config.build import check_name
 from chargehand.config.environment import login_name
@@ -31,7 +25,7 @@ from chargehand.config.load import TeamMemory, load_memory
 from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
-from chargehand.memory.blocks import Block, Change, Grant, Origin, Restore, Rethink
+from chargehand.memory.blocks import Block, Grant, Origin, Restore, Rethink
 from chargehand.memory.session import OpenMemory
 from chargehand.memory.sources import KINDS, read_sources
 from chargehand.text.names import listed
@@ -40,7 +34,6 @@ _MAX_CHANGE = 80  # characters shown of a change
 _NEARLY_FULL = 0.9
 _MAX_HITS = 100
 _MAX_HIT = 400  # characters shown of a passage
-_SAMPLE = 200  # passages that the size of an archive is estimated from
 _BATCH = 16  # texts added between two reports of progress
 _PAGE = 500
 _CREATES = ("set", "add")
@@ -71,24 +64,13 @@ def add_memory(parser: ArgumentParser) -> None:
     about = "- for standard input; put -- before a text that begins with -"
     verbs["set"].add_argument("text", metavar="TEXT", nargs="+", help=about)
     verbs["set"].add_argument("--expect", metavar="N", type=positive, help="only if this is the version that is there")
-    verbs["history"].add_argument(
-        "--limit", metavar="N", type=positive, default=20, help="at most so many (default 20)"
-    )
+    about = "at most so many (default 20)"
+    verbs["history"].add_argument("--limit", metavar="N", type=positive, default=20, help=about)
     about = "its number; `memory history` lists them"
     verbs["restore"].add_argument("version", metavar="VERSION", type=positive, help=about)
     for name in ("search", "add", "embed"):
         verbs[name].add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
-    _add_search_options(verbs["search"])
-    about = "words, or files and folders; - for standard input"
-    verbs["add"].add_argument("text", metavar="TEXT|FILE", nargs="+", help=about)
-    about = "a word to find it by; may be repeated"
-    verbs["add"].add_argument("--tag", metavar="T", action="append", default=[], help=about)
-    verbs["add"].add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
-    for name in _CREATES:
-        verbs[name].add_argument("--create", action="store_true", help="make it where there is none of this name")
-
-
-def _add_search_options(search: ArgumentParser) -> None:
+    search = verbs["search"]
     search.add_argument("query", metavar="QUERY", nargs="+", help="what you want to know, in words")
     search.add_argument("--tag", metavar="T", action="append", default=[], help="with this tag; may be repeated")
     search.add_argument("--match", choices=("any", "all"), default="any", help="one of the tags, or all (default any)")
@@ -96,6 +78,13 @@ def _add_search_options(search: ArgumentParser) -> None:
     search.add_argument("--until", metavar="TIME", type=_until, help="not younger")
     search.add_argument("--source", metavar="TEXT", default="", help="only what was found there")
     search.add_argument("--limit", metavar="N", type=positive, default=5, help="at most so many (default 5)")
+    about = "words, or files and folders; - for standard input"
+    verbs["add"].add_argument("text", metavar="TEXT|FILE", nargs="+", help=about)
+    about = "a word to find it by; may be repeated"
+    verbs["add"].add_argument("--tag", metavar="T", action="append", default=[], help=about)
+    verbs["add"].add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
+    for name in _CREATES:
+        verbs[name].add_argument("--create", action="store_true", help="make it where there is none of this name")
 
 
 def _since(text: str) -> float:
@@ -110,31 +99,31 @@ def _until(text: str) -> float:
 
 def _moment(text: str, end_of_day: timedelta) -> float:
     """A date, a date with a time, or so long ago. Without a zone it is the time here."""
-    words = text.strip()
     try:
-        moment = datetime.fromisoformat(words)
-        if len(words) <= 10 and "T" not in words:
+        moment = datetime.fromisoformat(text.strip())
+        if len(text.strip()) <= 10 and "T" not in text:
             moment += end_of_day
         return moment.astimezone(UTC).timestamp()
     except (ValueError, OverflowError, OSError):
         pass
     try:
-        return time.time() - duration(words)
+        return time.time() - duration(text)
     except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{text!r} is no time; write 2026-05-17, 2026-05-17T09:30 or 7d (ago)") from error
 
 
-# --- the session
+# --- the memory of a team
 
 
 def memory(options: Namespace) -> int:
-    """One of the verbs of memory; an overview, where none is named."""
+    """One of the verbs of memory; all blocks and archives, where none is named."""
     verb: str = vars(options).get("what") or ""
     declared = _find_memory(options, creates=verb in _CREATES)
 
     async def main() -> int:
         async with open_memory(declared.memory, declared.team, declared.workers, declared.lookup) as opened:
-            return await _VERBS[verb](_Session(options, declared, opened))
+            await _VERBS[verb](_Session(options, declared, opened))
+        return 0
 
     with StopSignals() as signals:
         return signals.run(main())
@@ -169,31 +158,30 @@ class _Session(Struct, frozen=True):
     def origin(self) -> Origin:
         return Origin("person", login_name())
 
-    def report(self, document: object, note: str, tone: Tone = "good") -> int:
+    def print(self, document: object, note: str, tone: Tone = "good") -> None:
         """What was done: the document where JSON is wanted, else the note."""
         if self.options.json:
-            return self.print_json(document)
-        self.note(note, tone)
-        return 0
+            self.print_json(document)
+        else:
+            self.note(note, tone)
 
-    def print_json(self, document: object) -> int:
+    def print_json(self, document: object) -> None:
         self.out.json(_with_defaults(document))
-        return 0
 
-    def note(self, text: str, tone: Tone = "plain") -> None:
+    def note(self, text: str, tone: Tone = "dim") -> None:
         """Print a remark beside the data."""
         Console(sys.stderr).line(text, tone)
 
     async def list_all(self, kind: type[_Shared]) -> list[_Shared]:
         """All blocks or archives, page by page."""
-        things: list[_Shared] = []
-        while page := await self.opened.catalog.find(kind, after=things[-1].id if things else "", limit=_PAGE):
-            things += page
-        return things
+        items: list[_Shared] = []
+        while page := await self.opened.catalog.find(kind, after=items[-1].id if items else "", limit=_PAGE):
+            items += page
+        return items
 
     async def find(self, kind: type[_Shared], name: str) -> _Shared | None:
-        things = await self.opened.catalog.find(kind, name=name, limit=1)
-        return things[0] if things else None
+        items = await self.opened.catalog.find(kind, name=name, limit=1)
+        return items[0] if items else None
 
     async def block(self) -> Block:
         """The block that the command names."""
@@ -207,40 +195,35 @@ class _Session(Struct, frozen=True):
         labels = [block.label for block in await self.list_all(Block)]
         raise _unknown("block", label, labels, "memory set --create makes one")
 
-    async def archive(self, *, create: bool = False) -> Archive:
+    async def archive(self) -> Archive:
         """The archive that the command names."""
         name: str = self.options.archive
         archive = await self.find(Archive, name)
         if archive is not None:
             return archive
-        if create:
-            check_name(name, "an archive")
-            return await self.create(Archive(name, id=self._declared_id(Archive, name)))
+        if vars(self.options).get("create"):
+            return await self.create(Archive(name, id=self.id_for(Archive, name)), name)
         if await self.find(Block, name):
             raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
         names = [archive.name for archive in await self.list_all(Archive)]
-        hint = "name it under  memory: archives:  in the team file, or say --create where texts are put in"
+        hint = "name it under  memory: archives:  in the team file, or add texts with --create"
         raise _unknown("archive", name, names, hint)
 
-    async def create_block(self, value: str) -> Block:
-        label: str = self.options.label
-        check_name(label, "a block")
-        return await self.create(Block(label, value, id=self._declared_id(Block, label)))
-
-    async def create(self, thing: _Shared) -> _Shared:
+    async def create(self, item: _Shared, name: str) -> _Shared:
         """A new block or archive, shared with the whole team; an archive that another process made first is used."""
+        check_name(name, "a block" if isinstance(item, Block) else "an archive")
         catalog = self.opened.catalog
         try:
-            kept = await catalog.add(thing, self.origin)
+            added = await catalog.add(item, self.origin)
         except Refused:
-            existing = await catalog.get(type(thing), thing.id)
+            existing = await catalog.get(type(item), item.id)
             if existing is None or isinstance(existing, Block):
                 raise
-            kept = existing
-        await catalog.attach(self.opened.team, kept.id, Grant(kept.share))
-        return kept
+            added = existing
+        await catalog.attach(self.opened.team, added.id, Grant(added.share))
+        return added
 
-    def _declared_id(self, kind: type[Block | Archive], name: str) -> str:
+    def id_for(self, kind: type[Block | Archive], name: str) -> str:
         """The id that a declaration in the team file would give it, so that a later declaration finds it."""
         return id_of(kind, self.declared.memory.space or self.declared.team, name)
 
@@ -271,66 +254,60 @@ def describe_origin(origin: Origin) -> str:
     return f"{name}{run}{task}{' (saw text from outside)' if origin.tainted else ''}"
 
 
-async def _show_overview(session: _Session) -> int:
+async def _show_all(session: _Session) -> None:
     """Where memory is kept, its blocks and its archives."""
-    file = Path(str(session.declared.memory.store))
+    file = str(session.declared.memory.store)
     if session.options.json:
         blocks = await session.list_all(Block)
         archives = await session.list_all(Archive)
-        document = {"team": session.declared.team, "file": str(file), "blocks": blocks, "archives": archives}
-        return session.print_json(document)
-    size = sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*") if part.suffix != ".lock")
-    session.out.line(f"memory of team {session.declared.team} in {file}, {size_of(size)}", "bold")
-    session.out.line()
+        document = {"team": session.declared.team, "file": file, "blocks": blocks, "archives": archives}
+        session.print_json(document)
+        return
+    session.out.line(f"memory of team {session.declared.team} in {file}", "bold")
     await _list_blocks(session)
-    session.out.line()
-    return await _list_archives(session)
+    await _list_archives(session)
 
 
 # --- blocks
 
 
-async def _list_blocks(session: _Session) -> int:
-    blocks = await session.list_all(Block)
-    changes: dict[str, Change | None] = {}
-    for block in blocks:
-        changes[block.id] = next(iter(await session.opened.catalog.history(block.id, limit=1)), None)
-    if session.options.json:
-        return session.print_json([{**structs.asdict(block), "last": changes[block.id]} for block in blocks])
+async def _list_blocks(session: _Session) -> None:
+    catalog = session.opened.catalog
     rows: list[tuple[str, ...]] = []
     tones: list[Tone] = []
-    for block in blocks:
-        is_seen = await session.opened.catalog.owners(block.id)
-        flags = _flags(block) if is_seen else "nobody sees it: it is not declared any more"
-        last = changes[block.id]
+    documents: list[dict[str, object]] = []
+    for block in await session.list_all(Block):
+        last = next(iter(await catalog.history(block.id, limit=1)), None)
+        documents.append({**structs.asdict(block), "last": last})
+        flags = {"trusted": block.trusted, "read-only": block.read_only, "holds text from outside": block.tainted}
+        about = ", ".join([*(name for name, is_set in flags.items() if is_set), f"share: {block.share}"])
+        if not await catalog.owners(block.id):
+            about = "not declared any more: no worker sees it"
         changed = f"{ago(last.when, time.time())} by {describe_origin(last.origin)}" if last is not None else ""
-        rows.append((block.label, _fullness(block), f"v{block.version}", flags, changed))
+        rows.append((block.label, _fullness(block), f"v{block.version}", about, changed))
         tones.append("warn" if len(block.value) >= _NEARLY_FULL * block.limit else "plain")
-    print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
-    return 0
+    if session.options.json:
+        session.print_json(documents)
+    else:
+        print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
 
 
 def _fullness(block: Block) -> str:
     return f"{bar(len(block.value) / max(1, block.limit))} {len(block.value):,} of {block.limit:,}"
 
 
-def _flags(block: Block) -> str:
-    flags = {"trusted": block.trusted, "read-only": block.read_only, "holds text from outside": block.tainted}
-    return ", ".join([*(name for name, is_set in flags.items() if is_set), f"share: {block.share}"])
-
-
-async def _get_block(session: _Session) -> int:
+async def _get_block(session: _Session) -> None:
     """The text of a block, now or in a version."""
     block = await session.block()
     version: int = session.options.version or block.version
     value = await _text_at(session, block, version)
     if session.options.json:
-        return session.print_json({**structs.asdict(block), "value": value, "shown": version})
+        session.print_json({**structs.asdict(block), "value": value, "shown": version})
+        return
     out = session.out
     out.text(clean_lines(value) if out.terminal else value)  # into a file or a pipe: every character as it is
     if out.terminal and not value:
-        session.note(f"{block.label} is empty", "dim")
-    return 0
+        session.note(f"{block.label} is empty")
 
 
 async def _text_at(session: _Session, block: Block, version: int) -> str:
@@ -339,56 +316,55 @@ async def _text_at(session: _Session, block: Block, version: int) -> str:
     return await session.opened.catalog.text_at(block.id, version)
 
 
-async def _set_block(session: _Session) -> int:
+async def _set_block(session: _Session) -> None:
     options = session.options
     text = read_text(options.text, "the text")
     if options.text == ["-"]:
         text = text.removesuffix("\n")
     if options.create and await session.find(Block, options.label) is None:
-        return _report_block(session, await session.create_block(text))
+        new = Block(options.label, text, id=session.id_for(Block, options.label))
+        _print_block(session, await session.create(new, options.label))
+        return
     block = await session.block()
     after = await session.opened.catalog.edit(block.id, Rethink(text), session.origin, expect=options.expect)
-    return _report_block(session, after, block)
+    _print_block(session, after, block.version)
 
 
-async def _restore_block(session: _Session) -> int:
+async def _restore_block(session: _Session) -> None:
     block = await session.block()
     version: int = session.options.version
     await _text_at(session, block, version)
     after = await session.opened.catalog.edit(block.id, Restore(version), session.origin)
-    return _report_block(session, after, block)
+    _print_block(session, after, block.version)
 
 
-def _report_block(session: _Session, block: Block, before: Block | None = None) -> int:
-    if before is not None and before.version == block.version:
-        return session.report(block, f"{block.label}: nothing changed, version {block.version}", "plain")
-    return session.report(block, f"{block.label}: version {block.version}, {_fullness(block)}")
+def _print_block(session: _Session, block: Block, version_before: int = 0) -> None:
+    if version_before == block.version:
+        session.print(block, f"{block.label}: nothing changed, version {block.version}", "plain")
+    else:
+        session.print(block, f"{block.label}: version {block.version}, {_fullness(block)}")
 
 
-async def _show_history(session: _Session) -> int:
+async def _show_history(session: _Session) -> None:
+    """Each change, when and by what it was made, with the lines that went and came."""
     block = await session.block()
-    changes = await session.opened.catalog.history(block.id, limit=session.options.limit)
+    catalog = session.opened.catalog
+    changes = await catalog.history(block.id, limit=session.options.limit)
     if session.options.json:
-        return session.print_json(changes)
-    width = max((len(str(change.version)) for change in changes), default=1)
+        session.print_json(changes)
+        return
     for change in changes:
-        before = await session.opened.catalog.text_at(block.id, change.version - 1) if change.version > 1 else ""
-        after = await session.opened.catalog.text_at(block.id, change.version)
-        _show_change(session.out, change, width)
-        _show_lines(session.out, before, after, " " * (width + 3))
+        source = f" to the text of v{change.at}" if change.at and change.at != change.version else ""
+        age = f"{when(change.when)}, {ago(change.when, time.time())}"
+        origin = describe_origin(change.origin)
+        session.out.line(f"v{change.version}  {age}  {change.kind}{source}  by {origin}", "bold")
+        before = await catalog.text_at(block.id, change.version - 1) if change.version > 1 else ""
+        _print_difference(session.out, before, await catalog.text_at(block.id, change.version))
     if changes and changes[-1].version > 1:
-        session.note(f"… and {changes[-1].version - 1} earlier; see more with --limit", "dim")
-    return 0
+        session.note(f"… and {changes[-1].version - 1} earlier; see more with --limit")
 
 
-def _show_change(out: Console, change: Change, width: int) -> None:
-    """What was done, when and by whom."""
-    source = f" to the text of v{change.at}" if change.at and change.at != change.version else ""
-    line = f"v{change.version:<{width}}  {when(change.when)}, {ago(change.when, time.time())}  {change.kind}{source}"
-    out.line(f"{line}  by {describe_origin(change.origin)}", "bold")
-
-
-def _show_lines(out: Console, before: str, after: str, indent: str) -> None:
+def _print_difference(out: Console, before: str, after: str) -> None:
     """The lines that went and the lines that came, whole: a change is kept as the characters that differ."""
     changes = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
     tones: dict[str, Tone] = {"-": "bad", "+": "good"}
@@ -396,32 +372,28 @@ def _show_lines(out: Console, before: str, after: str, indent: str) -> None:
         text = "\n".join(line[1:] for line in changes if line.startswith(sign)).strip()
         if text:
             length = "" if len(text) <= _MAX_CHANGE else f"  ({counted(len(text), 'character')})"
-            out.line(f"{indent}{sign} {short(text, _MAX_CHANGE)}{length}", tone)
+            out.line(f"    {sign} {short(text, _MAX_CHANGE)}{length}", tone)
 
 
 # --- archives
 
 
-async def _list_archives(session: _Session) -> int:
+async def _list_archives(session: _Session) -> None:
     rows: list[tuple[str, ...]] = []
     documents: list[dict[str, object]] = []
     for archive in await session.list_all(Archive):
         passages, with_vectors = await session.opened.catalog.count(archive.id)
-        sample = await session.opened.catalog.passages(archive.id, limit=_SAMPLE)
-        text_bytes = sum(len(passage.text.encode(errors="replace")) for passage in sample)
-        size = text_bytes * passages // max(1, len(sample)) + with_vectors * archive.width * 4  # an estimate
-        counts = {"passages": passages, "with_vectors": with_vectors, "bytes": size}
-        documents.append({**structs.asdict(archive), **counts})
+        documents.append({**structs.asdict(archive), "passages": passages, "with_vectors": with_vectors})
         model = archive.embedding + (f", {archive.width} wide" if archive.width else "")
-        numbers = (f"{passages:,}", f"{with_vectors:,}", model, size_of(size))
-        rows.append((archive.name, *numbers, f"share: {archive.share}", archive.description))
+        about = f"share: {archive.share}"
+        rows.append((archive.name, f"{passages:,}", f"{with_vectors:,}", model, about, archive.description))
     if session.options.json:
-        return session.print_json(documents)
-    print_table(session.out, ("archive", "passages", "vectors", "model", "size", "what it is", ""), rows)
-    return 0
+        session.print_json(documents)
+    else:
+        print_table(session.out, ("archive", "passages", "vectors", "model", "what it is", ""), rows)
 
 
-async def _search_archive(session: _Session) -> int:
+async def _search_archive(session: _Session) -> None:
     """The best passages, with their scores and why."""
     options = session.options
     query = " ".join(options.query)
@@ -437,27 +409,24 @@ async def _search_archive(session: _Session) -> int:
     archive = await session.archive()
     hits = await session.opened.search([archive], query, within=within, limit=min(options.limit, _MAX_HITS))
     if options.json:
-        return session.print_json(hits)
-    best = max((hit.score for hit in hits), default=1.0)
+        session.print_json(hits)
+        return
     for number, hit in enumerate(hits, 1):
-        _show_hit(session.out, number, hit, share=hit.score / best if best > 0 else 0.0)
+        _print_hit(session.out, number, hit)
     if not hits:
         session.out.line("nothing found")
     elif all(hit.meaning is None for hit in hits):
-        session.note("words were compared, not meanings; vectors: chargehand memory embed, chargehand doctor", "dim")
-    return 0
+        session.note("words were compared, not meanings; vectors: chargehand memory embed, chargehand doctor")
 
 
-def _show_hit(out: Console, number: int, hit: Hit, *, share: float) -> None:
-    out.line(f"{number}. {bar(share)} {hit.score:.3f}  {short(hit.why, 100)}", "bold")
+def _print_hit(out: Console, number: int, hit: Hit) -> None:
+    out.line(f"{number}. {hit.score:.3f}  {short(hit.why, 100)}", "bold")
     passage = hit.passage
-    is_part = passage.document and passage.document != passage.id
     facts = (
         passage.id,
         when(passage.created),
         describe_origin(passage.origin),
         passage.origin.source,
-        f"part {passage.part + 1} of {passage.document}" if is_part else "",
         " ".join(f"#{tag}" for tag in passage.tags),
     )
     out.line(f"   {short(' · '.join(fact for fact in facts if fact), 200)}", "dim")
@@ -466,20 +435,29 @@ def _show_hit(out: Console, number: int, hit: Hit, *, share: float) -> None:
         out.line(f"   {line}")
 
 
-async def _embed_archive(session: _Session) -> int:
+@contextmanager
+def _resumable(what: Callable[[], str]) -> Generator[None]:
+    """After a Ctrl-C say what is kept: the same command does the rest."""
+    try:
+        yield
+    except CancelledError:
+        Console(sys.stderr).line(f"stopped: at least {what()}; the same command again does the rest", "warn")
+        raise
+
+
+async def _embed_archive(session: _Session) -> None:
     """Make the vectors that are missing."""
     archive = await session.archive()
     passages, with_vectors = await session.opened.catalog.count(archive.id)
     missing = passages - with_vectors
-    progress = ProgressLine(archive.name, still=True)
     made = 0
+    with _resumable(lambda: f"{counted(made, 'vector')} of {archive.name} made"), progress_bar(archive.name) as show:
 
-    def report(done: int) -> None:
-        nonlocal made
-        made = done
-        progress.show(f"{done:,} of {counted(missing, 'vector')}", done, missing)
+        def report(done: int) -> None:
+            nonlocal made
+            made = done
+            show("vectors", done, missing)
 
-    with report_if_stopped(progress, lambda: f"at least {counted(made, 'vector')} of {archive.name} made"):
         try:
             made = await session.opened.embed_rest(archive, report)
         except Unknown:
@@ -489,28 +467,27 @@ async def _embed_archive(session: _Session) -> int:
             fix = "say  embed: auto  of it in the team file" if archive.embedding == "words" else pull
             raise Refused(f"{error}: {fix}") from error
     note = f"{archive.name}: {counted(made, 'vector') + ' made' if made else 'none was missing'}"
-    return session.report({"archive": archive.name, "made": made, "missing": max(0, missing - made)}, note)
+    session.print({"archive": archive.name, "made": made, "missing": max(0, missing - made)}, note)
 
 
-# --- texts and files into an archive
-
-
-async def _add_passages(session: _Session) -> int:
+async def _add_passages(session: _Session) -> None:
     """Texts, or whatever files hold. Long ones are cut into parts; what is there already is not kept twice."""
     options = session.options
     passages = _read_passages(options, session.origin)
-    archive = await session.archive(create=options.create)
-    progress = ProgressLine(archive.name, still=True)
+    archive = await session.archive()
     inserted: list[Inserted] = []
-    with report_if_stopped(progress, lambda: f"at least {counted(len(inserted), 'passage')} of {archive.name} kept"):
+    with (
+        _resumable(lambda: f"{counted(len(inserted), 'passage')} of {archive.name} kept"),
+        progress_bar(archive.name) as show,
+    ):
         for start in range(0, len(passages), _BATCH):
-            progress.show(f"{start:,} of {counted(len(passages), 'text')}", start, len(passages))
+            show("texts", start, len(passages))
             inserted += await session.opened.add(archive, passages[start : start + _BATCH])
     new = sum(passage.new for passage in inserted)
     known = len(inserted) - new
     already = f", {known:,} were there already" if known else ""
     document = {"archive": archive.name, "new": new, "known": known, "ids": [passage.id for passage in inserted]}
-    return session.report(document, f"{archive.name}: {counted(new, 'new passage')}{already}")
+    session.print(document, f"{archive.name}: {counted(new, 'new passage')}{already}")
 
 
 def _read_passages(options: Namespace, origin: Origin) -> list[Passage]:
@@ -519,7 +496,7 @@ def _read_passages(options: Namespace, origin: Origin) -> list[Passage]:
     passages: list[Passage] = []
     for name, text in texts:
         if not text.strip():
-            raise Invalid(f"{options.source or name or 'the text'} is empty; say something to be kept")
+            raise Invalid(f"{options.source or name or 'the text'} is empty; give a text to keep")
         written_by = Origin(origin.by, origin.name, source=options.source or name)
         passages.append(Passage(text, tuple(dict.fromkeys(options.tag)), origin=written_by))
     return passages
@@ -545,8 +522,8 @@ def _exists(word: str) -> bool:
         return False
 
 
-_VERBS: dict[str, Callable[[_Session], Awaitable[int]]] = {
-    "": _show_overview,
+_VERBS: dict[str, Callable[[_Session], Awaitable[None]]] = {
+    "": _show_all,
     "blocks": _list_blocks,
     "get": _get_block,
     "set": _set_block,

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from chargehand.cli.arguments import add_shared
-from chargehand.cli.console import Console, ProgressLine, print_table
+from chargehand.cli.console import Console, print_table, progress_bar
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
 from chargehand.models.local.pull import CATALOG, PullFailed, installed, pull, remove
@@ -57,14 +57,12 @@ def _list(options: Namespace) -> int:
 
 def _pull(name: str) -> int:
     stderr = Console(sys.stderr)
-    progress = ProgressLine(name)
     try:
-        home = pull(name, models_home(), progress.show)
+        with progress_bar(name) as show:
+            home = pull(name, models_home(), show)
     except PullFailed as error:
-        progress.end()
         stderr.line(f"chargehand: {error}", "bad")
         return 1
-    progress.end()
     stderr.line(f"{name} is here", "good")
     Console(sys.stdout).line(str(home))
     return 0

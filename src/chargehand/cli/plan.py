@@ -12,9 +12,9 @@ from chargehand.agents.cost_forecast import PlanForecast
 from chargehand.agents.draft import Draft
 from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
+from chargehand.cli.diagrams import describe_finding, mermaid, print_plan
 from chargehand.cli.format import counted, money
-from chargehand.cli.plan_view import describe_finding, mermaid, print_plan
-from chargehand.cli.play import Story, decode_story, read_story, read_table
+from chargehand.cli.scripts import ScriptedRun, decode_script, read_script, read_table
 from chargehand.cli.teams import forecast_plan, load_team_of, read_goal
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.forecast import forecast
@@ -66,7 +66,7 @@ def plan(options: Namespace) -> int:
     if errors:
         stderr.line(f"chargehand: the plan cannot run: {counted(len(errors), 'error')}", "bad")
     if not draft.plan.tasks and draft.unserved:
-        stderr.line("chargehand: nobody on this team can do any of it", "bad")
+        stderr.line("chargehand: no worker of this team can do any of it", "bad")
         return 1
     return 2 if errors else 0
 
@@ -76,7 +76,7 @@ def _show(console: Console, draft: Draft) -> None:
         console.line(describe_finding(finding), "bad" if finding.grave else "warn")
     print_plan(console, draft.plan, draft.forecast)
     for text in draft.unserved:
-        console.line(f"nobody here can: {text}", "warn")
+        console.line(f"no worker can: {text}", "warn")
     for text in draft.notes:
         console.line(f"note: {text}", "dim")
     if draft.spent != NOTHING:
@@ -117,25 +117,25 @@ def _forecast_dollars(source_plan: Plan, team: Team) -> PlanForecast | None:
             forecast_plan(team, team.request(source_plan.goal or "this plan", time.time(), plan=source_plan))
         )
     except Invalid as error:
-        Console(sys.stderr).line(f"notice: what it costs is not reckoned: {error}", "warn")
+        Console(sys.stderr).line(f"notice: its cost is not estimated: {error}", "warn")
         return None
 
 
 def _read_plan(options: Namespace, team: Team | None) -> tuple[Plan, Roster, Policy]:
     table = read_table(options.source)
-    story: Story | None = None if "tasks" in table else decode_story(options.source, table)
-    source_plan = parse(table) if story is None else story.plan or story.plans[0]
+    script: ScriptedRun | None = None if "tasks" in table else decode_script(options.source, table)
+    source_plan = parse(table) if script is None else script.plan or script.plans[0]
     if options.roster is not None:
-        story = read_story(options.roster)
-    if story is not None:
-        return source_plan, story.roster, story.policy
+        script = read_script(options.roster)
+    if script is not None:
+        return source_plan, script.roster, script.policy
     if team is not None:
         return source_plan, team.roster, Policy()
-    return source_plan, _everybody(source_plan), Policy()
+    return source_plan, _named_workers(source_plan), Policy()
 
 
-def _everybody(source_plan: Plan) -> Roster:
-    """Without a roster: whoever the plan names is taken to exist."""
+def _named_workers(source_plan: Plan) -> Roster:
+    """Without a roster: every worker that the plan names is taken to exist."""
     names = dict.fromkeys(task.worker.strip() for task in source_plan.tasks if task.worker.strip())
     matches = [task.match for task in source_plan.tasks if task.match is not None]
     agents = [Agent(name) for name in names]

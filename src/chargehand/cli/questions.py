@@ -7,12 +7,11 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
 from chargehand.cli.console import Console, clean, clean_json
-from chargehand.cli.signals import Leave
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Question
 from chargehand.engine.value import encode_value
@@ -20,6 +19,9 @@ from chargehand.errors import Refused
 from chargehand.runtime.nested import doubtful_calls
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import TaskTrace
+
+if TYPE_CHECKING:
+    from chargehand.cli.live_view import LiveView
 
 Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail"]
 _INDENT = "  "
@@ -106,52 +108,58 @@ _PROMPTS: dict[str, _Prompt] = {
         {"d": "done", "done": "done", "a": "again", "again": "again", "f": "fail", "fail": "fail"},
     ),
 }
-_EFFECT_HELP = """This was begun, and nobody knows whether it happened. Find out, then say:
+_EFFECT_HELP = """This was begun, and it is not known whether it happened. Find out, then say:
   d (done): it happened. The task is done, and you say what came of it.
   a (again): it did not happen. It is done again.
   f (fail): leave it. The task counts as failed, and the answer does without it."""
 
 
 def may_ask(options: Namespace, console: Console) -> bool:
-    """Whether somebody is there to answer."""
+    """Whether a question can be answered at this terminal."""
     return console.terminal and sys.stdin.isatty() and not vars(options).get("no_input", False)
 
 
 class QuestionPrompt:
-    """`pause` is done before a question and `go_on` after it, so that nothing moves while somebody types."""
+    """Puts the questions of a run to the person at the terminal. The live view is taken away meanwhile."""
 
-    def __init__(self, console: Console, run: str, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        live: "LiveView | None",
+        question_lines: Callable[[ev.InputRequested, int], list[str]],
+    ) -> None:
         self._console = console
-        self._run = run
-        self._pause = pause
-        self._go_on = go_on
-        self._open: asyncio.Queue[tuple[ev.InputRequested, list[str]]] = asyncio.Queue()
+        self._live = live
+        self._question_lines = question_lines
+        self._open: asyncio.Queue[ev.InputRequested] = asyncio.Queue()
 
-    def put(self, request: ev.InputRequested, lines: list[str]) -> None:
-        """Ask this; the lines are all there is to say about it."""
-        self._open.put_nowait((request, lines))
+    def put(self, request: ev.InputRequested) -> None:
+        self._open.put_nowait(request)
 
-    async def answer(self, driver: Runner, leave: Leave) -> None:
+    async def answer(self, runner: Runner, run: str, leave: Callable[[], object]) -> None:
         """Answer every question as it comes; an empty reply leaves the run where it stands."""
+        live = self._live
         while True:
-            request, lines = await self._open.get()
-            self._pause()
-            reply = await self._ask(request, lines)
+            request = await self._open.get()
+            if live is not None:
+                live.stop()
+            reply = await self._ask(request)
             if reply is None:
                 leave()
                 return
-            self._go_on()
+            if live is not None:
+                live.start()
             try:
-                await driver.ask(self._run, reply)
+                await runner.ask(run, reply)
             except Refused as error:
                 self._console.line(str(error), "warn")
 
-    async def _ask(self, request: ev.InputRequested, lines: list[str]) -> ev.InputAnswered | None:
+    async def _ask(self, request: ev.InputRequested) -> ev.InputAnswered | None:
         """Show the question whole, then read until the reply is one of those that are meant: "did not" is no d."""
         console = self._console
         if request.task:
             console.line(f"{request.task}:", "bold")
-        for line in lines:
+        for line in self._question_lines(request, console.columns):
             console.line(line)
         for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)

@@ -1,6 +1,8 @@
-"""`chargehand run`: a team plans a request, carries it out and answers it."""
+"""`chargehand run`, `resume`, `replay` and `play`: the verbs that drive a run of a team or of a script."""
 
 import secrets
+import shlex
+import sys
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -8,24 +10,41 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.result import planned
-from chargehand.cli.advice import Advice
-from chargehand.cli.arguments import TEAM, add_execution, add_request, add_shared, duration, positive
+from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_request, add_shared, duration, positive
 from chargehand.cli.artifacts import make_save_folder
-from chargehand.cli.play import read_plan
+from chargehand.cli.console import Console, clean
+from chargehand.cli.diagrams import describe_finding
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.teams import finish_background, load_team_of, read_goal, team_arguments, warn_above_budget
-from chargehand.engine.fold import replay
-from chargehand.engine.plan import Plan
+from chargehand.cli.scripts import read_plan, read_script, read_value
+from chargehand.cli.teams import (
+    find_executor,
+    load_team_of,
+    read_goal,
+    script_executor,
+    team_executor,
+    warn_above_budget,
+)
+from chargehand.cli.watch import show_again
+from chargehand.engine import events as ev
+from chargehand.engine.fold import replay as fold_entries
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Plan, TaskId, in_order, needs
+from chargehand.engine.state import RunState
+from chargehand.engine.value import encode_value
+from chargehand.engine.view import offers
+from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.journal.protocol import Journal, check_name
 from chargehand.journal.store import read_run
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 
+# --- run
+
 
 def add_run(parser: ArgumentParser) -> None:
     add_request(parser)
     add_shared(parser, *TEAM)
-    about = "whether a person is asked about the plan; auto and never: no (default: as the team says)"
+    about = "whether the plan waits for approval; auto and never: no (default: as the team says)"
     parser.add_argument("--approve", choices=("auto", "ask", "never"), help=about)
     add_shared(parser, "--budget-usd")
     about = "the time it has: 90s, 5m, 1h (default: as the team says)"
@@ -55,27 +74,21 @@ def run(options: Namespace) -> int:
         warn_above_budget(team, request)
     if options.save:
         make_save_folder(Path(options.save))
-    words = team_arguments(options)
-    advice = Advice(name, options.journal, words, ("run", "--reuse", name, *words))
-    session = RunSession(options, advice, team=team.name, notice=team.notice)
 
-    async def act(driver: Runner, journal: Journal) -> Outcome:
+    async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
         if options.reuse:
-            return await driver.fork(options.reuse, name, request, wait_for_input=session.asks)
+            return await runner.fork(options.reuse, name, request, wait_for_input=session.asks)
         also = await team.offered(journal, request)
-        return await driver.start(name, request, also=also, wait_for_input=session.asks)
+        return await runner.start(name, request, also=also, wait_for_input=session.asks)
 
-    code = session.execute(act, team.executor)
-    finish_background(team, options, code)
-    return code
+    return team_executor(team, options).execute(options, name, act)
 
 
 def _read_goal_and_plan(options: Namespace, team: Team, plan: Plan | None) -> tuple[str, Plan | None]:
-    """What is asked, and the plan for it where there is one already."""
+    """The request, and the plan for it where there is one already."""
     if options.reuse and not options.request and options.example is None:
-        # the same again: what was asked, and how it was to be done; a plan that left parts of the request out would
-        # pass for all of it, and is made anew
-        earlier = replay(read_run(options.journal, options.reuse))
+        # the same again, by the same plan; one that left parts of the request out would pass for all of it
+        earlier = fold_entries(read_run(options.journal, options.reuse))
         is_whole = earlier.tasks and not earlier.unserved
         return earlier.requested.goal, plan or (planned(earlier) if is_whole else None)
     return read_goal(team, options, or_else=plan.goal if plan is not None else ""), plan
@@ -92,3 +105,185 @@ def _bound(team: Team, options: Namespace) -> Team:
     if options.max_parallel is not None:
         policy = structs.replace(policy, limits=structs.replace(policy.limits, width=options.max_parallel))
     return team.bounded(budget=budget, timeout=options.timeout, policy=policy)
+
+
+# --- resume
+
+_YES = ("approve", "yes", "y", "ok")
+
+
+def add_resume(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    add_shared(parser, *TEAM, "--script")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
+    answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; the planner or worker is asked again")
+    answer.add_argument("--plan", metavar="FILE", help="run this plan instead")
+    answer.add_argument("--answer", metavar="TEXT", help="yes, or what to do instead of the call")
+    about = "what became of an effect that is in doubt"
+    answer.add_argument("--effect", choices=("done", "again", "fail"), help=about)
+    parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
+    about = "answer question N, and no other that is asked by now"
+    parser.add_argument("--question", metavar="N", type=int, help=about)
+    add_shared(parser, "--no-background")
+    add_execution(parser)
+    add_shared(parser, "--json")
+
+
+def resume(options: Namespace) -> int:
+    """Finished work is not repeated. The answer to a question is checked before anything is written."""
+    name = str(options.name)
+    reply = _read_reply(options)
+    if not options.journal.exists():  # opening would make it
+        raise Refused(f"there is no journal {options.journal}; name the one that holds {name!r} with --journal")
+    executor = find_executor(options, name, lambda: fold_entries(read_run(options.journal, name)))
+
+    async def act(runner: Runner, journal: Journal, session: RunSession) -> Outcome:
+        session.transcript.catch_up(name, await journal.read(name))
+        state = session.transcript.state
+        events: list[ev.Event] = [ev.PauseSet(paused=False)] if state.paused else []
+        events += _fit_reply(options, state, reply)
+        if reply is None and state.input is not None:
+            session.ask_first(state.input)
+        return await runner.resume(name, *events, wait_for_input=session.asks)
+
+    return executor.execute(options, name, act)
+
+
+def _read_reply(options: Namespace) -> ev.InputAnswered | None:
+    """The answer on the command line; the number of the question is not known yet."""
+    if options.approve or (options.answer is not None and options.answer.strip().lower() in _YES):
+        return ev.InputAnswered(0, "approve")
+    if options.answer is not None or options.reject is not None:  # a call that may not be made, and what to do instead
+        return ev.InputAnswered(0, "reject", options.answer or options.reject or "")
+    if options.plan is not None:
+        return ev.InputAnswered(0, "edit", plan=read_plan(options.plan))
+    if options.effect is not None:
+        return ev.InputAnswered(0, options.effect, result=encode_value(read_value("--result", options.result.encode())))
+    return None
+
+
+def _fit_reply(options: Namespace, state: RunState, reply: ev.InputAnswered | None) -> list[ev.Event]:
+    """The reply to what is being asked; whether it fits, the runner says."""
+    name: str = options.name
+    quoted = shlex.quote(name)
+    if state.ended is not None:
+        again = "play FILE" if options.script else "run"
+        problem = f"run {name!r} has ended ({state.ended.ending})"
+        raise Refused(f"{problem}; to do some of it again: chargehand {again} --reuse {quoted}")
+    question: int | None = options.question
+    if reply is None:
+        if question is not None:
+            raise Refused(f"--question {question} says which question is answered; add --approve or --reject TEXT")
+        return []
+    if state.input is None:
+        raise Refused(f"run {name!r} asks nothing; resume it without an answer")
+    if (parent := state.requested.parent) is not None:  # that one may have ended, and the result would be lost
+        outer = shlex.quote(parent.run)
+        raise Refused(f"run {name!r} works for run {parent.run!r}; answer that one: chargehand resume {outer}")
+    if question not in (None, state.input.number):
+        problem = f"run {name!r} asks question {state.input.number}, not {question}"
+        raise Refused(f"{problem}; read it first: chargehand runs show {quoted}")
+    return [structs.replace(reply, number=state.input.number)]
+
+
+# --- replay
+
+
+def add_replay(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    about = "so many times as fast; 0: at once (default 4 at a terminal, else 0)"
+    parser.add_argument("--speed", metavar="X", type=float, help=about)
+    about = "a new run that does this task again, and what needs it"
+    parser.add_argument("--from", dest="source", metavar="TASK", help=about)
+    parser.add_argument("--dry", action="store_true", help="with --from: only say what would be done again")
+    parser.add_argument("--run", metavar="NAME", help="with --from: what to call the new run")
+    add_shared(parser, *TEAM, "--script")
+    add_execution(parser)
+
+
+def replay(options: Namespace) -> int:
+    """Without --from nothing is done: the journal is shown once more."""
+    entries = read_run(options.journal, options.name)
+    if options.source is None:
+        return show_again(options, entries)
+    return _fork_from_task(options, fold_entries(entries))
+
+
+def _fork_from_task(options: Namespace, state: RunState) -> int:
+    """A new run with every result of the old one but those of a task and of what depends on it."""
+    redone = _find_dependents(state, TaskId(options.source))
+    reused = [offer for offer in offers(state) if offer.task.partition("[")[0] not in redone]
+    if options.dry:
+        console = Console(sys.stdout)
+        console.line(f"done again: {', '.join(map(clean, redone))}")
+        names = {offer.task.partition("[")[0] for offer in reused}
+        console.line(f"taken over: {', '.join(name for name in state.tasks if name in names) or 'nothing'}")
+        return 0
+    name: str = options.run or f"{options.name}-again-{secrets.token_hex(2)}"
+    check_name(name)
+    executor = find_executor(options, options.name, lambda: state)
+    now = time.time()
+    remaining = state.requested.deadline - state.at
+    if state.ended is not None:
+        remaining = state.requested.budget.seconds or 3600.0
+    deadline = now + max(1.0, remaining)
+    request = structs.replace(state.requested, plan=planned(state), deadline=deadline, seed=secrets.randbits(32))
+    request = checked(request, now)
+    offered = ev.ResultsOffered(options.name, tuple(reused), tuple(state.unserved))
+
+    async def act(runner: Runner, _journal: Journal, session: RunSession) -> Outcome:
+        return await runner.start(name, request, also=[offered], wait_for_input=session.asks)
+
+    again = ("replay", options.name, "--from", options.source, *executor.words)
+    return executor.execute(options, name, act, again)
+
+
+def _find_dependents(state: RunState, first: TaskId) -> list[TaskId]:
+    """The task and everything that needs it, directly or not."""
+    tasks = planned(state).tasks
+    names = [task.id for task in tasks]
+    if first not in names:
+        raise Invalid(f"this run has no task {first!r}; it has {', '.join(names[:20]) or 'none'}")
+    dependents = [first]
+    for task in in_order(tasks)[0]:  # inputs come before what needs them
+        if any(name in dependents for name, _ in needs(task)):
+            dependents.append(task.id)
+    return dependents
+
+
+# --- play
+
+
+def add_play(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a script as JSON, for example examples/cascade.json")
+    about = "what to call the run (default: the file's name and a random part)"
+    parser.add_argument("--run", metavar="NAME", help=about)
+    add_shared(parser, "--reuse")
+    add_execution(parser)
+    add_shared(parser, "--json")
+
+
+def play(options: Namespace) -> int:
+    """A new run of a script. All of the input is checked before the journal is touched."""
+    file: str = options.file
+    script = read_script(file)
+    name: str = options.run or f"{Path(file).stem.strip('-') or 'run'}-{secrets.token_hex(3)}"
+    check_name(name)
+    now = time.time()
+    try:
+        request = checked(script.request(now), now)
+    except PlanInvalid:
+        raise
+    except Invalid as error:
+        raise Invalid(f"{file}: {error}") from error
+    if script.plan is not None:
+        for warning in lint(script.plan.tasks, script.roster, script.policy.limits).warnings:
+            Console(sys.stderr, quiet=options.quiet).line(describe_finding(warning), "warn")
+
+    async def act(runner: Runner, _journal: Journal, session: RunSession) -> Outcome:
+        if options.reuse:
+            return await runner.fork(options.reuse, name, request, wait_for_input=session.asks)
+        return await runner.start(name, request, wait_for_input=session.asks)
+
+    return script_executor(file, script).execute(options, name, act)

@@ -1,266 +1,250 @@
-"""One run at the command line: shown as it goes, questions asked at the terminal, and its end."""
+"""One run at the command line: driven while it is shown, questions asked at the terminal, and its end."""
 
 import asyncio
 import io
 import os
+import shlex
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from shutil import which
+from typing import TextIO, TypeAlias
+
+from msgspec import Struct
 
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
-from chargehand.cli.advice import Advice, advise, farewell, going_on
-from chargehand.cli.artifacts import chart_lines, save_artifacts
-from chargehand.cli.console import Console, clean_lines
-from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, exit_code
-from chargehand.cli.format import describe_gaps, money
+from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.artifacts import save_artifacts
+from chargehand.cli.console import Console, clean, clean_lines
+from chargehand.cli.exit_codes import exit_code, stop_code
+from chargehand.cli.format import describe_gaps, money, roughly
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
-from chargehand.cli.signals import Act, Beside, StopSignals, drive_run
+from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.failure import CodeError
+from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Task
-from chargehand.engine.policy import Instant
-from chargehand.engine.state import RunState, Work
+from chargehand.engine.state import RunState, Status, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
-from chargehand.journal.store import read_run
+from chargehand.journal.protocol import Journal
+from chargehand.journal.store import open_journal, read_run
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.run_log import traceback_text
-from chargehand.runtime.runner import Outcome, outcome
+from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
-from chargehand.waits import Wait, collect_waits
+from chargehand.waits import collect_waits
 
-if TYPE_CHECKING:
-    from chargehand.cli.live_view import LiveView
-
-# seconds that the first line waits for the first outcome, on a terminal and in a file
-_FIRST_LINE = 1.0
-_FIRST_LINE_OF_A_FILE = 10.0
-_BEFORE_OUTCOMES = (
-    ev.RunRequested,
-    ev.ResultsOffered,
-    ev.SupervisionStarted,
-    ev.AttemptStarted,
-    ev.StepStarted,
-    ev.PromptSent,
-)
-"""Events after which nobody knows yet whether the models answer."""
+Act: TypeAlias = Callable[[Runner, Journal], Coroutine[None, None, Outcome]]
+ExecutorSource: TypeAlias = Callable[[], AbstractAsyncContextManager[Executor]]
 
 
-class RunOutput:
-    """Where a run is shown: a live view on a terminal, else one line an event.
+# --- what can be done with a run next
 
-    `options` may hold json, jsonl, quiet and verbose. `data` is where the answer or the entries go.
-    """
+_ANSWERS = {
+    "plan": ("--approve", "or --reject TEXT or --plan FILE"),
+    "tool": ("--approve", "or --reject TEXT"),
+    # no complete command: an effect must not be paid for twice because the line was copied without finding out
+    "effect": ("--effect WHAT", "done: it happened; again: it did not; fail: do without"),
+}
 
-    def __init__(
-        self, options: Namespace, run: str, data: Console | None = None, clock: Callable[[], Instant] = time.time
-    ) -> None:
-        given = vars(options)
-        is_quiet = bool(given.get("quiet"))
-        jsonl = bool(given.get("jsonl"))
-        verbose = bool(given.get("verbose"))
-        self.console = Console(sys.stderr, quiet=is_quiet)
-        self.data = data or Console(sys.stdout)
-        self.waits: Sequence[Wait] = ()
-        self._run = run
-        mixed = jsonl and self.data.terminal  # entries would be written into the live view
-        is_live = self.console.terminal and self.console.draws and not is_quiet and not mixed
-        answers = self.console if given.get("json") else self.data
-        self.transcript = Transcript(self.console, answers, jsonl=jsonl, lines=not is_live or verbose, models=verbose)
-        self.view: LiveView | None = None
-        self._is_stopped = False
-        if is_live:
-            from chargehand.cli import live_view  # noqa: PLC0415 - it brings rich, which only a terminal needs
 
-            self.view = live_view.LiveView(self.console, self.transcript, run, clock=clock, waits=lambda: self.waits)
+class Advice(Struct, frozen=True):
+    """The commands that look at a run, go on with it and do it once more."""
 
-    def show(self, entries: Sequence[ev.Entry]) -> None:
-        self.transcript.show(self._run, entries)
-        if self.view is not None:
-            self.view.drop_written(entries)
-            if not self._is_stopped:
-                self.view.start()
+    run: str
+    journal: Path
+    executor: Sequence[str] = ()
+    """The words that name its executor, such as `--team FILE`."""
+    again: Sequence[str] = ()
+    """The words of a command that does it once more."""
 
-    def draw(self) -> None:
-        if self.view is not None:
-            self.view.draw()
+    def resume(self, *more: str) -> str:
+        return self.command("resume", self.run, *self.executor, *more)
 
-    def start(self) -> None:
-        """Show the live view again."""
-        self._is_stopped = False
-        if self.view is not None:
-            self.view.start()
+    def once_more(self) -> str:
+        return self.command(*self.again)
 
-    def stop(self, *, keep: bool = False) -> None:
-        """Take the live view away, unless it is to stay, and show none while entries come in."""
-        self._is_stopped = True
-        if self.view is not None:
-            self.view.stop(keep=keep)
+    def command(self, *words: str) -> str:
+        journal = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
+        return clean(f"{program()} {shlex.join((*words, *journal))}")
 
-    def close(self) -> None:
-        """The end of it. A live view that stays shows the timeline already, and the answer comes last below it."""
-        self.stop(keep=True)
-        if self.view is None:
-            self.transcript.close()
-            return
-        self.transcript.show_gaps()
-        self.transcript.show_answer()
-        self.transcript.show_summary()
+    def going_on(self, state: RunState) -> str:
+        """The command that resumes the run, with an answer if something is asked."""
+        if state.input is None:
+            return self.resume()
+        answer, others = _ANSWERS[state.input.what]
+        return f"{self.resume(*answer.split())}  ({others})"
+
+    def show(self, console: Console, state: RunState, *, mended: bool = False) -> None:
+        """What the run is called and what can be done with it; `mended`: something must be put right before that."""
+        console.line(f"run: {self.run} in {self.journal}")
+        console.line(f"  look again:  {self.command('runs', 'show', self.run)}")
+        if state.ended is None:
+            console.line(f"  give up:     {self.command('runs', 'cancel', self.run)}")
+            console.line(f"  go on:       {self.going_on(state)}")
+        elif self.again and state.ended.ending != "complete":
+            label = "once mended:" if mended else "once more:  "
+            option, notes = self._widen(state)
+            if any(progress.status is Status.DONE for progress in state.tasks.values()):
+                notes.append("finished work is taken over")
+            console.line(f"  {label} {self.once_more()}{option}")  # whole, so that it can be copied
+            if notes:
+                console.line(f"{' ' * (len(label) + 3)}({'; '.join(notes)})")
+
+    def _widen(self, state: RunState) -> tuple[str, list[str]]:
+        """The option that gives a run more of what it lacked, and how much it takes if that is known."""
+        reason = "" if state.ended is None else state.ended.reason
+        if self.again[0] == "run" and reason == "deadline":
+            return " --timeout TIME", []
+        if self.again[0] != "run" or reason != "budget" or state.requested.budget.micros is None:
+            return "", []
+        cost = forecast(planned(state), state.requested.roster, state.requested.policy).cost
+        notes = [f"the plan takes about {roughly(cost.micros)}"] if state.tasks and cost.micros else []
+        return " --budget-usd USD", notes
+
+
+def program() -> str:
+    """How to type the command again: it need not be on the path."""
+    typed = sys.argv[0]
+    installed = which("chargehand")
+    if typed.endswith("__main__.py"):
+        return "python -m chargehand"
+    is_installed = installed is not None and Path(installed).resolve() == Path(typed).resolve()
+    return "chargehand" if is_installed else shlex.quote(typed)
+
+
+# --- driving it
 
 
 class RunSession:
-    """`options` say who the audience is: json, jsonl, quiet, verbose, no_input, save."""
+    """Drives one run. `options` may hold json, jsonl, quiet, verbose, no_input, save and durability."""
 
     def __init__(self, options: Namespace, advice: Advice, team: str = "", notice: str = "") -> None:
         self.options = vars(options)
         self.advice = advice
         self.team = team
         self.notice = notice
-        self._claim = StdoutClaim()
-        self.output = RunOutput(options, advice.run, Console(self._claim.stream, patient=True))
-        self.transcript = self.output.transcript
-        self.asks = may_ask(options, self.output.console)
-        self._asker: QuestionPrompt | None = None
+        self._stdout = StdoutClaim()
+        self.data = Console(self._stdout.stream, patient=True)
+        self.transcript = Transcript.of_command(options, advice.run, self.data)
+        # what is wrong is shown however quiet it is to be, and above the live view where there is one
+        self.stderr = Console(sys.stderr) if self.options.get("quiet") else self.transcript.console
+        self.asks = may_ask(options, self.transcript.console)
+        self._prompt: QuestionPrompt | None = None
         if self.asks:
-            self._asker = QuestionPrompt(self.output.console, advice.run, self.output.stop, self.output.start)
+            transcript = self.transcript
+            self._prompt = QuestionPrompt(transcript.console, transcript.live, transcript.question_lines)
         self._open_question: ev.InputRequested | None = None
-        self._is_noticed = not notice
-        self._has_begun = False
         self._stop_code: int | None = None
         self._problems: dict[tuple[str, str], CodeError | None] = {}
-        # what is told first should be whether the models answer at all; a script that is played has none
-        self._held: list[ev.Entry] | None = [] if team and not self.options.get("jsonl") else None
 
     def ask_first(self, request: ev.InputRequested) -> None:
-        """Ask what was left open, once the run is under way; show it where nobody can be asked."""
+        """Ask what was left open, once the run is under way; show it where nothing can be asked."""
         self._open_question = request
-        if self._asker is None:
+        if self._prompt is None:
             self.transcript.show_question()
 
-    def execute(self, act: Act, executor: Callable[[], AbstractAsyncContextManager[Executor]]) -> int:
-        """Drive the run, tell its end, and give the exit code."""
+    def execute(self, act: Act, executor: ExecutorSource) -> int:
+        """Drive the run, show its end, and give the exit code."""
         try:
-            with StopSignals(self._announce_stop, farewell(self.advice)) as signals, collect_waits() as waits:
-                self.output.waits = waits
-                result = self._drive(act, executor, signals)
+            with (
+                StopSignals(self._announce_stop, f"ended at once; to go on: {self.advice.resume()}") as signals,
+                collect_waits() as waits,
+            ):
+                if self.transcript.live is not None:
+                    self.transcript.live.waits = waits
+                result = self._run(act, executor, signals)
                 if self._stop_code is not None and not self._is_resumable():
                     return self._stop_code
-                result = result or outcome(self.advice.run, self.transcript.state)
-                code = self.finish(result)
-                self.output.data.raise_if_lost()
+                code = self.finish(result or outcome(self.advice.run, self.transcript.state))
+                self.data.raise_if_lost()
                 return code if self._stop_code is None else self._stop_code
         finally:
-            self._claim.restore()
+            self._stdout.restore()
 
-    def _drive(
-        self, act: Act, executor: Callable[[], AbstractAsyncContextManager[Executor]], signals: StopSignals
-    ) -> Outcome | None:
-        beside: list[Beside] = [self._keep_drawing, self._release_soon]
-        if self._asker is not None:
-            beside.append(self._asker.answer)
+    def _run(self, act: Act, executor: ExecutorSource, signals: StopSignals) -> Outcome | None:
         try:
-            return signals.run(
-                drive_run(
-                    act,
-                    executor=executor,
-                    journal=self.advice.journal,
-                    durability=self.options.get("durability", "machine"),
-                    listener=self._receive,
-                    on_text=self._receive_text,
-                    beside=beside,
-                )
-            )
+            return signals.run(self._drive(act, executor))
         except KeyboardInterrupt as stop:
-            self._stop_code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+            self._stop_code = stop_code(stop)
             return None
         except StoreUnavailable as error:
-            if not self._has_begun:
+            if not self.transcript.begun:
                 raise
             raise StoreUnavailable(f"{error}; then once more: {self.advice.once_more()}") from error
         finally:
-            self._release()
-            self.output.stop(keep=True)
+            self._stop_view()
+
+    async def _drive(self, act: Act, executor: ExecutorSource) -> Outcome | None:
+        """Do `act`; None if the run was left where it stands because a question is to be decided later."""
+        journal = await open_journal(self.advice.journal, durability=self.options.get("durability", "machine"))
+        live = self.transcript.live
+        try:
+            async with executor() as opened, BareTaskGroup() as jobs:
+                runner = Runner(journal, opened, listener=self._receive, on_text=self._receive_text)
+                run = jobs.create_task(act(runner, journal))
+                company = [jobs.create_task(live.animate())] if live is not None else []
+                if self._prompt is not None:
+                    company.append(jobs.create_task(self._prompt.answer(runner, self.advice.run, run.cancel)))
+                await asyncio.wait({run})
+                for job in company:
+                    job.cancel()
+            return None if run.cancelled() else run.result()
+        finally:
+            await journal.close()
 
     def _is_resumable(self) -> bool:
         """Whether there is a run to go on with after a signal, or one that had just ended; say which it is."""
-        signal = "SIGTERM" if self._stop_code == TERMINATED else "Ctrl-C"
+        signal = "SIGTERM" if self._stop_code == 143 else "Ctrl-C"
         try:
             entries = read_run(self.advice.journal, self.advice.run)
         except RunUnknown:
-            Console(sys.stderr).line(f"stopped by {signal} before anything was written", "warn")
+            self.stderr.line(f"stopped by {signal} before anything was written", "warn")
             return False
         last_seq = self.transcript.state.seq if self.transcript.begun else 0
-        self.show(entries[last_seq:])  # the last of it may be written, and not have been told
+        self.show(entries[last_seq:])  # the last of it may be written, and not have been shown
         if self.transcript.state.ended is not None:
             self._stop_code = None
         else:
-            Console(sys.stderr).line(f"stopped by {signal}; the run is left where it stands, and can go on", "warn")
+            self.stderr.line(f"stopped by {signal}; the run is left where it stands, and can go on", "warn")
         return True
 
     def _announce_stop(self) -> None:
-        """After the first Ctrl-C: the live view stands still."""
-        self._release()
-        self.output.stop(keep=True)
-        self.stderr().line("stopping; Ctrl-C once more ends this process at once", "warn")
+        self._stop_view()
+        self.stderr.line("stopping; Ctrl-C once more ends this process at once", "warn")
+
+    def _stop_view(self) -> None:
+        if self.transcript.live is not None:
+            self.transcript.live.stop(keep=True)
 
     # --- while it goes on
 
     def _receive(self, _run: str, entries: Sequence[ev.Entry]) -> None:
-        self._has_begun = True
-        if self._held is None:
-            self.show(entries)
-            return
-        self._held.extend(entries)
-        if not all(isinstance(entry.event, _BEFORE_OUTCOMES) for entry in entries):
-            self._release()
+        self.show(entries)
 
     def _receive_text(self, _run: str, work: Work, text: str) -> None:
-        self._release()  # a model that writes has not refused
-        if self.output.view is not None:
-            self.output.view.add_text(work, text)
-
-    async def _keep_drawing(self, *_: object) -> None:
-        if self.output.view is not None:
-            await self.output.view.animate()
-
-    async def _release_soon(self, *_: object) -> None:
-        """Nobody is kept waiting for the first line longer than this."""
-        await asyncio.sleep(_FIRST_LINE if self.output.console.terminal else _FIRST_LINE_OF_A_FILE)
-        self._release()
-
-    def _release(self) -> None:
-        """Tell what was held back until it was known whether the models answer."""
-        entries = self._held
-        self._held = None
-        if entries:
-            self.show(entries)
+        if self.transcript.live is not None:
+            self.transcript.live.add_text(work, text)
 
     def show(self, entries: Sequence[ev.Entry]) -> None:
         """Show entries, and ask what they ask."""
+        if self.notice and not self.transcript.begun:  # quiet or not: a demo must not pass for a model
+            self.stderr.prose(f"notice: {self.notice}", "warn")
         for entry in entries:
             self._report_problem(entry.event)
-        if not self._is_noticed:  # quiet or not: nobody may take it for something else
-            self.stderr().prose(f"notice: {self.notice}", "warn")
-            self._is_noticed = True
-        self.output.show(entries)
-        if self._asker is None:
+        self.transcript.show(self.advice.run, entries)
+        if self._prompt is None:
             return
-        if self._open_question is not None:
-            self._ask(self._open_question)
-            self._open_question = None
-        for entry in entries:
-            if isinstance(entry.event, ev.InputRequested):
-                self._ask(entry.event)
-
-    def _ask(self, request: ev.InputRequested) -> None:
-        if self._asker is not None:
-            self._asker.put(request, self.transcript.question_lines(request, self.output.console.columns))
+        questions = [entry.event for entry in entries if isinstance(entry.event, ev.InputRequested)]
+        for request in [self._open_question, *questions] if self._open_question else questions:
+            self._prompt.put(request)
+        self._open_question = None
 
     def _report_problem(self, event: ev.Event) -> None:
         """What a person must fix, once: a model that refuses, a mistake in code."""
@@ -271,85 +255,62 @@ class RunSession:
         mistake = failure.code_error
         if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
             self._problems[refusal.model, refusal.cause] = None
-            self.stderr().prose(f"error: {refusal.headline()}", "bad")
+            self.stderr.prose(f"error: {refusal.headline()}", "bad")
         if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
             self._problems[mistake.exception, mistake.place()] = mistake
-            self.stderr().text(clean_lines(traceback_text(mistake)), "bad")
-
-    def stderr(self) -> Console:
-        """Standard error, for what is said however quiet it is to be: above the live view, if there is one."""
-        console = Console(sys.stderr)
-        console.pen = self.output.console.pen
-        return console
+            self.stderr.text(clean_lines(traceback_text(mistake)), "bad")
 
     # --- its end
 
     def finish(self, result: Outcome) -> int:
-        """Show the end, and give the exit code. Below a live view the answer comes last, to stay in sight."""
+        """Show the end, and give the exit code."""
         traced = self.transcript.tracer.snapshot()
         state = self.transcript.state
-        console = self.output.console
-        has_view = self.output.view is not None
-        if has_view:
-            self.transcript.show_gaps()
-        else:
-            self.transcript.close()
         saved = self._save_artifacts(traced)
-        for path in saved:
-            console.line(f"saved: {path}")
         assessment = assess(state) if traced.ending and traced.ending != "cancelled" else None
+        remarks = [f"saved: {path}" for path in saved]
         if assessment is not None and assessment.worth_saying:
-            console.prose(f"checked: {assessment.line}")
+            remarks.append(f"checked: {assessment.line}")
+        self.transcript.close(remarks)
         self._report_ending(traced, state)
-        if has_view:
-            for line in chart_lines(traced, console.columns):
-                console.line(line)
-            self.transcript.show_answer()
-            self.transcript.show_summary()
-        advise(console, state, self.advice, mended=bool(self._problems))
+        self.advice.show(self.transcript.console, state, mended=bool(self._problems))
         if self.options.get("json"):
             document = run_document(self.transcript.tracer)
             document |= {"team": self.team, "notice": self.notice, "saved": [str(path) for path in saved]}
             document |= assessment.document() if assessment is not None else {}
             document |= {"resume": self.advice.resume()} if state.ended is None else {}
-            self.output.data.json(document)
-        self._report_mistakes()
+            self.data.json(document)
+        mistakes = [mistake for mistake in self._problems.values() if mistake is not None]
+        if mistakes:
+            mend = f"Mend the code, then: {self.advice.once_more()}"
+            self.stderr.prose(f"error: {mistakes[0].describe()}. {mend}", "bad")
         return exit_code(result.ending, result.reason)
 
     def _report_ending(self, traced: Trace, state: RunState) -> None:
         """What is wrong is said however quiet it is to be."""
-        stderr = self.stderr()
         overspent = state.ledger.overspent
         if overspent != NOTHING:
             excess = money(overspent)
-            stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
+            self.stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
         if not self.options.get("quiet") or traced.ending == "complete":
             return
         for line in describe_gaps(traced.gaps) if traced.ending else ():
-            stderr.line(f"gap: {line}", "bad")
-        stderr.line(f"ending: {describe_ending(state)}", "bad")
+            self.stderr.line(f"gap: {line}", "bad")
+        self.stderr.line(f"ending: {describe_ending(state)}", "bad")
         if traced.ending:
             return
         if state.input is not None and state.input.task:
-            stderr.line(f"asked: {state.input.task}:")
-            for line in self.transcript.question_lines(state.input, stderr.columns):
-                stderr.line(f"  {line}")
-        stderr.line(f"go on: {going_on(state, self.advice)}")
-
-    def _report_mistakes(self) -> None:
-        """The last line of a run that met a mistake in code: where it is, and what to do."""
-        mistakes = [mistake for mistake in self._problems.values() if mistake is not None]
-        if mistakes:
-            others = f" (and {len(mistakes) - 1} more, see above)" if len(mistakes) > 1 else ""
-            mend = f"Mend the code, then: {self.advice.once_more()}"
-            self.stderr().prose(f"error: {mistakes[0].describe()}{others}. {mend}", "bad")
+            self.stderr.line(f"asked: {state.input.task}:")
+            for line in self.transcript.question_lines(state.input, self.stderr.columns):
+                self.stderr.line(f"  {line}")
+        self.stderr.line(f"go on: {self.advice.going_on(state)}")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
         folder = self.options.get("save")
         try:
             return save_artifacts(traced, Path(folder) if folder else None, self.advice.journal)
         except Invalid as error:  # what came of the run is worth more
-            Console(sys.stderr).line(f"chargehand: {error}", "bad")
+            self.stderr.line(f"chargehand: {error}", "bad")
             return []
 
 

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 from rich.text import Text
 from rich.tree import Tree
 
+from chargehand.agents.audit.assessment import assess
+from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import Script, ScriptedExecutor
-from chargehand.cli.advice import Advice, going_on
 from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, counted, dollars, money, seconds
-from chargehand.cli.run_session import run_document
+from chargehand.cli.report import report
+from chargehand.cli.run_session import Advice, run_document
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import CancelRequested, Entry, RunEnded
+from chargehand.engine.events import CancelRequested, Entry
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
@@ -97,61 +99,53 @@ def runs(options: Namespace) -> int:
 # --- list
 
 
-class _ListedRun(Struct, frozen=True):
-    """A run in the list. Nothing is known of a damaged one but its row."""
-
-    row: RunRow
-    status: RunStatus
-    state: RunState | None = None
-
-
 def _list(options: Namespace, console: Console) -> int:
     """Every run of a journal, the latest first."""
     rows = list_runs(options.journal)
     limit = options.limit
     if limit is None and not options.json:
         limit = _MAX_LISTED
-    listed = [_read_listed(options.journal, row) for row in rows[:limit]]
+    listed = [_read_state(options.journal, row) for row in rows[:limit]]
     if options.json:
-        console.json([_document(run) for run in listed])
+        console.json([_document(row, state) for row, state in listed])
         return 0
     if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    tones: list[Tone] = [_TONES.get(run.status, "warn") for run in listed]
-    lines = [_table_row(run, console) for run in listed]
+    tones: list[Tone] = []
+    lines: list[tuple[str, ...]] = []
+    for row, state in listed:
+        status = _status(row, state)
+        tones.append(_TONES.get(status, "warn"))
+        if state is None:
+            lines.append((row.run, status, "", "", row.damage))
+            continue
+        goal = state.requested.goal
+        request = goal if console.terminal else short(goal, _MAX_REQUEST)
+        lines.append((row.run, status, _cost(state.ledger.spent), ago(row.started, time.time()), request))
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
     if len(rows) > len(listed):
         console.line(f"… and {len(rows) - len(listed)} older; --limit N shows more", "dim")
     return 0
 
 
-def _read_listed(journal: Path, row: RunRow) -> _ListedRun:
-    if row.damage:
-        return _ListedRun(row, "damaged")
+def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
+    """The row of a run with its state; None where it is damaged."""
     try:
-        state = replay(read_run(journal, row.run))
+        return row, None if row.damage else replay(read_run(journal, row.run))
     except Corrupt as error:
-        return _ListedRun(structs.replace(row, damage=str(error)), "damaged")
-    return _ListedRun(row, _status(row, state, state.ended), state)
+        return structs.replace(row, damage=str(error)), None
 
 
-def _status(row: RunRow, state: RunState, ended: RunEnded | None) -> RunStatus:
+def _status(row: RunRow, state: RunState | None) -> RunStatus:
     """How a run ended, or where it stands."""
-    if ended is not None and ended.ending != "needs_input":
-        return ended.ending
+    if state is None:
+        return "damaged"
+    if state.ended is not None and state.ended.ending != "needs_input":
+        return state.ended.ending
     if row.held:
         return "running"
     return "waiting" if state.input is not None else "interrupted"
-
-
-def _table_row(run: _ListedRun, console: Console) -> tuple[str, ...]:
-    row = run.row
-    if run.state is None:
-        return row.run, run.status, "", "", row.damage
-    goal = run.state.requested.goal
-    request = goal if console.terminal else short(goal, _MAX_REQUEST)
-    return row.run, run.status, _cost(run.state.ledger.spent), ago(row.started, time.time()), request
 
 
 def _cost(spent: Amount) -> str:
@@ -161,16 +155,15 @@ def _cost(spent: Amount) -> str:
     return f"{spent.tokens:,} tok" if spent.tokens else "-"
 
 
-def _document(run: _ListedRun) -> dict[str, object]:
-    state = run.state
-    ended = None if state is None else state.ended
+def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
+    status = _status(row, state)
     spent = NOTHING if state is None else state.ledger.spent
     return {
-        **structs.asdict(run.row),
-        "state": run.status,
-        "held": run.status == "running",
-        "waits": state is not None and ended is None and state.input is not None,
-        "ending": None if ended is None else ended.ending,
+        **structs.asdict(row),
+        "state": status,
+        "held": status == "running",
+        "waits": state is not None and state.ended is None and state.input is not None,
+        "ending": state.ended.ending if state is not None and state.ended is not None else None,
         "request": "" if state is None else state.requested.goal,
         "cost_usd": spent.micros / 1_000_000,
         "tokens": spent.tokens,
@@ -183,54 +176,44 @@ def _document(run: _ListedRun) -> dict[str, object]:
 def _show(options: Namespace, console: Console) -> int:
     """What happened in a run, read off its journal."""
     readable = read_readable(options.journal, options.name)
+    transcript = Transcript(console, console)
     if options.jsonl:
         for entry in readable.entries:
             console.json_line(entry)
-        if readable.damage is not None:
-            raise readable.damage
-        return 0
-    if options.json:
-        if readable.damage is not None:
-            raise readable.damage
-        console.json(run_document(Tracer.replay(options.name, readable.entries)))
-        return 0
-    transcript = Transcript(console, console, jsonl=False)
-    transcript.show(options.name, readable.entries)
+    elif not options.json:
+        transcript.show(options.name, readable.entries)
     if readable.damage is not None:  # what comes of a run cannot be said by a part of it
         raise readable.damage
+    if options.json:
+        console.json(run_document(Tracer.replay(options.name, readable.entries)))
+    elif not options.jsonl:
+        _show_end(options, transcript, readable.entries)
+    return 0
+
+
+def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entry]) -> None:
+    console = transcript.console
     transcript.close()
-    _show_assessment(console, transcript.state)
+    assessment = assess(transcript.state)
+    for line in assessment.lines() if assessment.worth_saying else ():
+        console.line(line)
     traced = nested_trace(transcript.tracer, _read_nested(options))
     if any(attempts_with_runs(traced)):
         console.line("levels:", "bold")
         tree = Tree(_level_label(traced, ""))
         _add_levels(tree, traced)
         console.draw(tree)
-    _show_audit(console, readable.entries, transcript.state)
+    for finding in audit_run(entries, transcript.state):
+        console.line(f"audit: {describe_mode(finding)}", "plain" if finding.prevented else "warn")
     if transcript.state.ended is None:
-        advice = Advice(options.name, options.journal, executor=(), again=())
-        console.line(f"go on, if nobody drives it: {going_on(transcript.state, advice)}")
-    return 0
+        advice = Advice(options.name, options.journal)
+        console.line(f"go on, if no process drives it: {advice.going_on(transcript.state)}")
 
 
-def _show_assessment(console: Console, state: RunState) -> None:
-    """How far the answer can be relied on, where there is more to say than that all was done."""
-    from chargehand.agents.audit.assessment import assess  # noqa: PLC0415 - only this needs it
-
-    assessment = assess(state)
-    for line in assessment.lines() if assessment.worth_saying else ():
-        console.line(line)
-
-
-def _show_audit(console: Console, entries: Sequence[Entry], state: RunState) -> None:
-    """What went wrong in ways that teams of agents are known for, where anything did."""
-    from chargehand.agents.audit.failure_modes import audit_run  # noqa: PLC0415 - only this needs it
-
-    for finding in audit_run(entries, state):
-        task = f"{finding.task}: " if finding.task else ""
-        prevented = " (prevented)" if finding.prevented else ""
-        tone: Tone = "plain" if finding.prevented else "warn"
-        console.line(f"audit: MAST {finding.mode}{prevented}: {task}{finding.message}", tone)
+def describe_mode(finding: FailureMode) -> str:
+    """A failure mode of agent teams that a run met."""
+    task = f"{finding.task}: " if finding.task else ""
+    return f"MAST {finding.mode}{' (prevented)' if finding.prevented else ''}: {task}{finding.message}"
 
 
 def _read_nested(options: Namespace) -> dict[str, Readable]:
@@ -242,8 +225,7 @@ def _read_nested(options: Namespace) -> dict[str, Readable]:
 def _add_levels(tree: Tree, traced: Trace) -> None:
     for task, attempt in attempts_with_runs(traced):
         for run in attempt.runs:
-            # nobody sums up what came of a message
-            kind = "in" if run.combine != "none" else "asks in"
+            kind = "in" if run.combine != "none" else "asks in"  # the results of a message are not combined
             _add_levels(tree.add(_level_label(run, f"{task} {attempt.worker} {kind} ")), run)
 
 
@@ -262,12 +244,7 @@ def _export(options: Namespace, console: Console) -> int:
     """Every step of a run as JSON, or as a page to read. Of a damaged one, what can be read, and an error."""
     tracer = trace_readable(options.name, read_readable(options.journal, options.name))
     traced = nested_trace(tracer, _read_nested(options))
-    if options.report:
-        from chargehand.cli.report import report  # noqa: PLC0415 - only a report needs it
-
-        body = report(traced)
-    else:
-        body = format_json(traced)
+    body = report(traced) if options.report else format_json(traced)
     if options.output is None:
         console.text(body)
     else:
@@ -326,7 +303,7 @@ def _comparable_lines(traced: Trace) -> list[str]:
 
 
 def _cancel(options: Namespace, console: Console) -> int:
-    """End a run that nobody drives, with the runs inside it."""
+    """End a run that no process drives, with the runs inside it."""
     state = replay(read_run(options.journal, options.name))
     if state.ended is not None:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
@@ -338,7 +315,7 @@ def _cancel(options: Namespace, console: Console) -> int:
     async def cancel_all() -> None:
         journal = await open_journal(options.journal)
         try:
-            driver = Runner(journal, ScriptedExecutor(Script()))  # nobody is asked to do anything
+            driver = Runner(journal, ScriptedExecutor(Script()))  # no worker is called
             for name in names:
                 await driver.resume(name, CancelRequested(options.reason))
         finally:
@@ -391,7 +368,7 @@ def read_status(journal: Path, row: RunRow) -> RunStatus:
     try:
         if row.ended is not None:
             return "waiting" if row.ended.ending == "needs_input" else row.ended.ending
-        return _status(row, replay(read_run(journal, row.run)), None)
+        return _status(row, replay(read_run(journal, row.run)))
     except Corrupt:
         return "damaged"
 

@@ -1,22 +1,25 @@
-"""`chargehand serve`: a team over HTTP, for `letta-client`, for OpenAI clients and by an API of its own."""
+"""`chargehand serve`: teams over HTTP, for `letta-client`, OpenAI clients and our own API. `tokens`: access to it."""
 
 import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import add_shared, duration, model_handle
-from chargehand.cli.console import Console
+from chargehand.cli.arguments import add_shared, add_verbs, duration, model_handle
+from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
-from chargehand.errors import Invalid
+from chargehand.errors import Invalid, Unknown
 from chargehand.models.extras import install_command
 
 if TYPE_CHECKING:
+    from chargehand.server.middleware.keys import Key
     from chargehand.server.settings import Settings
 
 TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
@@ -36,7 +39,7 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     words = f"the port (default {PORT}; 0 is any free one)"
     parser.add_argument("--port", metavar="N", type=int, default=PORT, help=words)
-    words = "ask nobody for a token; only on 127.0.0.1"
+    words = "no token is needed; only on 127.0.0.1"
     parser.add_argument("--no-token", action="store_true", help=words)
     words = "a name under which it may be called besides its own address; may be repeated"
     parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=words)
@@ -46,7 +49,7 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--model-urls", action="store_true", help=words)
     words = "with --model-urls: an address of this machine or a private network that they may name; may be repeated"
     parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
-    words = "the model of everybody, and of agents whose own is not to be had"
+    words = "the model of every worker, and of agents whose own model is not available"
     parser.add_argument("--model", metavar="NAME", type=model_handle, default="", help=words)
     words = "how many runs may go on at once (default 64)"
     parser.add_argument("--open-runs", metavar="N", type=int, help=words)
@@ -106,10 +109,10 @@ def _settings(options: Namespace) -> "Settings":
 
 
 def startup_lines(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
-    """What somebody must know who wants to call it. A token is shown once, when it was made just now."""
+    """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
-    shown = token or ("TOKEN" if not settings.unlocked else "")
+    password = token or ("TOKEN" if not settings.unlocked else "")
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
     facts: dict[str, str] = {}
@@ -123,8 +126,87 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
         facts["teams"] = ", ".join(teams)
     facts["what is where"] = f"http://{reached}:{port}/"
     facts["its runs"] = f"chargehand runs --journal {quote(str(settings.data / 'main' / 'runs.db'))}"
-    at = f":{shown}@{reached}" if shown else reached
+    at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
-    facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={shown or 'any'}"
+    facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"
     lines = [f"{name:16}  {value}" for name, value in facts.items()]
     return [f"chargehand listens on http://{host}:{port}", *lines]
+
+
+# --- tokens
+
+_ACCESS_EXAMPLES = """examples:
+  chargehand tokens create --name laptop
+  chargehand tokens create --tenant lab --scope read --name board --expires 30d
+  chargehand tokens revoke 1f2e3d4c
+
+"""
+_TOKEN_VERBS = {
+    "list": "every token that was made, without what is secret of it",
+    "create": "make a token; it is shown once",
+    "revoke": "make a token invalid, from now on",
+}
+
+
+def add_tokens(parser: ArgumentParser) -> None:
+    parser.epilog = _ACCESS_EXAMPLES + (parser.epilog or "")
+    verbs = add_verbs(parser, _TOKEN_VERBS, "--data", "--json", "--no-color")
+    create = verbs["create"]
+    create.add_argument("--tenant", metavar="NAME", default="main", help="whose it is (default main)")
+    about = "what it is good for; each includes those before it (default run)"
+    create.add_argument("--scope", choices=("read", "run", "admin"), default="run", help=about)
+    create.add_argument("--name", metavar="TEXT", default="", help="what to remember it by")
+    create.add_argument("--expires", metavar="TIME", type=duration, help="how long it is good: 12h, 30d")
+    verbs["revoke"].add_argument("id", metavar="ID", help="as `tokens list` shows it")
+
+
+def tokens(options: Namespace) -> int:
+    """A server that runs in the same folder heeds it at once. Only the hash of a token is kept."""
+    from chargehand.server.middleware.keys import KeyFile, create_key, key_file  # noqa: PLC0415 - the server is an extra
+
+    console = Console(sys.stdout)
+    path = key_file(options.data)
+    if options.what == "revoke" and not path.exists():
+        raise Unknown(f"there are no tokens in {options.data}; --data names another folder")
+    if options.what not in ("create", "revoke"):
+        keys: list[Key] = []
+        if path.exists():  # looking makes no folder
+            with closing(KeyFile(path)) as file:
+                keys = file.all()
+        _list_tokens(options, console, keys)
+        return 0
+    now = time.time()
+    token = ""
+    with closing(KeyFile(path)) as file:
+        if options.what == "revoke":
+            key = file.revoke(options.id, now)
+        else:
+            expires = None if options.expires is None else now + options.expires
+            key, token = create_key(options.tenant, options.name, options.scope, now, expires)
+            file.add(key)
+    if options.json:
+        console.json({"token": token, **_token_facts(key)} if token else _token_facts(key))
+    elif token:
+        console.line(token)
+        Console(sys.stderr).line(f"token {key.id} of tenant {key.tenant}; it is not shown again", "dim")
+    else:
+        console.line(f"revoked: {key.id} of tenant {key.tenant}")
+    return 0
+
+
+def _list_tokens(options: Namespace, console: Console, keys: "list[Key]") -> None:
+    rows = [_token_facts(key) for key in keys]
+    if options.json:
+        console.json(rows)
+    elif rows:
+        print_table(console, list(rows[0]), [tuple(row.values()) for row in rows])
+    else:
+        console.line(f"there are no tokens in {options.data} yet; `chargehand tokens create` makes one")
+
+
+def _token_facts(key: "Key") -> dict[str, str]:
+    times = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
+    facts = {"id": key.id, "tenant": key.tenant, "scope": key.scope, "name": key.name}
+    for name, at in times.items():
+        facts[name] = "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+    return facts

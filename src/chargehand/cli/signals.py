@@ -1,23 +1,15 @@
-"""Ctrl-C and SIGTERM stop a command in order: what it has by then is kept. And driving a run under them."""
+"""Ctrl-C and SIGTERM stop a command in order: what it has by then is kept."""
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from chargehand.cli.exit_codes import Interrupted, Terminated
-from chargehand.concurrency import BareTaskGroup
-from chargehand.journal.protocol import Journal
-from chargehand.journal.store import open_journal
-from chargehand.runtime.executor import Executor, Listener
-from chargehand.runtime.run_loop import TextListener
-from chargehand.runtime.runner import Outcome, Runner
-from chargehand.sqlite.connection import Durability
 
 _T = TypeVar("_T")
 _SAME_SIGNAL = {signal.SIGINT: 0.2, signal.SIGTERM: 1.0}
@@ -107,60 +99,3 @@ class StopSignals:
                 os.write(2, f"{cursor}{self._farewell}\n".encode(errors="backslashreplace"))
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-
-
-@contextmanager
-def deferred_interrupts() -> Generator[Callable[[], None]]:
-    """Ctrl-C interrupts nothing while the block lasts, but is raised where the function that is given is called."""
-    pressed = False
-
-    def press(_number: int, _frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-
-    def raise_pressed() -> None:
-        if pressed:
-            raise KeyboardInterrupt
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, press)
-    try:
-        yield raise_pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-# --- a run
-
-Act: TypeAlias = Callable[[Runner, Journal], Coroutine[None, None, Outcome]]
-Leave: TypeAlias = Callable[[], object]
-Beside: TypeAlias = Callable[[Runner, Leave], Coroutine[None, None, None]]
-
-
-async def drive_run(
-    act: Act,
-    *,
-    executor: Callable[[], AbstractAsyncContextManager[Executor]],
-    journal: Path,
-    durability: Durability,
-    listener: Listener,
-    on_text: TextListener,
-    beside: Sequence[Beside] = (),
-) -> Outcome | None:
-    """Do `act`; None if it was left where it stands.
-
-    What goes on `beside` may leave the run, and is stopped when the run is over.
-    """
-    opened = await open_journal(journal, durability=durability)
-    try:
-        async with executor() as opened_executor, BareTaskGroup() as jobs:
-            runner = Runner(opened, opened_executor, listener=listener, on_text=on_text)
-            run = jobs.create_task(act(runner, opened))
-            company = [jobs.create_task(accompany(runner, run.cancel)) for accompany in beside]
-            await asyncio.wait({run})
-            for job in company:
-                job.cancel()
-        return None if run.cancelled() else run.result()
-    finally:
-        await opened.close()

@@ -1,33 +1,37 @@
-"""The team of a command: loaded, priced, kept within its budget, and its background work after a run."""
+"""The team or script of a command: loaded, priced, kept within its budget, run, and its background work after a run."""
 
 import asyncio
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeAlias
 
 from msgspec import Struct, structs
 
 from chargehand.agents.background_runs import Rested, rest
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.draft import foreseen
+from chargehand.agents.scripted import ScriptedExecutor
 from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.advice import program
 from chargehand.cli.arguments import read_request
 from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
-from chargehand.cli.play import read_story, scripted
+from chargehand.cli.run_session import Advice, ExecutorSource, RunSession, program
+from chargehand.cli.scripts import ScriptedRun, read_script
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.engine.budget import usd_of
 from chargehand.engine.events import RunRequested
 from chargehand.engine.state import RunState
 from chargehand.errors import ChargehandError, Invalid
+from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal
 from chargehand.models.prices import flat
 from chargehand.runtime.executor import Executor
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Team
 
 _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
@@ -64,7 +68,7 @@ def read_goal(team: Team, options: Namespace, verb: str = "run", *, or_else: str
         goal = read_request(options.request, verb) or or_else
         if goal:
             return goal
-        problem = f'nothing was asked; say what is to be done: {program()} {verb} "REQUEST"'
+        problem = f'no request given. Try: {program()} {verb} "REQUEST"'
         if not examples:
             raise Invalid(problem)
         listing = ", ".join(f"{number}: {short(example, 80)}" for number, example in enumerate(examples[:5], 1))
@@ -77,42 +81,64 @@ def read_goal(team: Team, options: Namespace, verb: str = "run", *, or_else: str
     return examples[number - 1]
 
 
-# --- who does the work of a run
+# --- the executor of a run
+
+_RunAct: TypeAlias = Callable[[Runner, Journal, RunSession], Coroutine[None, None, Outcome]]
 
 
 class RunExecutor(Struct, frozen=True):
-    """`words` name the executor on a command line, `again` begins a command that does it once more.
+    """The team or the script whose runs a command drives."""
 
-    `notice` is what people must know about its models; `leave` is told with which code it ended.
-    """
-
-    executor: Callable[[], AbstractAsyncContextManager[Executor]]
+    source: ExecutorSource
     words: tuple[str, ...]
+    """Name it on a command line."""
     again: tuple[str, ...]
+    """Begin a command that does a run once more."""
     team: str = ""
     notice: str = ""
-    leave: Callable[[int], None] = lambda _: None
+    """What people must know about its models."""
+    after: Callable[[int], None] = lambda _: None
+    """Called with the exit code of the run."""
+
+    def execute(self, options: Namespace, run: str, act: _RunAct, again: tuple[str, ...] = ()) -> int:
+        """Drive a run while it is shown; the exit code. Finished work is taken over where it is done once more."""
+        advice = Advice(run, options.journal, self.words, again or (*self.again, "--reuse", run))
+        session = RunSession(options, advice, self.team, self.notice)
+        code = session.execute(lambda runner, journal: act(runner, journal, session), self.source)
+        self.after(code)
+        return code
 
 
-def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -> RunExecutor:
-    """The executor that the options name; Refused where the run counts on somebody it does not have."""
-    if options.script:
-        file: str = options.script
-        return RunExecutor(scripted(read_story(file)), ("--script", file), ("play", file))
-    team = load_team_of(options)
+def team_executor(team: Team, options: Namespace) -> RunExecutor:
     words = team_arguments(options)
-    team.check_recorded(state().requested.budget)
-    if state().requested.parent is None:  # a run inside another is refused below, with the one to answer
-        next_step = "name the team it began with (--team), or its script (--script)"
-        team.staff.check_recorded(run, state().requested.roster, next_step)
     return RunExecutor(
-        executor=team.executor,
+        source=team.executor,
         words=words,
         again=("run", *words),
         team=team.name,
         notice=team.notice,
-        leave=partial(finish_background, team, options),
+        after=partial(finish_background, team, options),
     )
+
+
+def script_executor(file: str, script: ScriptedRun) -> RunExecutor:
+    @asynccontextmanager
+    async def executor() -> AsyncGenerator[Executor]:
+        yield ScriptedExecutor(script)
+
+    return RunExecutor(executor, ("--script", file), ("play", file))
+
+
+def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -> RunExecutor:
+    """The executor that the options name; Refused where the run needs a worker it does not have."""
+    if options.script:
+        return script_executor(options.script, read_script(options.script))
+    team = load_team_of(options)
+    team.check_recorded(state().requested.budget)
+    if state().requested.parent is None:  # a run inside another is refused later, with the one to answer
+        next_step = "name the team it began with (--team), or its script (--script)"
+        team.staff.check_recorded(run, state().requested.roster, next_step)
+    return team_executor(team, options)
 
 
 # --- what a plan costs
@@ -193,5 +219,5 @@ def _report_failure(console: Console, result: Rested) -> None:
     if result.again:
         then = "it is tried again the next time"
     if outcome.question is not None:
-        then = "a person must answer first"
+        then = "its question must be answered first"
     console.line(f"{result.worker} did not get through ({reason}); {then}; see run {outcome.run}", "bad")

@@ -1,21 +1,29 @@
-"""The transcript of a run, entry by entry: the same words whether it is under way or over."""
+"""A run as people see it, entry by entry and at its end: lines, or a live view on a terminal."""
 
-from collections.abc import Sequence
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from chargehand.agents.result import fallback_answer, planned
+from chargehand.cli.artifacts import charts_of
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
-from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, EventText, describe_event
+from chargehand.cli.diagrams import LEGEND, draw_chart, print_plan, timeline_lines
+from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import describe_gaps, money, seconds
-from chargehand.cli.plan_view import print_plan
 from chargehand.cli.questions import format_question, name_calls
-from chargehand.cli.timeline import LEGEND, timeline_lines
 from chargehand.engine import events as ev
 from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan
+from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.runtime.trace import Tracer
+
+if TYPE_CHECKING:
+    from chargehand.cli.live_view import LiveView
 
 _MAX_GOAL = 2000  # characters; the journal has all of it
 _MIN_TASK = 3  # columns for names such as t12, kept free before there is a plan
@@ -23,27 +31,53 @@ _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _INDENT = " " * 14  # of what belongs to the line of an event
-_QUESTIONS = {"plan": "to approve the plan", "tool": "to approve a call", "effect": "what became of an effect"}
+_WAITS_FOR = {"plan": "plan approval", "tool": "approval of a call", "effect": "confirmation of an effect"}
 
 
 class Transcript:
-    """`console` is for the events, `data` for the answer, and for the entries where they are asked for (`jsonl`).
+    """One run. `console` is for the events, `data` for the answer, or for the entries where those are wanted (`jsonl`).
 
-    Without `lines` only plans are told, not every event; without `models` nothing of what models were asked and said,
-    and nothing of what memory was read for it.
+    Without `lines` only plans are shown, not every event; without `internals` nothing of what models were asked and
+    replied, and nothing of what memory was read for it.
     """
 
     def __init__(
-        self, console: Console, data: Console, *, jsonl: bool, lines: bool = True, models: bool = True
+        self,
+        console: Console,
+        data: Console,
+        *,
+        jsonl: bool = False,
+        lines: bool = True,
+        internals: bool = True,
+        live: "LiveView | None" = None,
     ) -> None:
-        self._console = console
-        self._data = data
+        self.console = console
+        self.data = data
+        self.live = live
         self._jsonl = jsonl
         self._lines = lines
-        self._models = models
+        self._internals = internals
         self._tracer: Tracer | None = None
-        self._task_room = 0
         self._resumes = False
+
+    @classmethod
+    def of_command(
+        cls, options: Namespace, run: str, data: Console, clock: Callable[[], Instant] = time.time
+    ) -> "Transcript":
+        """The transcript for the options json, jsonl, quiet and verbose, where the command has them."""
+        values = vars(options)
+        jsonl = bool(values.get("jsonl"))
+        verbose = bool(values.get("verbose"))
+        console = Console(sys.stderr, quiet=bool(values.get("quiet")))
+        live = None
+        mixed = jsonl and data.terminal  # entries would be written into the live view
+        if console.terminal and console.draws and not mixed and not values.get("quiet"):
+            from chargehand.cli.live_view import LiveView  # noqa: PLC0415 - it brings rich, which only a terminal needs
+
+            live = LiveView(console, run, clock)
+        answers = console if values.get("json") else data
+        lines = live is None or verbose
+        return cls(console, answers, jsonl=jsonl, lines=lines, internals=verbose, live=live)
 
     @property
     def begun(self) -> bool:
@@ -60,20 +94,20 @@ class Transcript:
 
     def show(self, run: str, entries: Sequence[ev.Entry]) -> None:
         """Show what was written."""
-        self._widen_tasks(entries)
         if self._resumes:
             self._resumes = False
             goal = short(self.state.requested.goal, _MAX_GOAL)
-            self._console.prose(f"going on with {run} after {self.state.seq} entries: {goal}", "bold")
+            self.console.prose(f"going on with {run} after {self.state.seq} entries: {goal}", "bold")
         for entry in entries:
             if self._jsonl:
-                self._data.json_line(entry)
+                self.data.json_line(entry)
             self._record(run, entry)
             self._show_entry(entry)
+        if self.live is not None and self._tracer is not None:
+            self.live.show(self._tracer, entries)
 
     def catch_up(self, run: str, entries: Sequence[ev.Entry]) -> None:
         """Record what was shown before; what is shown next goes on from there."""
-        self._widen_tasks(entries)
         for entry in entries:
             self._record(run, entry)
             self._resumes = True
@@ -84,28 +118,15 @@ class Transcript:
         else:
             self._tracer.record(entry)
 
-    def _widen_tasks(self, entries: Sequence[ev.Entry]) -> None:
-        """Make room for the names of tasks before the first line that stands beside them."""
-        names: list[str] = []
-        for entry in entries:
-            event = entry.event
-            plan = event.plan if isinstance(event, ev.RunRequested | ev.InputAnswered) else None
-            tasks = event.tasks if isinstance(event, ev.TasksAdded) else () if plan is None else plan.tasks
-            names += [task.id for task in tasks]
-            if isinstance(event, ev.TaskExpanded):
-                names.append(f"{event.task}[{event.count - 1}]")
-        longest = max(map(len, names), default=0)
-        self._task_room = min(_MAX_TASK, max(self._task_room, longest))
-
     def _show_entry(self, entry: ev.Entry) -> None:
         event = entry.event
         if isinstance(event, ev.RunRequested):
-            self._console.prose(f"goal: {short(event.goal, _MAX_GOAL)}", "bold")
+            self.console.prose(f"goal: {short(event.goal, _MAX_GOAL)}", "bold")
             if event.plan is not None:
                 self._show_plan(event.plan)
             return
-        if self._lines and (self._models or not self._is_internal(event)):
-            self._show_event(entry, describe_event(self.tracer, entry, whole=self._models))
+        if self._lines and (self._internals or not self._is_internal(event)):
+            self._show_event(entry)
         if isinstance(event, ev.TasksAdded) and event.tasks:
             self._show_plan(Plan(event.tasks, self.state.combine))
 
@@ -118,89 +139,91 @@ class Transcript:
             return event.step in steps and steps[event.step].kind in ("model", *MEMORY_STEPS)
         return isinstance(event, ev.PromptSent)
 
-    def _show_event(self, entry: ev.Entry, words: EventText) -> None:
-        console = self._console
+    def _show_event(self, entry: ev.Entry) -> None:
+        console = self.console
+        event = describe_event(self.tracer, entry, whole=self._internals)
         worker_room = min(_MAX_WORKER, max(map(len, (*self.state.agents, SUPERVISOR))))
+        task_room = min(_MAX_TASK, max(map(len, self.state.tasks), default=_MIN_TASK))
         when = f"{entry.at - self.tracer.began:8.2f} s"
-        task_room = self._task_room or _MIN_TASK
-        names = f"{short(words.task, _MAX_TASK):{task_room}}  {short(words.who, _MAX_WORKER):{worker_room}}"
+        names = f"{short(event.task, _MAX_TASK):{task_room}}  {short(event.who, _MAX_WORKER):{worker_room}}"
         indent = len(f"{when}  {names}  ")
-        lines = [words.text]
+        lines = [event.text]
         if console.terminal and console.columns - indent > _LEAST_ROOM:
-            lines = wrap_words(words.text, console.columns - indent)
-        console.text(f"{console.paint(when, 'dim')}  {names}  {console.paint(lines[0], words.tone)}")
+            lines = wrap_words(event.text, console.columns - indent)
+        console.text(f"{console.paint(when, 'dim')}  {names}  {console.paint(lines[0], event.tone)}")
         for line in lines[1:]:
-            console.line(f"{' ' * indent}{line.strip()}", words.tone)
+            console.line(f"{' ' * indent}{line.strip()}", event.tone)
         if isinstance(entry.event, ev.InputRequested):
             for line in self.question_lines(entry.event, console.columns - len(_INDENT)):
                 console.line(f"{_INDENT}{line}")
 
     def _show_plan(self, plan: Plan) -> None:
         requested = self.state.requested
-        self._console.line()
-        print_plan(self._console, plan, forecast(plan, requested.roster, requested.policy))
-        self._console.line()
-
-    # --- the end
-
-    def close(self) -> None:
-        """The timeline, the answer, what is missing, what it cost, how long it took and how it ended."""
-        trace = self.tracer.snapshot()
-        console = self._console
-        console.line()
-        console.line(f"timeline: {seconds(trace.seconds)}   {LEGEND}", "bold")
-        for line in timeline_lines(trace, console.columns):
-            console.line(line)
-        console.line()
-        self.show_answer()
-        self.show_gaps()
-        console.line(f"cost: {money(trace.used)}")
-        console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
-        console.line(f"ending: {describe_ending(self.state)}", "bold")
-
-    def show_gaps(self) -> None:
-        """What is missing."""
-        end = self.state.ended
-        if end is not None:
-            self._console.line(f"gaps: {len(end.gaps) or 'none'}")
-            for line in describe_gaps(end.gaps):
-                self._console.prose(f"  {line}", "bad")
-            return
-        tasks = [progress for progress in self.state.tasks.values() if progress.parent is None]
-        unfinished = sum(progress.status is not Status.DONE for progress in tasks)
-        if unfinished:
-            self._console.line(f"unfinished: {unfinished} of {len(tasks)} tasks")
+        self.console.line()
+        print_plan(self.console, plan, forecast(plan, requested.roster, requested.policy))
+        self.console.line()
 
     def show_question(self) -> None:
-        """What a person is asked, with the plan if it waits for approval."""
+        """What is asked, with the plan if it waits for approval."""
         request = self.state.input
         if request is None:
             return
-        self._console.line(f"a person is asked {_QUESTIONS[request.what]}:", "warn")
+        self.console.line(f"waiting for {_WAITS_FOR[request.what]}:", "warn")
         if request.what == "plan" and not request.task:
             self._show_plan(planned(self.state))
-        for line in self.question_lines(request, self._console.columns):
-            self._console.line(line)
+        for line in self.question_lines(request, self.console.columns):
+            self.console.line(line)
 
     def question_lines(self, request: ev.InputRequested, columns: int) -> list[str]:
         """All there is to say about a question of this run: the calls it is about, with their arguments."""
         requests = name_calls(request, self.tracer.tasks.get(request.task))
         return [line for each in requests for line in format_question(each, columns)]
 
-    def show_summary(self) -> None:
-        """How it ended, how long it took and what it cost in one line, for the end of a screen."""
-        state = self.state
-        ending = f"{describe_ending(state)} in" if state.ended is not None else "not finished after"
-        if state.ended is None and state.input is not None:
-            ending = f"a person is asked {_QUESTIONS[state.input.what]}, after"
-        took = seconds(state.at - self.tracer.began)
-        self._console.prose(f"{ending} {took}; cost: {money(state.ledger.spent)}", "bold")
+    # --- the end
 
-    def show_answer(self) -> None:
+    def close(self, remarks: Sequence[str] = ()) -> None:
+        """The timeline, what is missing, remarks, the answer, what it cost, how long it took and how it ended.
+
+        A live view that stays shows the timeline already.
+        """
+        trace = self.tracer.snapshot()
+        console = self.console
+        if self.live is not None:
+            self.live.stop(keep=True)
+        else:
+            console.line()
+            console.line(f"timeline: {seconds(trace.seconds)}   {LEGEND}", "bold")
+            for line in timeline_lines(trace, console.columns):
+                console.line(line)
+            console.line()
+        self._show_gaps()
+        for remark in remarks:
+            console.prose(remark)
+        for chart in charts_of(trace).values() if self.live is not None else ():
+            for line in draw_chart(chart, console.columns):
+                console.line(line)
+        self._show_answer()
+        console.line(f"cost: {money(trace.used)}")
+        console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
+        console.line(f"ending: {describe_ending(self.state)}", "bold")
+
+    def _show_gaps(self) -> None:
+        end = self.state.ended
+        if end is not None:
+            self.console.line(f"gaps: {len(end.gaps) or 'none'}")
+            for line in describe_gaps(end.gaps):
+                self.console.prose(f"  {line}", "bad")
+            return
+        tasks = [progress for progress in self.state.tasks.values() if progress.parent is None]
+        unfinished = sum(progress.status is not Status.DONE for progress in tasks)
+        if unfinished:
+            self.console.line(f"unfinished: {unfinished} of {len(tasks)} tasks")
+
+    def _show_answer(self) -> None:
         """The answer: text as it is, anything else as JSON. Where none is to be written, the results are the answer."""
         state = self.state
         # where entries are asked for, they hold the answer too, and nothing else belongs among them
-        output = self._console if self._jsonl else self._data
+        output = self.console if self._jsonl else self.data
         if state.answer is not None:
             answer = decode_value(state.answer)
         elif state.combine == "none" and state.ended is not None:
@@ -208,20 +231,20 @@ class Transcript:
         else:
             self._show_fallback(output)
             return
-        self._console.line("answer:", "bold")
+        self.console.line("answer:", "bold")
         if isinstance(answer, str):
             output.markdown(clean_lines(answer))
         else:
             output.text(format_json(answer))
-        self._console.line()
+        self.console.line()
 
     def _show_fallback(self, output: Console) -> None:
         """What there is to say instead of an answer. Of a run that failed it is no data, and the gaps are shown."""
         has_failed = self.state.ended is not None and self.state.ended.ending == "failed"
         fallback = fallback_answer(self.state, name_gaps=not has_failed)
         if fallback:
-            (self._console if has_failed else output).markdown(clean_lines(fallback))
-            self._console.line()
+            (self.console if has_failed else output).markdown(clean_lines(fallback))
+            self.console.line()
 
 
 def describe_ending(state: RunState) -> str:
@@ -230,5 +253,5 @@ def describe_ending(state: RunState) -> str:
     if end is not None:
         return end.ending if end.reason in ("done", end.ending) else f"{end.ending} ({end.reason})"
     if state.input is not None:
-        return f"not yet: a person is asked {_QUESTIONS[state.input.what]}"
+        return f"not yet: waiting for {_WAITS_FOR[state.input.what]}"
     return "not yet"

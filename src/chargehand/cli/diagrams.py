@@ -1,0 +1,248 @@
+"""Pictures made of characters: a plan as a tree or as Mermaid, the timeline of a run, bar charts."""
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Literal
+
+from msgspec import Struct
+
+from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
+from chargehand.cli.console import Console, clean, short
+from chargehand.cli.format import counted, dollars, money, roughly, seconds
+from chargehand.engine.budget import Amount
+from chargehand.engine.forecast import Forecast
+from chargehand.engine.plan import Finding, Plan, Task, TaskId, in_order, needs
+from chargehand.engine.policy import Seconds
+from chargehand.models.artifacts import Chart
+from chargehand.runtime.trace import AttemptTrace, DutyTrace, Trace
+
+# --- plans
+
+_MAX_TASKS = 60
+_LEAST_ROOM = 16
+_MAX_PATH = 8  # tasks of a critical path
+_COMBINED = {
+    "merge": "merged into one answer",
+    "select": "of which the best is the answer",
+    "vote": "of which the answer is the one most agree on",
+    "reduce": "reduced to one answer",
+    "forward": "of which one is handed through as the answer",
+    "none": "whose results are the answer",
+}
+
+
+def print_plan(console: Console, plan: Plan, forecast: Forecast | None) -> None:
+    """The tasks of a plan as a tree, and what it will take."""
+    heading = f"{counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}" if plan.tasks else "nothing to do"
+    console.line(f"plan: {heading}", "bold")
+    for line in plan_tree(plan, console.columns):
+        console.line(line)
+    for line in forecast_lines(forecast) if forecast is not None else ():
+        console.prose(line, "dim")
+
+
+def plan_tree(plan: Plan, columns: int) -> list[str]:
+    """One line a task, each under the input that comes last; what else it needs stands behind it."""
+    rows = [(f"{indent}{short(task.id, 24)}", short(_worker(task), 20), task) for indent, task in _branches(plan.tasks)]
+    name_room = max((len(name) for name, _, _ in rows), default=0)
+    worker_room = max((len(worker) for _, worker, _ in rows), default=0)
+    lines: list[str] = []
+    for name, worker, task in rows[:_MAX_TASKS]:
+        head = f"{name:{name_room}}  {worker:{worker_room}}  "
+        inputs = _describe_inputs(task)
+        room = max(_LEAST_ROOM, columns - len(head) - len(inputs))
+        lines.append(f"{head}{short(task.instruction, room)}{inputs}".rstrip())
+    if len(rows) > _MAX_TASKS:
+        lines.append(f"… and {len(rows) - _MAX_TASKS} more")
+    return lines
+
+
+def _worker(task: Task) -> str:
+    if task.worker or task.match is None:
+        return task.worker or "anybody"
+    tags = [*task.match.all, *(["/".join(task.match.some)] if task.match.some else [])]
+    return f"#{' #'.join(tags)}"
+
+
+def _describe_inputs(task: Task) -> str:
+    inputs = [(name, need) for name, need in needs(task) if name != task.for_each]
+    quorum = [name for name, need in inputs if need == "quorum"]
+    parts = [f"each of {task.for_each}"] if task.for_each else []
+    parts += [name for name, need in inputs if need == "required"]
+    parts += [f"{name} (optional)" for name, need in inputs if need == "optional"]
+    parts += [f"{task.quorum} of ({', '.join(quorum)})"] if quorum else []
+    return clean(f"  needs {', '.join(parts)}") if parts else ""
+
+
+def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
+    """The tasks with their indents, depth first. Tasks in a circle have no place in a tree and come last."""
+    ordered, _ = in_order(tasks)
+    level: dict[TaskId, int] = {}
+    children: dict[TaskId | None, list[Task]] = {}
+    for task in ordered:
+        inputs = [(level[name], need == "required", name) for name, need in needs(task) if name in level]
+        level[task.id] = 1 + max((depth for depth, _, _ in inputs), default=0)
+        _, _, parent = max(inputs, default=(0, False, None))
+        children.setdefault(parent, []).append(task)
+    stack = [("", task, task is children[None][-1]) for task in reversed(children.get(None, []))]
+    while stack:
+        indent, task, is_last = stack.pop()
+        yield f"{indent}{'└─' if is_last else '├─'} ", task
+        below = children.get(task.id, [])
+        deeper = indent + ("   " if is_last else "│  ")
+        stack += [(deeper, child, child is below[-1]) for child in reversed(below)]
+    placed = {id(task) for task in ordered}
+    yield from (("?─ ", task) for task in tasks if id(task) not in placed)
+
+
+def forecast_lines(forecast: Forecast) -> list[str]:
+    """What a plan will take, in a few lines; nothing about times and costs that were not stated."""
+    names = list(forecast.critical_path[:_MAX_PATH])
+    path = " → ".join([*names, "…"] if len(forecast.critical_path) > _MAX_PATH else names)
+    lines: list[str] = []
+    if forecast.timed:
+        once = f", where {', '.join(map(clean, forecast.unbounded))} counts once" if forecast.unbounded else ""
+        work = f"{seconds(forecast.serial)} of work, up to {forecast.width} at once{once}"
+        lines.append(f"expected: {seconds(forecast.makespan)} ({work})")
+        lines.append(f"critical: {path} ({seconds(forecast.critical)})")
+    elif len(forecast.critical_path) > 1:
+        lines.append(f"longest chain: {path}")
+    usd = forecast.usd if isinstance(forecast, PlanForecast) else None
+    if usd is not None:
+        stated = money(Amount(tokens=forecast.cost.tokens, calls=forecast.cost.calls))
+        lines.append(f"cost: {_describe_usd(usd)}" + (f", {stated}" if stated != "nothing" else ""))
+        if usd.about:
+            lines.append(f"estimate: {BASIS}")
+    elif forecast.cost != Amount():
+        lines.append(f"cost: about {money(forecast.cost)}")
+    return lines
+
+
+def _describe_usd(cost: CostForecast) -> str:
+    if cost.about is None:
+        return f"unknown: there is no price for {' and '.join(cost.unknown) or 'one of the models'}"
+    if cost.about == 0 and not cost.grows:
+        return "$0, since no model that is called costs anything"
+    grows = f" or more ({cost.grows})" if cost.grows else ""
+    cap = f", above the budget of {dollars(round(1_000_000 * (cost.budget or 0)))}" if cost.above_budget else ""
+    return f"about {roughly(round(1_000_000 * cost.about))}{grows}{cap}"
+
+
+def describe_finding(finding: Finding) -> str:
+    """One finding on one line: how grave, where, what, and its code."""
+    return f"{'error' if finding.grave else 'warning'}: {finding.place}: {finding.message} [{finding.code}]"
+
+
+def mermaid(plan: Plan) -> str:
+    """The plan as a Mermaid flowchart; a dotted arrow is an optional input."""
+    nodes = {task.id: f"t{at}" for at, task in enumerate(plan.tasks)}
+    lines = ["flowchart TD"]
+    for task in plan.tasks:
+        label = clean(f"{task.id}: {_worker(task)}").replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
+        lines.append(f'  {nodes[task.id]}["{label}"]')
+        arrows = {"required": "-->", "optional": "-.->", "quorum": f"-- {task.quorum} of --->"}
+        for name, need in needs(task):
+            arrow = "-- each -->" if name == task.for_each else arrows[need]
+            if name in nodes:
+                lines.append(f"  {nodes[name]} {arrow} {nodes[task.id]}")
+    return "\n".join(lines)
+
+
+# --- the timeline of a run
+
+LEGEND = "━ work  x failed  · waiting to retry  ~ being refined"
+_FILL = {"work": "━", "failed": "─", "refine": "~", "wait": "·"}
+_MAX_ROWS = 40
+_MAX_NAME = 20
+
+
+class Span(Struct, frozen=True):
+    """What was done from `start` to `end`, in seconds since the run began; without an end it is under way."""
+
+    kind: Literal["work", "failed", "refine", "wait"]
+    start: Seconds
+    end: Seconds | None
+    attempt: int = 0
+    """Its number: what was interrupted, or waited for a person, goes on under the same one."""
+
+
+def timeline_rows(trace: Trace) -> dict[str, list[Span]]:
+    """The spans of each task and duty, in the order in which they began."""
+    rows: dict[str, list[Span]] = {}
+    for duty in trace.supervision:
+        rows.setdefault(duty.task or f"({duty.duty})", []).append(_span_of(duty))
+    for task in (*trace.tasks, *trace.dropped):
+        waits = [Span("wait", retry.at, retry.at + retry.wait) for retry in task.retries if retry.wait > 0]
+        spans = [*map(_span_of, task.attempts), *waits]
+        if spans:
+            rows.setdefault(task.id, []).extend(spans)
+    for spans in rows.values():
+        spans.sort(key=attrgetter("start"))
+    return dict(sorted(rows.items(), key=lambda row: row[1][0].start))
+
+
+def _span_of(work: AttemptTrace | DutyTrace) -> Span:
+    end = None if work.seconds is None else work.began + work.seconds
+    if isinstance(work, DutyTrace) and work.duty == "refine":
+        return Span("refine", work.began, end)
+    number = work.attempt if isinstance(work, AttemptTrace) else work.number
+    return Span("failed" if work.ending == "failed" else "work", work.began, end, number)
+
+
+def draw_bar(spans: Sequence[Span], room: int, until: Seconds) -> str:
+    """The spans of one row in so many columns, from the beginning of the run."""
+    scale = room / max(until, 1e-9)
+    bar = ""
+    for span in spans:  # each gets a cell at least, be it at the expense of the next
+        start = max(len(bar), min(room - 1, int(span.start * scale)))
+        end = max(start + 1, round((until if span.end is None else min(span.end, until)) * scale))
+        drawn = _FILL[span.kind] * (end - start)
+        bar = bar.ljust(start) + (f"{drawn[:-1]}x" if span.kind == "failed" else drawn)
+    return bar[:room]
+
+
+def timeline_lines(trace: Trace, columns: int) -> list[str]:
+    """A line for each row: its name, its bar, how long was worked on it."""
+    rows = timeline_rows(trace)
+    name_room = max((len(short(name, _MAX_NAME)) for name in rows), default=0)
+    bar_room = max(10, columns - name_room - 30)
+    lines: list[str] = []
+    for name, spans in list(rows.items())[:_MAX_ROWS]:
+        bar = draw_bar(spans, bar_room, trace.seconds)
+        lines.append(f"{short(name, _MAX_NAME):{name_room}} │{bar:{bar_room}}│ {_describe_work(spans, trace.seconds)}")
+    if len(rows) > _MAX_ROWS:
+        lines.append(f"… and {len(rows) - _MAX_ROWS} more")
+    return lines
+
+
+def _describe_work(spans: Sequence[Span], until: Seconds) -> str:
+    worked = [span for span in spans if span.kind in ("work", "failed")]
+    took = sum((until if span.end is None else span.end) - span.start for span in worked)
+    attempts = len({span.attempt for span in worked})
+    return f"{seconds(took)}, {attempts} attempts" if attempts > 1 else seconds(took)
+
+
+# --- charts
+
+_MAX_BARS = 12
+_MAX_LABEL = 24
+_LEAST_BAR = 10
+
+
+def draw_chart(chart: Chart, columns: int) -> list[str]:
+    """A title, then a line for each value: values below zero have no bar, of many values the first are drawn."""
+    values = chart.plotted[:_MAX_BARS]
+    if not values:
+        return []
+    numbers = [f"{value:,.10g}" for _, value in values]
+    labels = [short(label, _MAX_LABEL) for label, _ in values]
+    label_room = max(map(len, labels))
+    number_room = max(map(len, numbers))
+    scale = max(_LEAST_BAR, columns - label_room - number_room - 6) / max(1e-9, *(value for _, value in values))
+    lines = [f"chart: {short(chart.title, columns - 7)}"]
+    for label, number, (_, value) in zip(labels, numbers, values, strict=True):
+        bar = "█" * max(1, round(value * scale)) if value > 0 else ""
+        lines.append(f"  {label:{label_room}}  {number:>{number_room}}  {bar}".rstrip())
+    if len(chart.plotted) > len(values):
+        lines.append(f"  … and {len(chart.plotted) - len(values)} more")
+    return [*lines, ""]
