@@ -486,7 +486,7 @@ EFFECTS = (
     Bug(
         "the same effect in one step is had several times",
         "agents/tool_calls.py",
-        "                if first != number:",
+        "                if same_as != number:",
         "                if False:",
     ),
     Bug("an effect that was had is had again unasked", "agents/tool_calls.py", 'return "repeated"', "return None"),
@@ -511,14 +511,14 @@ EFFECTS = (
     Bug(
         "a person's no is taken for a yes",
         "agents/tool_calls.py",
-        "if refusal := self._answers[wish.key]:",
-        "if False and (refusal := self._answers[wish.key]):",
+        "if refusal := answers[key]:",
+        "if False and (refusal := answers[key]):",
     ),
     Bug(
         "leave for one call is leave for all of them",
         "agents/tool_calls.py",
-        "key = digest(*_identity(call), str(times))",
-        "key = digest(*_identity(call))",
+        "key = digest(*which, str(times))",
+        "key = digest(*which)",
     ),
 )
 """What a bank's own book must tell about effects and the questions before them."""

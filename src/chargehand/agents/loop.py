@@ -15,7 +15,7 @@ from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
 from chargehand.agents.spending import Spending, cut_off
 from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.agents.tool_calls import MESSAGE_TOOLS, Calls
+from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolCalls
 from chargehand.agents.worker import REPEATS
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
@@ -90,7 +90,7 @@ class Attempt:
             self._history.keep(handle, text)
         self._asked = brief.instruction
         self._outside = brief.outside
-        self._tried: Calls | None = None
+        self._tried: ToolCalls | None = None
         self._subject = Working(brief.message or brief.instruction, ready.card, given.inputs, given.gaps)
         self._repairs = 0
         self._longer = 0  # tokens a reply is to have room for, since one was cut
@@ -104,12 +104,12 @@ class Attempt:
             context.prompt(ready.models[0].card.handle, opening, tuple(ready.tools))
 
     @property
-    def _calls(self) -> Calls:
+    def _calls(self) -> ToolCalls:
         """Made when the first call is: thousands of attempts may wait for a model that will need none."""
         if self._tried is None:
             outside = self._outside or bool(self._subject.inputs or self._subject.gaps)
             breakers = self._kit.breakers
-            self._tried = Calls(
+            self._tried = ToolCalls(
                 ready=self._equipped,
                 context=self._context,
                 history=self._history,

@@ -1,6 +1,6 @@
 """The tool calls of one step: checked against the rules, made in parallel, each journaled; what goes wrong is data.
 
-Only an effect of which nobody knows whether it happened ends the attempt. A call that returned has succeeded, whatever
+Only an effect of which it is unknown whether it happened ends the attempt. A call that returned has succeeded, whatever
 it returned: what JSON cannot carry is kept as text, and a large result whole or cut.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from chargehand.agents.history import History, read_on
 from chargehand.agents.inputs import without_pictures
@@ -45,7 +45,7 @@ _MADE_ONCE = (
 _TOO_MANY = f"At most {AT_ONCE} calls are made in one step. Ask for the rest in the next one."
 _KINDS = frozenset(("table", "figure", "passages", "chart"))
 _LARGEST_ARTIFACT = 64 * 1024
-_MOST_ARTIFACTS = 8
+_MAX_ARTIFACTS = 8
 _SHOWN_AGAIN = 600
 """A result of so many characters is shown a second time; a longer one stands in the history already."""
 _ALREADY = "You have this already: {tool} was called with these arguments before and gave the same result."
@@ -60,21 +60,21 @@ _CUT = (
 
 
 class Returned(Struct, frozen=True, omit_defaults=True):
-    """What a call came to. `broken`: the tool failed for a reason of its own. `barred`: so it was not even called.
-
-    `note` says to the model what is to be known besides, for example that the result is not kept as it was.
-    `code_error`: it met a mistake in its own code, which ends the attempt.
-    """
+    """What a call came to."""
 
     value: object = None
     error: str = ""
     broken: bool = False
+    """The tool failed for a reason of its own."""
     barred: bool = False
+    """It was not called, because its breaker is open."""
     note: str = ""
+    """What the model is told besides, for example that the result is not kept as it was."""
     code_error: CodeError | None = None
+    """A mistake in the code of the tool, which ends the attempt."""
 
 
-class _Planned(Struct, frozen=True):
+class _PlannedCall(Struct, frozen=True):
     """What becomes of one call: it is made, or answered with a `problem`, or with what it returned `earlier`."""
 
     call: ToolCall
@@ -83,28 +83,16 @@ class _Planned(Struct, frozen=True):
     earlier: Returned | None = None
     same_as: int = -1
     """The number of an identical call of this step, whose result (or problem) is this one's, too."""
+    pending: PendingCall | None = None
+    """A person must allow it first."""
 
     @property
     def is_made(self) -> bool:
         return self.tool is not None and not self.problem and self.earlier is None and self.same_as < 0
 
 
-class _Wish(Struct, frozen=True):
-    """A call that needs leave: the key of a person's answer, what the person reads, and the how manieth time it is."""
-
-    key: str
-    text: str
-    times: int
-
-
-class Calls(Struct, eq=False, kw_only=True):
-    """Makes the calls of one attempt and remembers what came of them.
-
-    `tainted`: what the model has seen so far came, in part, from outside. `seen` are versions of blocks, as shown.
-    `circle` says what the model asks for again and again although it has it; it is empty as long as it does not.
-    `returned` is what tools returned, and what calls with an effect were given: that was done. `heard` is what other
-    workers wrote, and why a person did not allow a call.
-    """
+class ToolCalls(Struct, eq=False, kw_only=True):
+    """Makes the tool calls of one attempt and remembers what came of them."""
 
     ready: ReadyWorker
     context: StepContext
@@ -112,14 +100,19 @@ class Calls(Struct, eq=False, kw_only=True):
     brief: Brief
     breakers: ToolBreakers
     tainted: bool = False
+    """What the model has seen so far came, in part, from outside."""
     seen: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Versions of blocks, as they were last shown."""
     made: list[Called] = field(default_factory=list[Called])
     artifacts: list[Artifact] = field(default_factory=list[Artifact])
     sources: dict[str, None] = field(default_factory=dict[str, None])
     last: object = None
     circle: str = ""
+    """What the model asks for again and again although it has it; empty as long as it does not."""
     returned: list[object] = field(default_factory=list[object])
+    """What tools returned, and the arguments of calls with an effect: that was done."""
     heard: list[object] = field(default_factory=list[object])
+    """What other workers wrote, and why a person did not allow a call."""
     _repetition: Repetition = field(default_factory=Repetition)
     _mistakes: int = 0
     _allowed: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -129,97 +122,84 @@ class Calls(Struct, eq=False, kw_only=True):
     _acted: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """How often an effect was had, by tool and arguments."""
 
-    @property
-    def _answers(self) -> Mapping[str, str]:
-        """What a person answered, by the key of the question."""
-        return self.brief.answers or {}
-
     async def make(self, calls: tuple[ToolCall, ...], step: int) -> bool:
         """Make these calls side by side and show the model what they returned, in the order it asked.
 
         Returns whether any of it is new to the model.
         """
-        plans = self._plans(calls, step)
-        to_make = {number: (one.call, one.tool) for number, one in enumerate(plans) if one.is_made and one.tool}
-        done: dict[int, Returned] = {}
+        plans = self._plan_all(calls, step)
+        results: dict[int, Returned] = {}
 
         async def perform(number: int, call: ToolCall, tool: Tool) -> None:
-            done[number] = await self._step(call, tool)
+            results[number] = await self._step(call, tool)
 
+        to_make = [(number, plan.call, plan.tool) for number, plan in enumerate(plans) if plan.is_made and plan.tool]
         if len(to_make) == 1:  # most steps make one call, which needs no task of its own
-            ((number, (call, tool)),) = to_make.items()
-            await perform(number, call, tool)
+            await perform(*to_make[0])
         else:
             async with BareTaskGroup() as jobs:
-                for number, (call, tool) in to_make.items():
-                    jobs.create_task(perform(number, call, tool))
+                for job in to_make:
+                    jobs.create_task(perform(*job))
         is_new = False
-        for number, planned in enumerate(plans):
-            source = number if planned.same_as < 0 else planned.same_as
-            returned = plans[source].earlier or done.get(source) or Returned(error=plans[source].problem)
-            if planned.same_as >= 0 and planned.tool is not None and not planned.tool.stable:
-                self._tell_again(planned, returned)
+        for number, plan in enumerate(plans):
+            source = number if plan.same_as < 0 else plan.same_as
+            returned = plans[source].earlier or results.get(source) or Returned(error=plans[source].problem)
+            if plan.same_as >= 0 and plan.tool is not None and not plan.tool.stable:
+                self._show_once_more(plan.call, plan.tool, returned)
                 continue
-            is_new = self._show(planned, returned, step) or is_new
+            is_new = self._show(plan, returned, step) or is_new
         return is_new
 
-    def _plans(self, calls: tuple[ToolCall, ...], step: int) -> list[_Planned]:
+    def _plan_all(self, calls: tuple[ToolCall, ...], step: int) -> list[_PlannedCall]:
         """What becomes of each call of a step. One that is made counts for those after it.
 
-        Of equal calls that change something, or need leave, only the first is looked at, and made if it may be.
+        Of equal calls that are stable, change something or need approval only the first is made. Where a person must
+        allow some of them, the attempt ends with one question about all of these, before any call is made.
         """
-        plans: list[_Planned] = []
-        asked = self.made if len(calls) == 1 else list(self.made)
-        stable: dict[tuple[str, str], int] = {}
-        acting: dict[tuple[str, str], int] = {}
+        plans: list[_PlannedCall] = []
+        made = self.made if len(calls) == 1 else list(self.made)
+        first: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
-            known = self.ready.tools.get(call.name) if len(calls) > 1 else None
-            if known is not None and (known.effect != "read" or self._asks_first(known)):
-                first = acting.setdefault(_identity(call), number)
-                if first != number:
-                    plans.append(_Planned(call, known, same_as=first))
+            tool = self.ready.tools.get(call.name) if len(calls) > 1 else None
+            if tool is not None and (tool.stable or tool.effect != "read" or self._always_asks(tool)):
+                same_as = first.setdefault(_identity(call), number)
+                if same_as != number:
+                    plans.append(_PlannedCall(call, tool, same_as=same_as))
                     continue
-            try:
-                tool, problem = self._plan(call, step, asked) if number < AT_ONCE else (None, _TOO_MANY)
-            except WorkFailed as error:
-                if error.failure.question is None:
-                    raise
-                also = self._also_waiting(calls, number, step, asked)
-                question = structs.replace(error.failure.question, call=number + 1, also=also)
-                raise WorkFailed(structs.replace(error.failure, question=question), error.used) from error
-            planned = _Planned(call, tool, problem)
-            if tool is not None and not problem and tool.stable:
-                same = (call.name, _plainly(call.arguments))
-                planned = _Planned(call, tool, earlier=self._earlier.get(same), same_as=stable.get(same, -1))
-                stable.setdefault(same, number)
-            plans.append(planned)
-            if planned.is_made and len(calls) > 1:
-                asked.append(Called(step, call.name))
+            plan = self._plan(call, number, step, made)
+            plans.append(plan)
+            if len(calls) > 1 and (plan.is_made or plan.pending):
+                made.append(Called(step, call.name))
+        self._ask_person([plan.pending for plan in plans if plan.pending is not None])
         return plans
 
-    def _plan(self, call: ToolCall, step: int, asked: Sequence[Called]) -> tuple[Tool | None, str]:
-        """The tool a call means, or why it is not made. Whoever gives up, or has to ask first, does so here."""
+    def _plan(self, call: ToolCall, number: int, step: int, made: Sequence[Called]) -> _PlannedCall:
+        """What becomes of one call; WorkFailed where the worker gives up."""
+        if number >= AT_ONCE:
+            return _PlannedCall(call, problem=_TOO_MANY)
         if call.name == GIVE_UP.name:
             reason, final = _reason(call)
             raise WorkFailed(Failure("logic", reason, permanent=final), NOTHING)
         if call.name == READ_MORE.name:
-            return None, ""
-        rules = self.ready.worker.rules
+            return _PlannedCall(call)
         tool = self.ready.tools.get(call.name)
         if tool is None:
-            return None, self._mistaken(f"There is no tool {call.name!r}; {did_you_mean(call.name, self.ready.tools)}")
-        if problem := objection(rules, asked, call.name, step):
-            return tool, self._mistaken(problem)
-        because = self._needs_leave(call, tool)
-        return tool, "" if because is None else self._refusal(call, tool, because)
+            problem = f"There is no tool {call.name!r}; {did_you_mean(call.name, self.ready.tools)}"
+            return _PlannedCall(call, problem=self._mistaken(problem))
+        if problem := objection(self.ready.worker.rules, made, call.name, step):
+            return _PlannedCall(call, tool, self._mistaken(problem))
+        reason = self._approval_reason(call, tool)
+        if reason is not None:
+            return self._with_approval(call, tool, reason, number)
+        return _PlannedCall(call, tool, earlier=self._earlier.get(_identity(call)) if tool.stable else None)
 
-    def _asks_first(self, tool: Tool) -> bool:
-        """Whether every call of this tool needs leave, by its declaration or by a rule."""
+    def _always_asks(self, tool: Tool) -> bool:
+        """Whether every call of this tool needs approval, by its declaration or by a rule."""
         return tool.approve or needs_approval(self.ready.worker.rules, tool.name)
 
-    def _needs_leave(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
-        """Why a person is asked before this call; None: nobody is."""
-        if self._asks_first(tool):
+    def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
+        """Why a person is asked before this call; None: no approval is needed."""
+        if self._always_asks(tool):
             return "declared"
         if tool.effect != "effect":
             return None
@@ -227,69 +207,53 @@ class Calls(Struct, eq=False, kw_only=True):
             return "repeated"
         if not self.tainted or not self.brief.ask_if_tainted:
             return None
-        # what an earlier attempt had already is not had again, so nobody need be asked
+        # an effect that an earlier attempt had is not had again, so it needs no approval
         return None if digest(*_identity(call)) in (self.brief.effects or {}) else "tainted"
 
-    def _refusal(self, call: ToolCall, tool: Tool, because: AskedBecause) -> str:
-        """Why a call is not made: it cannot be, or a person does not allow it.
+    def _with_approval(self, call: ToolCall, tool: Tool, reason: AskedBecause, number: int) -> _PlannedCall:
+        """A call that needs approval. Approval is for one call: the same a second time is asked for again."""
+        which = _identity(call)
+        times = max(self._allowed.get(which, 0), self._acted.get(which, 0)) + 1
+        key = digest(*which, str(times))
+        answers = self.brief.answers or {}
+        if key in answers:
+            if refusal := answers[key]:
+                problem = f"A person did not allow this call: {refusal}"
+                self.heard.append(problem)
+                return _PlannedCall(call, tool, problem)
+            self._allowed[which] = times
+            return _PlannedCall(call, tool)
+        try:
+            tool.check(call.arguments)
+        except ToolFailed as error:  # a call that cannot be made needs no approval
+            return _PlannedCall(call, tool, str(error))
+        line = f"{call.name}({call.arguments})"
+        pending = PendingCall(
+            call=number + 1,
+            text=line if times == 1 else f"{line}, for time number {times}",
+            tool=call.name,
+            arguments=msgspec.json.decode(call.arguments or "{}", type=dict[str, object]),
+            because=reason,
+            key=key,
+        )
+        return _PlannedCall(call, tool, pending=pending)
 
-        Leave is for one call: the same a second time is asked for again.
-        """
-        wish = self._wish(call)
-        if wish.key not in self._answers:
-            if problem := _wrong_arguments(tool, call):
-                return problem  # nobody is asked about a call that cannot be made
-            worker = self.ready.worker.name
-            question = Question(
-                what="tool",
-                tool=call.name,
-                arguments=_arguments(call),
-                because=because,
-                workers=(worker,),
-                key=wish.key,
-            )
-            raise WorkFailed(Failure("approval", wish.text, question=question), NOTHING)
-        if refusal := self._answers[wish.key]:
-            problem = f"A person did not allow this call: {refusal}"
-            self.heard.append(problem)
-            return problem
-        self._allowed[_identity(call)] = wish.times
-        return ""
-
-    def _wish(self, call: ToolCall) -> _Wish:
-        """A call that needs leave. Leave for one time is none for the next."""
-        times = max(self._allowed.get(_identity(call), 0), self._acted.get(_identity(call), 0)) + 1
-        key = digest(*_identity(call), str(times))
-        return _Wish(key, _line(call) if times == 1 else f"{_line(call)}, for time number {times}", times)
-
-    def _also_waiting(
-        self, calls: tuple[ToolCall, ...], number: int, step: int, asked: Sequence[Called]
-    ) -> tuple[PendingCall, ...]:
-        """The calls after one that needs leave which need it, too: a person may decide on all of them at once."""
-        made = [*asked, Called(step, calls[number].name)]
-        seen = {_identity(calls[number])}
-        others: list[PendingCall] = []
-        for place, call in enumerate(calls[number + 1 : AT_ONCE], number + 2):
-            tool = self.ready.tools.get(call.name)
-            is_same = _identity(call) in seen
-            if is_same or tool is None or objection(self.ready.worker.rules, made, call.name, step):
-                continue
-            seen.add(_identity(call))
-            because = self._needs_leave(call, tool)
-            wish = self._wish(call)
-            if because is not None and wish.key not in self._answers and not _wrong_arguments(tool, call):
-                others.append(
-                    PendingCall(
-                        call=place,
-                        text=wish.text,
-                        tool=call.name,
-                        arguments=_arguments(call),
-                        because=because,
-                        key=wish.key,
-                    )
-                )
-                made.append(Called(step, call.name))
-        return tuple(others)
+    def _ask_person(self, pending: Sequence[PendingCall]) -> None:
+        """End the attempt with a question about the first of these calls; the others are asked about with it."""
+        if not pending:
+            return
+        first = pending[0]
+        question = Question(
+            what="tool",
+            tool=first.tool,
+            arguments=first.arguments,
+            because=first.because,
+            workers=(self.ready.worker.name,),
+            key=first.key,
+            call=first.call,
+            also=tuple(pending[1:]),
+        )
+        raise WorkFailed(Failure("approval", first.text, question=question), NOTHING)
 
     def _mistaken(self, problem: str) -> str:
         self._mistakes += 1
@@ -303,12 +267,10 @@ class Calls(Struct, eq=False, kw_only=True):
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
 
         request = call.arguments
-        if tool.effect == "idempotent":  # the same call is the same, however its arguments are written the next time
-            request = _plainly(call.arguments)
-        elif tool.effect == "effect":
-            request = _plainly(call.arguments)
-            if times := self._acted.get((call.name, request), 0):
-                request = f"{request} (time number {times + 1})"
+        if tool.effect != "read":  # the same call is the same, however its arguments are written the next time
+            request = _normalized(call.arguments)
+        if tool.effect == "effect" and (times := self._acted.get((call.name, request), 0)):
+            request = f"{request} (time number {times + 1})"
         return await self.context.step(
             tool.name,
             make,
@@ -333,73 +295,68 @@ class Calls(Struct, eq=False, kw_only=True):
             context=self.context,
         )
 
-    def _show(self, planned: _Planned, returned: Returned, step: int) -> bool:
+    def _show(self, plan: _PlannedCall, returned: Returned, step: int) -> bool:
         """Add a result to the history; whether it is new to the model."""
-        call = planned.call
-        tool = planned.tool
+        call = plan.call
+        tool = plan.tool
         if returned.code_error is not None:
             # no model can mend a tool: the attempt ends, and so does the task unless another worker may take it
             raise WorkFailed(mistake_failure(returned.code_error, f"the tool {call.name}"), NOTHING)
         if call.name == READ_MORE.name:
-            text = shown = _piece(call, self.history)
+            text = excerpt = _piece(call, self.history)
         else:
             text = _text(returned)  # without pictures, which are no use to a model
-            shown, cut = capped(text, tool.cap if tool is not None else _PIECE)
-            if cut:
+            excerpt, is_cut = capped(text, tool.cap if tool is not None else _PIECE)
+            if is_cut:
                 handle = f"result-{len(self.history.kept) + 1}"
                 self.history.keep(handle, text)
-                shown += read_on(handle, text, shown)
-            if planned.is_made:
+                excerpt += read_on(handle, text, excerpt)
+            if plan.is_made and tool is not None:
                 result = returned.value if isinstance(returned.value, str) else text  # a text without its quotes
-                self._note_result(planned, returned, Called(step, call.name, result[:_PIECE]))
+                self._record(call, tool, returned, Called(step, call.name, result[:_PIECE]))
         if tool is not None and not tool.trusted:
             self.tainted = True
-        seen = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
-        if seen.stuck and (returned.error or may_exit(self.ready.worker.rules, self.made)):
-            raise WorkFailed(Failure("logic", f"no progress: {seen.warning}", code="repeated_call"), NOTHING)
-        if seen.stuck:
-            self.circle = seen.warning
-        if not seen.warning:
-            wrapped = wrap(self.history.nonce, f"tool {call.name}", shown)
+        repeat = NOT_SEEN if tool is None else self._repetition.feed(call.name, call.arguments, text, poll=tool.poll)
+        if repeat.stuck and (returned.error or may_exit(self.ready.worker.rules, self.made)):
+            raise WorkFailed(Failure("logic", f"no progress: {repeat.warning}", code="repeated_call"), NOTHING)
+        if repeat.stuck:
+            self.circle = repeat.warning
+        if not repeat.warning:
+            wrapped = wrap(self.history.nonce, f"tool {call.name}", excerpt)
         else:
-            wrapped = self._wrap_again(call, shown, failed=bool(returned.error))
+            wrapped = self._wrap_again(call, excerpt, failed=bool(returned.error))
         if returned.note:  # in our words, so outside the envelope
             wrapped = f"{wrapped}\n{returned.note}"
         self.history.add(Message("tool", wrapped, call=call.id, is_error=bool(returned.error)), text)
-        return not seen.warning
+        return not repeat.warning
 
-    def _tell_again(self, planned: _Planned, returned: Returned) -> None:
+    def _show_once_more(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
         """Show the result of an acting call to an equal one of the same step, which was not made."""
-        tool = planned.tool
         text = _text(returned)
-        shown, _ = capped(text, _SHOWN_AGAIN if tool is None else min(tool.cap, _SHOWN_AGAIN))
-        wrapped = wrap(self.history.nonce, f"tool {planned.call.name}", shown)
-        told = wrapped if returned.error else f"{wrapped}\n{_MADE_ONCE}"
-        self.history.add(Message("tool", told, call=planned.call.id), text)
+        excerpt, _ = capped(text, min(tool.cap, _SHOWN_AGAIN))
+        wrapped = wrap(self.history.nonce, f"tool {call.name}", excerpt)
+        if not returned.error:
+            wrapped = f"{wrapped}\n{_MADE_ONCE}"
+        self.history.add(Message("tool", wrapped, call=call.id), text)
 
-    def _note_result(self, planned: _Planned, returned: Returned, called: Called) -> None:
-        tool = planned.tool
-        if tool is not None:
-            self._witness(planned.call, tool, returned)
-        if tool is not None and tool.effect != "read":
+    def _record(self, call: ToolCall, tool: Tool, returned: Returned, called: Called) -> None:
+        """Keep what a call came to, and what the result of the worker may rest on."""
+        evidence = self.heard if call.name.startswith(MESSAGE_TOOLS) else self.returned
+        evidence.append(returned.error or self._without_expression(returned.value))
+        if tool.effect != "read":
             self._earlier.clear()  # what was read before may not hold any more
         if returned.error:
             return
+        if tool.effect != "read":
+            evidence.append(call.arguments)
         self.last = returned.value
         self._collect(returned.value)
         self.made.append(called)
-        if tool is not None and tool.effect == "effect":
-            which = _identity(planned.call)
+        if tool.effect == "effect":
+            which = _identity(call)
             self._acted[which] = self._acted.get(which, 0) + 1
-        if tool is not None and tool.stable:
-            self._earlier[tool.name, _plainly(planned.call.arguments)] = returned
-
-    def _witness(self, call: ToolCall, tool: Tool, returned: Returned) -> None:
-        """Keep what the result of the worker may rest on."""
-        kept = self.heard if call.name.startswith(MESSAGE_TOOLS) else self.returned
-        kept.append(returned.error or self._without_expression(returned.value))
-        if tool.effect != "read" and not returned.error:
-            kept.append(call.arguments)
+        if tool.stable:
+            self._earlier[_identity(call)] = returned
 
     def _without_expression(self, value: object) -> object:
         """A figure without what the worker had computed for it: that is the worker's own words."""
@@ -411,31 +368,31 @@ class Calls(Struct, eq=False, kw_only=True):
         self.heard.append(table["expression"])
         return {key: item for key, item in table.items() if key != "expression"}
 
-    def _wrap_again(self, call: ToolCall, shown: str, *, failed: bool) -> str:
+    def _wrap_again(self, call: ToolCall, excerpt: str, *, failed: bool) -> str:
         """What the model is shown when it asks for what it has: the result again if it is short, and what to do."""
         advice = "Do something else." if failed else "Answer now, or do something else."
         words = f"{_ALREADY.format(tool=call.name)} {advice}"
-        if len(shown) > _SHOWN_AGAIN:
+        if len(excerpt) > _SHOWN_AGAIN:
             return words
-        return f"{wrap(self.history.nonce, f'tool {call.name}', shown)}\n{words}"
+        return f"{wrap(self.history.nonce, f'tool {call.name}', excerpt)}\n{words}"
 
     def _collect(self, value: object) -> None:
         kind = cast("dict[str, object]", value).get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in _KINDS:
             return
         try:
-            found: Artifact = msgspec.convert(value, Artifact)
+            artifact: Artifact = msgspec.convert(value, Artifact)
         except msgspec.ValidationError:
             return
-        if len(self.artifacts) < _MOST_ARTIFACTS and len(msgspec.json.encode(found)) <= _LARGEST_ARTIFACT:
-            self.artifacts.append(found)
-        self.sources.update(dict.fromkeys(sources(found)))
+        if len(self.artifacts) < _MAX_ARTIFACTS and len(msgspec.json.encode(artifact)) <= _LARGEST_ARTIFACT:
+            self.artifacts.append(artifact)
+        self.sources.update(dict.fromkeys(sources(artifact)))
 
 
 def sources(artifact: Artifact) -> list[str]:
     """Where an artifact comes from."""
-    found = [one.source for one in artifact.found] if isinstance(artifact, Passages) else [artifact.source]
-    return [one for one in found if one]
+    parts = artifact.found if isinstance(artifact, Passages) else [artifact]
+    return [part.source for part in parts if part.source]
 
 
 class _GivenUp(Struct, frozen=True):
@@ -446,10 +403,14 @@ class _GivenUp(Struct, frozen=True):
 def _reason(call: ToolCall) -> tuple[str, bool]:
     """Why a worker gave up, and whether it says that nothing would help."""
     try:
-        said = msgspec.json.decode(call.arguments, type=_GivenUp)
+        given_up = msgspec.json.decode(call.arguments, type=_GivenUp)
     except msgspec.DecodeError:
-        said = _GivenUp()
-    return (said.reason, said.final) if said.reason.strip() else ("the worker gave up without saying why", False)
+        given_up = _GivenUp()
+    return (
+        (given_up.reason, given_up.final)
+        if given_up.reason.strip()
+        else ("the worker gave up without saying why", False)
+    )
 
 
 class _Piece(Struct, frozen=True):
@@ -459,18 +420,18 @@ class _Piece(Struct, frozen=True):
 
 def _piece(call: ToolCall, history: History) -> str:
     try:
-        asked = msgspec.json.decode(call.arguments, type=_Piece)
+        piece = msgspec.json.decode(call.arguments, type=_Piece)
     except (msgspec.DecodeError, RecursionError) as error:
         return _text(Returned(error=f"read_more wants a handle and a start: {error}"))
-    text = history.kept.get(asked.handle)
+    text = history.kept.get(piece.handle)
     if text is None:
         known = ", ".join(history.kept) or "none"
-        return _text(Returned(error=f"there is nothing under {asked.handle[:100]!r}; known are {known}"))
-    start = max(0, asked.start)
-    piece = text[start : start + _PIECE].encode()[:_PIECE].decode(errors="ignore")
-    end = start + len(piece)
+        return _text(Returned(error=f"there is nothing under {piece.handle[:100]!r}; known are {known}"))
+    start = max(0, piece.start)
+    excerpt = text[start : start + _PIECE].encode()[:_PIECE].decode(errors="ignore")
+    end = start + len(excerpt)
     rest = f"\n… read on with start={end}" if end < len(text) else "\n(That is the end.)"
-    return piece + rest
+    return excerpt + rest
 
 
 def _text(returned: Returned) -> str:
@@ -482,30 +443,12 @@ def _text(returned: Returned) -> str:
     return bytes(encode_value(value)).decode()
 
 
-def _wrong_arguments(tool: Tool, call: ToolCall) -> str:
-    """Why a call cannot be made with its arguments; nothing where it can."""
-    try:
-        tool.check(call.arguments)
-    except ToolFailed as error:
-        return str(error)
-    return ""
-
-
-def _line(call: ToolCall) -> str:
-    """A call in one line."""
-    return f"{call.name}({call.arguments})"
-
-
-def _arguments(call: ToolCall) -> dict[str, object]:
-    return msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
-
-
 def _identity(call: ToolCall) -> tuple[str, str]:
     """What makes two calls the same."""
-    return call.name, _plainly(call.arguments)
+    return call.name, _normalized(call.arguments)
 
 
-def _plainly(arguments: str) -> str:
+def _normalized(arguments: str) -> str:
     """Arguments without regard to white space and the order of keys."""
     try:
         return bytes(encode_value(msgspec.json.decode(arguments or "{}"))).decode()
