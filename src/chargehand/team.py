@@ -14,7 +14,7 @@ from typing import Annotated, Self, TypeAlias
 from msgspec import structs
 
 from chargehand.agents import background
-from chargehand.agents.background_runs import TurnSignal, rest_team, work_in_background
+from chargehand.agents.background import TurnSignal, rest_team, work_in_background
 from chargehand.agents.checks.spec import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.hedging import Hedging
@@ -148,7 +148,7 @@ class Team:
         refuse_circles(self.name, self, self.teams)
         self.roster = self.spec.roster(self.budget)
         self.members = tuple(map(self.spec.agent, self.spec.workers))
-        self.aside = self.spec.aside
+        self.background_agents = self.spec.background_agents
         policies.check(self.policy)
         rosters.check(self.roster)
 
@@ -273,7 +273,7 @@ class Team:
     @property
     def staff(self) -> rosters.TeamMembers:
         """Who does the work, background workers included."""
-        return rosters.TeamMembers(self.name, (*self.roster.agents, *(agent for agent, _ in self.aside)))
+        return rosters.TeamMembers(self.name, (*self.roster.agents, *(agent for agent, _ in self.background_agents)))
 
     @property
     def teams(self) -> tuple[RunnableTeam, ...]:
@@ -588,6 +588,8 @@ def _outfitted(workers: Sequence[Worker], memory: Memory | None) -> tuple[tuple[
     """The workers with their tools and memory: those that get tasks, and those that work in the background."""
     check_memory(memory, workers)
     members = [with_toolbox(worker) for worker in workers]
-    front, behind = background.parted([one if one.is_delegated else with_memory_tools(one, memory) for one in members])
+    members = [member if member.is_delegated else with_memory_tools(member, memory) for member in members]
+    front = tuple(worker for worker in members if worker.every is None)
+    behind = tuple(worker for worker in members if worker.every is not None)
     background.check(memory, front, behind)
     return front, behind

@@ -28,7 +28,7 @@ def test_a_worker_with_every_is_in_the_background(tmp_path: Path) -> None:
     assert told(tmp_path, TEAM) == []
     assert [one.every for one in describe(tmp_path).workers] == [None, 2]
     team = load_team(tmp_path)
-    assert [(agent.name, every) for agent, every in team.aside] == [("librarian", 2)]
+    assert [(agent.name, every) for agent, every in team.background_agents] == [("librarian", 2)]
     assert list(team.roster.names()) == ["helper"]
 
 

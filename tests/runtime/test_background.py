@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents import turns
+from chargehand.agents import background
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -135,14 +135,14 @@ async def test_a_run_that_ends_late_is_not_forgotten() -> None:
 
 async def test_a_run_begun_between_a_look_and_what_it_led_to_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     team = desk(librarian(1), journal=(journal := MemoryJournal()))
-    look = turns.told
+    look = background.read_turn
 
     async def meanwhile(*given: object) -> object:
         if "second" not in {row.run for row in await journal.runs()}:
             await team.run(ASK, run="second")
         return await look(*given)  # pyright: ignore[reportArgumentType] - as it was called
 
-    monkeypatch.setattr("chargehand.agents.background_runs.told", meanwhile)
+    monkeypatch.setattr("chargehand.agents.background.read_turn", meanwhile)
     await team.run(ASK, run="first")
     await team.rest()
     assert sorted(covered(await everything(journal)).values()) == [["first"], ["second"]]
@@ -220,7 +220,7 @@ def test_who_needs_leave_a_memory_or_a_team_is_refused() -> None:
 def test_a_block_that_instructs_is_enough_with_a_grant_for_it() -> None:
     guide = Memory(blocks=[Block("guide", trusted=True)])
     allowed = Worker("lib", every=1, blocks={"guide": Grant("write", tainted=True)})
-    assert Team([Worker("ann"), allowed], memory=guide).aside[0][1] == 1
+    assert Team([Worker("ann"), allowed], memory=guide).background_agents[0][1] == 1
 
 
 # --- beside the turns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents import turns
+from chargehand.agents import background
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
@@ -26,7 +26,7 @@ ASK = "What is the price of a room in Ghent?"
 async def test_it_works_again_when_its_last_run_is_farther_back_than_anybody_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "FARTHEST_OF_ALL", 20)
+    monkeypatch.setattr(background, "FARTHEST_OF_ALL", 20)
     team = desk(librarian(2), journal=(journal := MemoryJournal()))
     other = desk(librarian(1000), journal=journal, name="other")
     for number in range(6):
@@ -44,7 +44,7 @@ async def test_it_works_again_when_its_last_run_is_farther_back_than_anybody_loo
 
 
 async def test_runs_of_others_do_not_hide_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "FARTHEST", 5)
+    monkeypatch.setattr(background, "FARTHEST", 5)
     team = desk(librarian(2), journal=(journal := MemoryJournal()))
     other = desk(librarian(1000), journal=journal, name="other")
     await team.run(ASK, run="turn-0")
@@ -89,7 +89,7 @@ class Gone(MemoryJournal):
 
 async def test_nothing_that_goes_wrong_beside_a_turn_fails_it(caplog: pytest.LogCaptureFixture) -> None:
     team = desk(librarian(1), journal=Gone())
-    with caplog.at_level(logging.WARNING, "chargehand.agents.background_runs"):  # the simulations turn most of it off
+    with caplog.at_level(logging.WARNING, "chargehand.agents.background"):  # the simulations turn most of it off
         async with team.background():
             endings = [(await team.run(ASK, run=f"turn-{number}")).ending for number in range(2)]
     assert endings == ["complete", "complete"]

@@ -1,85 +1,75 @@
-"""Workers who work after turns of their team, not in them: who may be one, and what such a worker gets to read.
+"""Background workers: they look back on the runs of their team, in runs of their own.
 
-When one works, and where its runs come from, is the runtime's business.
+A turn is a run of the team that ended with an answer; messages and nested runs are none. Which turns are new to a
+worker is read off the journal and nothing else: the request of a background run says what it covers, so a crash can
+lose nothing. Nothing here can fail a turn: those are over.
 """
 
-from collections.abc import Sequence
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol, Self
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
+from chargehand.agents.nested import text
+from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.setup import own_archives, own_blocks, toolset
 from chargehand.agents.worker import Worker
-from chargehand.engine.events import Material
-from chargehand.engine.failure import Gap
-from chargehand.engine.plan import TaskId
-from chargehand.errors import Invalid
+from chargehand.concurrency import BareTaskGroup
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.fold import replay
+from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.value import decode_value
+from chargehand.engine.view import results
+from chargehand.errors import Invalid, Refused, RunBusy, RunUnknown, StoreError
+from chargehand.journal.protocol import Journal, RunRow
 from chargehand.memory.blocks import Grant
 from chargehand.memory.catalog import Memory
+from chargehand.runtime.executor import Executor
+from chargehand.runtime.nested import had_effects
+from chargehand.runtime.runner import Outcome, Runner
 from chargehand.tools.rules import needs_approval
 
-INSTRUCTION = (
+logger = logging.getLogger(__name__)
+
+_INSTRUCTION = (
     "Keep the memory of your team in order. The data are the turns since you last worked, oldest first: what was "
     "asked, what was answered, and what was missing. Note what is worth knowing later, correct what is no longer true, "
     "and shorten what is nearly full. What stands there already need not be noted again. Then say in one line what you "
     "changed."
 )
 _ROOM = 48_000  # characters of all turns together
-_ASKED = 0.3  # of a turn's share, for what was asked
-_MOST_GAPS = 5
+_REQUEST_SHARE = 0.3  # of a turn's characters, for what was asked
+_MAX_GAPS = 5
 _WRITES = ("append", "write")
+_PATIENCE: Seconds = 30 * 86_400.0
+"""How long an unfinished run may wait. The time it works is bounded by its worker's `timeout`, for each attempt."""
+_MAX_RUNS = 20  # of one worker at a time; what is due beyond that follows the next time
+FARTHEST = 1000
+FARTHEST_OF_ALL = 10_000
+"""How many runs of the team are looked at, the latest ones, and how many of any team: older turns are new to nobody."""
+TRIES = 3
+"""How often a background run is tried for the same turns."""
+_PAGE = 50
+_MAX_TURNS = 50  # that one run covers
+_MAX_LEFT = 200  # that it leaves to the next
+_NEWEST = 2**63 - 1
+_ANSWERED = ("complete", "partial")
 
 
-class TurnTold(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=True):
-    """One turn, for whoever looks back on it. `gaps` say what was missing."""
-
-    request: str
-    answer: str
-    gaps: tuple[str, ...] = ()
-
-
-# --- what it reads
-
-
-def turns_material(turns: Sequence[tuple[str, TurnTold]]) -> tuple[Material, ...]:
-    """What a background run is given: the turns, by name of their runs, cut to size."""
-    share = _ROOM // max(1, len(turns))
-    return tuple(
-        Material(TaskId(f"turn {number}, run {run}"), Raw(msgspec.json.encode(_cut(turn, share))))
-        for number, (run, turn) in enumerate(turns, 1)
-    )
-
-
-def missing(gaps: Sequence[Gap]) -> tuple[str, ...]:
-    """What was missing, in a few lines."""
-    more = (f"and {len(gaps) - _MOST_GAPS} more",) if len(gaps) > _MOST_GAPS else ()
-    return (*(gap.message for gap in gaps[:_MOST_GAPS]), *more)
-
-
-def _cut(turn: TurnTold, share: int) -> TurnTold:
-    asked = _short(turn.request, int(share * _ASKED))
-    gaps = tuple(_short(gap, share // 20) for gap in turn.gaps)
-    left = share - len(asked) - sum(map(len, gaps))
-    return TurnTold(asked, _short(turn.answer, max(0, left)), gaps)
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
-
-
-# --- who may be one
-
-
-def parted(workers: Sequence[Worker]) -> tuple[tuple[Worker, ...], tuple[Worker, ...]]:
-    """Those who work in turns, and those who work after them."""
-    return tuple(worker for worker in workers if worker.every is None), tuple(
-        worker for worker in workers if worker.every is not None
-    )
+# --- which workers may be background workers
 
 
 def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[Worker]) -> None:
-    """Raise Invalid for a worker who cannot work in the background, and for one who could change nothing there."""
-    names = [one.name for one in (*front, *background)]
+    """Raise Invalid for a worker that cannot work in the background, or could change nothing there."""
+    names = [worker.name for worker in (*front, *background)]
     for worker in background:
         owner = f"worker {worker.name!r}"
         _check_alone(owner, worker)
@@ -96,7 +86,7 @@ def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[W
 
 
 def _check_alone(owner: str, worker: Worker) -> None:
-    """Raise Invalid for what nobody is there for once a turn is over."""
+    """Raise Invalid for what needs other workers or a person: once a turn is over there are none."""
     every = worker.every
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise Invalid(f"{owner}: every is {every!r}; say after how many turns it works: 1 or more")
@@ -118,9 +108,377 @@ def _check_alone(owner: str, worker: Worker) -> None:
 def _may_write(worker: Worker, memory: Memory) -> bool:
     """Whether there is anything it may write text from outside to."""
     own = own_blocks(worker)
-    held = own_archives(worker, memory.archives)
+    archives = own_archives(worker, memory.archives)
     for block in memory.blocks:
         grant = own.get(block.label, Grant(block.share))
         if grant.access in _WRITES and not block.read_only and (grant.tainted or not block.trusted):
             return True
-    return any(held.get(archive.name, Grant(archive.share)).access in _WRITES for archive in memory.archives)
+    return any(archives.get(archive.name, Grant(archive.share)).access in _WRITES for archive in memory.archives)
+
+
+# --- running them
+
+
+class BackgroundTeam(Protocol):
+    """What is needed of a team."""
+
+    name: str
+    background_agents: tuple[tuple[Agent, int], ...]
+    """Its background workers, and after how many turns each works."""
+    turn_signal: "TurnSignal"
+
+    @property
+    def notice(self) -> str: ...
+
+    def request(self, goal: str, now: float) -> ev.RunRequested: ...
+
+    async def keep_budget(self) -> Self: ...
+
+    def budget_notes(self) -> Sequence[ev.Event]: ...
+
+    def executor(self) -> AbstractAsyncContextManager[Executor]: ...
+
+    def open_journal(self) -> AbstractAsyncContextManager[Journal]: ...
+
+
+class BackgroundRun(Struct, frozen=True):
+    """What came of one background run."""
+
+    worker: str
+    outcome: Outcome
+    covered: tuple[str, ...]
+    again: bool = False
+    """It failed, and is tried once more the next time."""
+
+
+class DueRun(Struct, frozen=True):
+    """A background run that should be under way."""
+
+    run: str
+    turns: tuple[tuple[str, bool], ...]
+    resumes: bool = False
+    """It was begun and is resumed."""
+    given_up: tuple[str, ...] = ()
+    """Turns that are left out from now on, because it failed too often for them."""
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        return tuple(name for name, is_covered in self.turns if is_covered)
+
+
+async def run_due(
+    team: BackgroundTeam, journal: Journal, on_start: Callable[[str], None] | None = None
+) -> list[BackgroundRun]:
+    """Run whatever is due now. `on_start` is called with the worker's name, before that costs anything."""
+    done: list[BackgroundRun] = []
+    async with AsyncExitStack() as stack:
+        runner: Runner | None = None
+        for agent, every in team.background_agents:
+            for _ in range(_MAX_RUNS):
+                due = await find_due(journal, team.name, agent.name, every)
+                if due is None:
+                    break
+                if on_start is not None:
+                    on_start(agent.name)
+                if runner is None:
+                    team = await team.keep_budget()
+                    runner = Runner(journal, await stack.enter_async_context(team.executor()))
+                run = await _drive(team, runner, agent, due)
+                if run is None:
+                    break
+                done.append(run)
+                if run.again and not due.resumes:
+                    break
+    return done
+
+
+async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun) -> BackgroundRun | None:
+    """Start or resume a run; None if another process drives it, or has done it meanwhile."""
+    journal = runner.journal
+    try:
+        if due.resumes:
+            outcome = await runner.resume(due.run)
+        else:
+            request = await _request(team, journal, agent, due)
+            outcome = await runner.start(due.run, request, also=(*team.budget_notes(), *_notes(due)))
+    except RunBusy:
+        return None
+    except Refused:
+        if not await _is_background_run(journal, due.run, team.name, agent.name):
+            taken = f"a run is called {due.run!r}, as the next background run of {agent.name} would be"
+            raise Refused(f"{taken}; rename the worker") from None
+        return None
+    is_good = outcome.ending in _ANSWERED
+    if not is_good:
+        logger.warning("background run %s: %s (%s)", outcome.run, outcome.ending, outcome.reason)
+    again = False
+    if not is_good and outcome.question is None:  # due without new turns: it may be tried once more
+        again = await find_due(journal, team.name, agent.name, every=2**31) is not None
+    return BackgroundRun(agent.name, outcome, due.covered, again)
+
+
+async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
+    """The turns as they were, for one worker alone, within the team's budget for a run."""
+    now = time.time()
+    count = len(due.covered)
+    base = team.request(f"{agent.name} looks back on {count} turn{'' if count == 1 else 's'}.", now)
+    limits = structs.replace(base.policy.limits, replans=0)
+    policy = structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0)
+    share = _ROOM // max(1, count)
+    inputs: list[ev.Material] = []
+    for number, run in enumerate(due.covered, 1):
+        turn = await read_turn(journal, run, share)
+        inputs.append(ev.Material(TaskId(f"turn {number}, run {run}"), Raw(msgspec.json.encode(turn))))
+    return structs.replace(
+        base,
+        roster=Roster((agent,)),
+        policy=policy,
+        plan=Plan((Task(TaskId("t1"), _INSTRUCTION, agent.name),), "none"),
+        budget=structs.replace(base.budget, floor=NOTHING, seconds=None),
+        deadline=now + _PATIENCE,
+        turns=due.turns,
+        inputs=tuple(inputs),
+        outside=True,
+    )
+
+
+def _notes(due: DueRun) -> tuple[ev.Noted, ...]:
+    if not due.given_up:
+        return ()
+    names = ", ".join(due.given_up[:5]) + (", …" if len(due.given_up) > 5 else "")
+    text = f"turns that nobody looks back on any more, after {TRIES} failures, or one that had effects: {names}"
+    return (ev.Noted(text),)
+
+
+class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=True):
+    """One turn, as a background worker reads it."""
+
+    request: str
+    answer: str
+    gaps: tuple[str, ...] = ()
+    """What was missing."""
+
+
+async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
+    """One turn, cut to so many characters."""
+    try:
+        entries = await journal.read(run)
+    except (StoreError, RunUnknown) as error:  # a damaged one must not keep the others from being read
+        return TurnRecord(f"(the turn {run} cannot be read: {error})", "")
+    state = replay(entries)
+    answer = fallback_answer(state) if state.answer is None else text(decode_value(state.answer))
+    if not answer:
+        answer = "\n\n".join(text(decode_value(result.value)) for result in results(state) if result.value is not None)
+    gaps = () if state.ended is None else state.ended.gaps
+    lines = [_cut(gap.message, room // 20) for gap in gaps[:_MAX_GAPS]]
+    if len(gaps) > _MAX_GAPS:
+        lines.append(f"and {len(gaps) - _MAX_GAPS} more")
+    request = _cut(state.requested.goal, int(room * _REQUEST_SHARE))
+    rest = room - len(request) - sum(map(len, lines))
+    return TurnRecord(request, _cut(answer, max(0, rest)), tuple(lines))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
+
+
+# --- what is due
+
+
+async def find_due(journal: Journal, team: str, worker: str, every: int) -> DueRun | None:
+    """What a background worker should do now; None if nothing, or if a person must answer first."""
+    name = f"{team}-{worker}-"
+    past, number = await _look_back(journal, team, worker, name)
+    last = past.tries[0] if past.tries else None
+    given_up: tuple[str, ...] = ()
+    if last is not None:
+        before = _requested(last).turns
+        if last.ended is None:
+            waits = last.last is not None and isinstance(last.last.event, ev.InputRequested)
+            return None if waits else DueRun(last.run, before, resumes=True)
+        if last.ended.ending not in _ANSWERED:
+            if len(past.tries) < TRIES and await _is_harmless(journal, last.run):
+                return DueRun(f"{name}{number}", before)
+            given_up = DueRun("", before).covered
+    ended = sorted(past.ended, key=lambda run: (past.ended[run], run))
+    if len(ended) < every:
+        return None
+    left = (*ended[_MAX_TURNS:], *past.unended)[:_MAX_LEFT]
+    turns = (*((run, True) for run in ended[:_MAX_TURNS]), *((run, False) for run in left))
+    return DueRun(f"{name}{number}", turns, given_up=given_up)
+
+
+class _PastRuns(Struct):
+    """New turns and when each ended, runs that may become turns, and the tries for the last ones, latest first."""
+
+    ended: dict[str, Instant]
+    unended: list[str]
+    tries: list[RunRow]
+
+    def add(self, run: str, last: ev.Entry | None) -> None:
+        if last is None or not isinstance(last.event, ev.RunEnded):
+            self.unended.append(run)
+        elif last.event.ending in _ANSWERED:
+            self.ended[run] = last.at
+
+
+async def _look_back(journal: Journal, team: str, worker: str, name: str) -> tuple[_PastRuns, int]:
+    """What is new, and a number that no run has. The last run may be damaged, or farther back than is looked.
+
+    It is looked again after each number that is taken: a run that is under way by now must be seen, not done twice.
+    """
+    number = 1
+    while True:
+        past = await _read_past(journal, team, worker)
+        if past.tries:
+            last = past.tries[0].run.rpartition("-")[2]
+            number = max(number, 1 + int(last) if last.isascii() and last.isdecimal() else 1)
+        if not await _is_background_run(journal, f"{name}{number}", team, worker):
+            return past, number
+        number *= 2
+
+
+async def _read_past(journal: Journal, team: str, worker: str) -> _PastRuns:
+    """The runs since the background run before the last.
+
+    That finds a run that was begun between a look and the background run it led to; what the last one left is read
+    off its request.
+    """
+    past = _PastRuns({}, [], [])
+    met: set[str] = set()
+    count = 0
+    async for run in _latest(journal):
+        request = _requested(run)
+        if request.team != team or request.parent is not None:
+            continue
+        count += 1
+        if count > FARTHEST:
+            break
+        if _covers(request, team, worker):
+            if past.tries and _requested(past.tries[0]).turns != request.turns:
+                break
+            past.tries.append(run)
+        elif not request.turns:
+            met.add(run.run)
+            past.add(run.run, run.last)
+    if past.tries:
+        await _apply_last(journal, past, met)
+    return past
+
+
+async def _apply_last(journal: Journal, past: _PastRuns, met: set[str]) -> None:
+    """What the last background run covered is not new, and what it left is."""
+    for name, is_covered in _requested(past.tries[0]).turns:
+        if is_covered:
+            past.ended.pop(name, None)
+        elif name not in met:  # it was left, however far back
+            try:
+                entries = await journal.read(name)
+            except (StoreError, RunUnknown):
+                continue
+            past.add(name, entries[-1])
+
+
+async def _is_background_run(journal: Journal, run: str, team: str, worker: str) -> bool:
+    """Whether there is a background run of this name, and it is one of this worker's."""
+    try:
+        first = (await journal.read(run))[0].event
+    except RunUnknown:
+        return False
+    except StoreError:
+        return True  # a damaged one has its name all the same
+    return isinstance(first, ev.RunRequested) and _covers(first, team, worker)
+
+
+def _covers(request: ev.RunRequested, team: str, worker: str) -> bool:
+    """Whether this is the request of a background run of this worker."""
+    agents = request.roster.agents
+    return bool(request.turns and agents) and request.team == team and agents[0].name == worker
+
+
+async def _is_harmless(journal: Journal, run: str) -> bool:
+    """Whether what a run did may be done once more: nothing was changed in the world, as far as can be read."""
+    try:
+        return not await had_effects(journal, run, await journal.read(run))
+    except StoreError:
+        return False
+
+
+async def _latest(journal: Journal) -> AsyncGenerator[RunRow]:
+    """The latest runs, one after the other, as many as are looked at."""
+    before = _NEWEST
+    count = 0
+    while count < FARTHEST_OF_ALL:
+        page = await journal.latest(before=before, limit=min(_PAGE, FARTHEST_OF_ALL - count))
+        if not page:
+            return
+        for run in page:
+            if not run.damage:
+                yield run
+        before = page[-1].number
+        count += len(page)
+
+
+def _requested(run: RunRow) -> ev.RunRequested:
+    assert run.request is not None, "every run begins with its request"
+    return run.request
+
+
+# --- as methods of a team
+
+
+class TurnSignal:
+    """Set when a turn is over, for subscribers that may live on other event loops."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def notify(self) -> None:
+        for event, loop in tuple(self._waiting.items()):
+            loop.call_soon_threadsafe(event.set)
+
+    def subscribe(self) -> asyncio.Event:
+        event = asyncio.Event()
+        self._waiting[event] = asyncio.get_running_loop()
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        self._waiting.pop(event, None)
+
+
+async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
+    """Do whatever background work of a team is due, and wait for it; see `Team.rest`."""
+    if not team.background_agents:
+        return ()
+    async with team.open_journal() as journal:
+        outcomes = [run.outcome for run in await run_due(team, journal)]
+        return tuple([read_result(outcome, await journal.read(outcome.run), team.notice) for outcome in outcomes])
+
+
+@asynccontextmanager
+async def work_in_background(team: BackgroundTeam) -> AsyncGenerator[None]:
+    """While inside, background work of a team is done as it becomes due; see `Team.background`."""
+    turn_over = team.turn_signal.subscribe()
+    over = asyncio.Event()
+    turn_over.set()  # there may be something left from last time
+    try:
+        async with BareTaskGroup() as jobs:
+            jobs.create_task(_attend(team, turn_over, over))
+            yield
+            over.set()
+            turn_over.set()
+    finally:
+        team.turn_signal.unsubscribe(turn_over)
+
+
+async def _attend(team: BackgroundTeam, turn_over: asyncio.Event, over: asyncio.Event) -> None:
+    while True:
+        await turn_over.wait()
+        turn_over.clear()
+        last = over.is_set()
+        try:
+            await rest_team(team)
+        except Exception as error:  # noqa: BLE001 - whatever it is: it is still due, and no turn fails because of it
+            logger.warning("background workers of %s: %s: %s", team.name, type(error).__name__, error)
+        if last:
+            return

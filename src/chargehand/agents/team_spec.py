@@ -129,7 +129,7 @@ class TeamSpec(Struct, frozen=True):
         return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks), fallback_models=fallback_models)
 
     @property
-    def aside(self) -> tuple[tuple[Agent, int], ...]:
+    def background_agents(self) -> tuple[tuple[Agent, int], ...]:
         """Those in the background, and after how many turns each of them works."""
         return tuple((self.agent(worker), worker.every or 1) for worker in self.background)
 

@@ -185,7 +185,7 @@ def _read_journal(journal: Path) -> _JournalPart:
 def _select_team(team: Path, workers: tuple[WorkerHealth, ...]) -> tuple[WorkerHealth, ...]:
     """Those of one team, also who was never called."""
     loaded = load_team(team)
-    agents = [*loaded.roster.agents, *(agent for agent, _ in loaded.aside)]
+    agents = loaded.staff.agents
     members = {("worker", agent.name) for agent in agents} | {("model", agent.model) for agent in agents if agent.model}
     members |= {("tool", tool) for agent in agents for tool in agent.tools}
     known = [worker for worker in workers if (worker.what, worker.name) in members]

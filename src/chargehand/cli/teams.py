@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.agents.background_runs import Rested, rest
+from chargehand.agents.background import BackgroundRun, run_due
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.draft import foreseen
 from chargehand.agents.scripted import ScriptedExecutor
@@ -176,7 +176,7 @@ def above_budget(cost: CostForecast) -> str:
 
 def finish_background(team: Team, options: Namespace, code: int) -> None:
     """After a run that came to an answer, do what background workers have to do. Its exit code stays as it is."""
-    if not team.aside or options.no_background or code not in _MAY_HAVE_ANSWERED:
+    if not team.background_agents or options.no_background or code not in _MAY_HAVE_ANSWERED:
         return
     console = Console(sys.stderr)
     started: set[str] = set()
@@ -186,14 +186,14 @@ def finish_background(team: Team, options: Namespace, code: int) -> None:
             console.line(f"{worker} is tidying memory; Ctrl-C leaves it for the next time", "dim")
         started.add(worker)
 
-    async def main() -> list[Rested]:
+    async def main() -> list[BackgroundRun]:
         journal = await open_journal(options.journal, durability=options.durability)
         try:
-            return await rest(team, journal, announce)
+            return await run_due(team, journal, announce)
         finally:
             await journal.close()
 
-    results: list[Rested] = []
+    results: list[BackgroundRun] = []
     try:
         with StopSignals() as signals:
             results = signals.run(main())
@@ -209,7 +209,7 @@ def finish_background(team: Team, options: Namespace, code: int) -> None:
         _report_failure(console, result)
 
 
-def _report_failure(console: Console, result: Rested) -> None:
+def _report_failure(console: Console, result: BackgroundRun) -> None:
     """What went wrong; what went well is in the journal."""
     outcome = result.outcome
     if outcome.ending in ("complete", "partial"):
