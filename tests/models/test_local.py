@@ -13,8 +13,7 @@ from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Transport
 from chargehand.models.local import LocalModel, serve_local
 from chargehand.models.local.actions import ANSWER, action_schema, bound, read_action, turns
-from chargehand.models.local.engine import EngineMissing, open_engine
-from chargehand.models.local.model import weights_file
+from chargehand.models.local.model import EngineMissing, open_engine, weights_file
 from chargehand.models.local.pull import pull, verify
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec
 from chargehand.models.model import Hear, Model, ModelFailed

@@ -14,7 +14,7 @@ from chargehand.models.request_facts import Answering, Given
 
 _KEPT = ("Kept in the archive", "Added to the block", "Not kept:")
 _SOURCE_BEHIND = re.compile(r"\s\([\w./-]+\.\w+(?:#[\w-]+)?\)\Z")
-_FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Overview", "Dear ")
+_FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Overview")
 _LONGEST_LINE = 600
 
 

@@ -68,10 +68,6 @@ class Token(Struct, frozen=True, gc=False):
     end: int
 
     @property
-    def is_number(self) -> bool:
-        return self.text[0].isdigit()
-
-    @property
     def is_negation(self) -> bool:
         return self.text.lower() in NEGATIONS or self.text.lower().endswith(("n't", "n\u2019t"))
 

@@ -3,7 +3,6 @@
 The engine is in the extra `local`; nothing here imports it before it is needed.
 """
 
-from chargehand.models.local.engine import serve_local
-from chargehand.models.local.model import LocalModel
+from chargehand.models.local.model import LocalModel, serve_local
 
 __all__ = ["LocalModel", "serve_local"]

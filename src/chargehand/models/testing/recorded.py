@@ -37,8 +37,8 @@ _MODE = 0o600  # prompts may hold what only the owner may read
 class RecordedCall(Struct, frozen=True, omit_defaults=True):
     """One line of a recording: the reply to a request, or the failure that came of it."""
 
-    digest: str
-    asked: str
+    digest: str = ""
+    asked: str = ""
     """How the request begins, for people who read the file."""
     card: ModelCard | None = None
     """What was known of the model; in the first line that a Recorder writes."""
@@ -107,28 +107,17 @@ class Recorder:
         try:
             reply = await self._model.reply(request, hear)
         except ModelFailed as error:
-            self._write(request, failure=error.failure, usage=error.usage, billed=error.billed)
+            self._write(request, RecordedCall(failure=error.failure, usage=error.usage, billed=error.billed))
             raise
-        self._write(request, reply)
+        self._write(request, RecordedCall(reply=reply))
         return reply
 
-    def _write(
-        self,
-        request: Request,
-        reply: Reply | None = None,
-        *,
-        failure: Failure | None = None,
-        usage: Usage | None = None,
-        billed: bool = True,
-    ) -> None:
-        call = RecordedCall(
+    def _write(self, request: Request, outcome: RecordedCall) -> None:
+        call = structs.replace(
+            outcome,
             digest=digest(request),
             asked=_describe_request(request, self._secrets),
             card=None if self._has_written else self.card,
-            reply=reply,
-            failure=failure,
-            usage=usage,
-            billed=billed,
         )
         line = _json(call)
         for secret in filter(None, self._secrets):
