@@ -310,7 +310,7 @@ async def test_who_steps_in_does_not_review_itself() -> None:
     )
     found = await team.run("How many?")
     assert found.answer == "13"
-    assert "not reviewed by look: bob did it, and nobody reviews its own work; the result stands" in notes(found)
+    assert "not reviewed by look: bob did it, and no worker reviews its own work; the result stands" in notes(found)
 
 
 async def test_a_team_that_works_for_another_is_looked_at_like_anybody() -> None:

@@ -115,6 +115,13 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     assert {claim.origin for claim in claims} == {"words"}
 
 
+def test_a_sum_is_doubted_in_another_currency_unless_the_request_says_it_so() -> None:
+    results = [Given("t1", "What is a night?", "ann", "A night costs CHF 58.")]
+    assert [(one.text, one.conflict) for one in unsupported("A night costs 58 dollars.", results)] == [("58", "unit")]
+    assert unsupported("A night costs 58 francs.", results) == ()
+    assert unsupported("That is not the $58 you asked about.", results, ["Is it $58?"]) == ()
+
+
 def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
     headlines = ("Heron Flask: hot for 12 hours", "Meet the Heron Flask: hot for 12 hours, cold for 24 hours")
     rows = tuple((headline, f"{len(headline)} of 60 characters") for headline in headlines)

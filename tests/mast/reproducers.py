@@ -164,7 +164,7 @@ REPRODUCERS = {
     "1.3": Reproducer(repeats_steps, "t1", "failed", True, "same call with the same result"),
     "1.5": Reproducer(does_not_know_when_to_stop, "t1", "failed", True, "came to no end within its steps"),
     "2.1": Reproducer(starts_over, "t1", "complete", False, "did not go on as recorded"),
-    "2.2": Reproducer(does_not_ask, "", "complete", False, "assumed something and asked nobody"),
+    "2.2": Reproducer(does_not_ask, "", "complete", False, "assumed something instead of asking"),
     "2.4": Reproducer(holds_something_back, "t1", "failed", True, "sent nothing"),
     "2.6": Reproducer(says_what_it_did_not_do, "t1", "partial", False, "none of its tools returned"),
     "3.1": Reproducer(ends_too_early, "t1", "failed", True, "before a call that is required"),

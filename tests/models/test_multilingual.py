@@ -17,7 +17,7 @@ from chargehand.models.embeddings.http import find_embedding
 from chargehand.models.embeddings.local import MultilingualEmbedding
 from chargehand.models.extras import install_command
 from chargehand.models.request_facts import WorkerCard
-from chargehand.text.language import is_english
+from chargehand.text.words import is_english
 
 TEAMS = Path(__file__).parents[2] / "bench" / "data" / "routing_teams.json"
 GERMAN = (

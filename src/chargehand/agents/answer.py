@@ -56,13 +56,13 @@ async def _call_function(function: Callable[..., object], brief: Brief, results:
     if inspect.iscoroutinefunction(function):
         return await function(brief.goal, values, brief.gaps)
     try:  # not the loop's own threads, whose end it waits for: a function that never returns must not hold it up
-        found = await THREADS.call(lambda: function(brief.goal, values, brief.gaps), {}, _MAX_SECONDS)
+        value = await THREADS.call(lambda: function(brief.goal, values, brief.gaps), {}, _MAX_SECONDS)
     except ToolFailed as error:
         failure = Failure("logic", f"the function that answers failed: {error}")
         if error.code_error is not None:
             failure = mistake_failure(error.code_error, "the function that answers")
         raise WorkFailed(failure, NOTHING) from error
-    return await found if inspect.isawaitable(found) else found
+    return await value if inspect.isawaitable(value) else value
 
 
 def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
@@ -73,7 +73,7 @@ def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given
 
 
 def _report_results(brief: Brief, results: Sequence[Given]) -> Sequence[AnswerSection]:
-    if not any(given.tracing is not None for given in brief.inputs):
+    if not any(source.tracing is not None for source in brief.inputs):
         return ()
     from chargehand.agents.audit.report import report_results  # noqa: PLC0415 - imported only by teams that need it
 
@@ -122,7 +122,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
     reduced = await reduce_results(calls, brief.goal, pieces, nonce)
     blocks = () if writer.shared is None else await writer.shared()
-    input_gaps = [gap for given in brief.inputs for gap in given.gaps]
+    input_gaps = [gap for source in brief.inputs for gap in source.gaps]
     gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
     rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
     memory = material(
@@ -133,15 +133,15 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
         text = memory + "\n\n".join((texts, *gaps, *rulings))
         return _request(writer, brief, (*results, *_missing_results(brief)), text, instructions(blocks))
 
-    held = await calls.hold(request(memory, join_pieces(reduced, nonce)))
-    if held is None:
+    reserved = await calls.hold(request(memory, join_pieces(reduced, nonce)))
+    if reserved is None:
         calls.lose("the budget does not cover an answer from all of the results: all of them are cut")
         for size in _SHORTER:
-            held = held or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
-    if held is None:
+            reserved = reserved or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
+    if reserved is None:
         raise too_expensive("an answer", permanent=True)
-    context.prompt(writer.model.card.handle, held.request.messages)
-    reply = await calls.ask(held, context.say if context.heard else None)
+    context.prompt(writer.model.card.handle, reserved.request.messages)
+    reply = await calls.ask(reserved, context.say if context.heard else None)
     written = reply.text.strip()
     known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
     report = await report_answer(written, brief, results, known, settled, context.note)
@@ -191,8 +191,8 @@ def gaps_section(text: str, gaps: Sequence[Gap]) -> list[AnswerSection]:
             tasks_by_message.setdefault(gap.message, []).append(gap.task)
     lines: list[str] = []
     for message, tasks in tasks_by_message.items():
-        named = ", ".join(filter(None, tasks))
-        lines.append(f"- {named}: {message}" if named else f"- {message}")
+        names = ", ".join(filter(None, tasks))
+        lines.append(f"- {names}: {message}" if names else f"- {message}")
     return [AnswerSection("gaps", f"{MISSING}\n" + "\n".join(lines))] if lines else []
 
 
@@ -204,5 +204,5 @@ def _is_named(gap: Gap, text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The words alone: whoever names a gap may begin a sentence with it."""
+    """The words alone: an answer may begin a sentence with a gap."""
     return " ".join(text.split()).casefold().rstrip(". ")

@@ -1,6 +1,6 @@
 """A result as Markdown: its words, its tables and figures, its sources. Nothing is added.
 
-Readers are not shown passages that fit much worse than those the result names; whoever judges it is.
+Readers are not shown passages that fit much worse than those the result names; a judge is.
 """
 
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ def _artifact_text(artifact: Artifact, text: str, unrelated: frozenset[str]) -> 
         case Figure():
             return f"{artifact.expression} = {artifact.value} {artifact.unit}".strip() if artifact.expression else ""
         case Passages():
-            said = " ".join(text.split())
+            plain = " ".join(text.split())
             passages = [passage for passage in artifact.found[:_MAX_PASSAGES] if passage.source not in unrelated]
             new = [
                 passage
                 for passage in passages
-                if passage.source not in said or " ".join(passage.text.split()) not in said
+                if passage.source not in plain or " ".join(passage.text.split()) not in plain
             ]
             return "\n".join(f"> {passage.text.strip()}\n> ({passage.source})" for passage in new)
 

@@ -39,7 +39,7 @@ _Shape = TypeVar("_Shape")
 class Draft(Struct, frozen=True):
     """A plan that was not run: what is to be said about it, what it would take, and what making it cost.
 
-    `unserved` are parts of the request nobody can do anything about; `spent` is None where nobody knows.
+    `unserved` are parts of the request that no worker can do; `spent` is None where it is not known.
     """
 
     plan: Plan
@@ -53,9 +53,9 @@ class Draft(Struct, frozen=True):
 
 
 async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
-    """The plan for a request; PlanInvalid with what is wrong, when none was found that can run.
+    """The plan for a request; PlanInvalid with what is wrong, when no plan was found that can run.
 
-    BudgetExceeded, where the budget does not cover asking for one.
+    BudgetExceeded, where the budget does not cover asking for it.
     """
     limits = request.policy.limits
     context = _DraftContext(request)
@@ -66,7 +66,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
         brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings, began=began)
         context.grown.clear()
         try:
-            found = await _proposed(executor, brief, context, request.policy.supervision)
+            proposal = await _proposed(executor, brief, context, request.policy.supervision)
         except WorkFailed as error:
             findings = error.findings or (
                 Finding(code=error.failure.kind, place="planner", message=error.failure.message),
@@ -75,19 +75,19 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
             if error.failure.permanent:
                 break
         else:
-            tasks = (*context.grown, *found.tasks)
-            linted = lint(tasks, request.roster, limits) if tasks or not found.unserved else None
-            used = found.used
+            tasks = (*context.grown, *proposal.tasks)
+            linted = lint(tasks, request.roster, limits) if tasks or not proposal.unserved else None
+            used = proposal.used
             if linted is None or not linted.errors:
                 total = None if used is None else spent + used
-                plan = Plan(linted.tasks if linted else (), found.combine or "merge", request.goal)
-                reckoned = foreseen(executor, plan, request, closed=found.closed) if plan.tasks else None
+                plan = Plan(linted.tasks if linted else (), proposal.combine or "merge", request.goal)
+                reckoned = foreseen(executor, plan, request, closed=proposal.closed) if plan.tasks else None
                 warnings = linted.warnings if linted else ()
                 return Draft(
                     plan=plan,
                     findings=warnings,
                     forecast=reckoned,
-                    unserved=found.unserved,
+                    unserved=proposal.unserved,
                     notes=tuple(context.notes),
                     route=context.route,
                     spent=total,

@@ -51,12 +51,12 @@ async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
     schema = ruling_schema(tasks, subject.manner)
     messages = _messages(calls, subject)
     request = Request(messages, schema=schema, settings=calls.settings, subject=subject)
-    held = await calls.hold(request)
-    if held is None:
+    reserved = await calls.hold(request)
+    if reserved is None:
         calls.context.note("the budget does not cover a ruling on results this long")
         return None
     calls.context.prompt(calls.model.card.handle, messages)
-    reply = await calls.call(held)
+    reply = await calls.call(reserved)
     return _read_ruling(reply.text, tasks, subject.manner)
 
 
@@ -71,8 +71,8 @@ def _messages(calls: WriterCalls, subject: Judging) -> tuple[Message, Message]:
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
     for result in subject.results:
-        asked = f", {result.worker}: {result.instruction}" if result.instruction else ""
-        parts.append(wrap(nonce, f"task {result.task}{asked}", capped(result_text(result, whole=True), room)[0]))
+        origin = f", {result.worker}: {result.instruction}" if result.instruction else ""
+        parts.append(wrap(nonce, f"task {result.task}{origin}", capped(result_text(result, whole=True), room)[0]))
     return Message("system", system), Message("user", "\n\n".join(parts))
 
 
@@ -99,8 +99,8 @@ def _read_ruling(text: str, tasks: Sequence[str], manner: str) -> Ruling | None:
     if not winner and not is_open:
         return None
     listed = table.get("agree")
-    named = [_named_task(task, tasks) for task in cast("list[object]", listed)] if isinstance(listed, list) else []
-    agree = dict.fromkeys(task for task in (winner, *named) if task)
+    others = [_named_task(task, tasks) for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+    agree = dict.fromkeys(task for task in (winner, *others) if task)
     return Ruling(winner=winner, why=why, ruling=ruling, agree=tuple(agree))
 
 
@@ -120,14 +120,14 @@ async def settle(
     by_task = {result.task: result for result in results}
 
     async def settle_one(contradiction: Contradiction) -> SettledContradiction:
-        given = tuple(by_task[task] for task, _ in contradiction.values)
+        opposed = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
         ruling: Ruling | None = None
         if await calls.context.afford(calls.reserve, 1):
             try:
-                ruling = await rule(calls, Judging(goal, claims, given))
+                ruling = await rule(calls, Judging(goal, claims, opposed))
             except WorkFailed as error:
-                calls.context.note(f"nobody could rule on {contradiction.about!r}: {error}")
+                calls.context.note(f"there is no ruling on {contradiction.about!r}: {error}")
         else:
             calls.context.note(f"the budget does not cover a ruling on {contradiction.about!r}")
         return SettledContradiction(contradiction, ruling)
@@ -149,8 +149,8 @@ def describe_contradiction(settled: SettledContradiction) -> str:
     why = settled.ruling.why.rstrip(".") if settled.ruling is not None else "there is no ruling"
     if not settled.winner:
         return f"{opposed}. This is open: {why}."
-    held = dict(values)[settled.winner]
-    return f"{opposed}. Ruled for {held} [{settled.winner}]" + (f": {why}." if why else ".")
+    winning = dict(values)[settled.winner]
+    return f"{opposed}. Ruled for {winning} [{settled.winner}]" + (f": {why}." if why else ".")
 
 
 # --- one of several results as the answer

@@ -39,7 +39,7 @@ _Read = TypeVar("_Read")
 
 
 class Lead(Struct):
-    """Who plans, with what, for whom. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
+    """The planner, its model and its team. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
 
     `sample` says what one task of a worker costs at least, `reserve` is what is
     held for each call of the model at least.
@@ -70,7 +70,7 @@ class Lead(Struct):
         return () if self.shared is None else await self.shared()
 
     def holders(self) -> dict[str, list[str]]:
-        """The workers that have each tool. Memory is nobody's reason to get a task."""
+        """The workers that have each tool. Memory is no reason to get a task."""
         holders: dict[str, list[str]] = {}
         for card in self.cards:
             for skill in card.skills:
@@ -114,7 +114,7 @@ async def ask(
 ) -> tuple[_Read, Amount | None]:
     """What `read` makes of the reply, and what that cost.
 
-    WorkFailed, with a finding for whoever is asked next, where the reply is empty, cut off or `read` raises Invalid.
+    WorkFailed, with a finding for the next call, where the reply is empty, cut off or `read` raises Invalid.
     """
     handle = lead.model.card.handle
     context.prompt(handle, request.messages)
@@ -208,7 +208,7 @@ def read_lines(written: object) -> tuple[str, ...]:
 
 
 async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
-    """The next part of the plan. What is wrong with a reply goes back to whoever is asked next, as findings."""
+    """The next part of the plan. What is wrong with a reply goes back with the next call, as findings."""
     request = _planning_request(lead, brief, await lead.blocks())
     purpose = Purpose("a plan for a request this long", alone=not brief.tasks, code="not_a_plan", place="plan")
     grown = set[str]()

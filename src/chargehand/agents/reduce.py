@@ -103,13 +103,13 @@ def _slice(text: str, size: int) -> Iterator[str]:
 def cut_evenly(pieces: Sequence[Piece], size: int) -> list[Piece]:
     """The pieces in about so many bytes: short ones as they are, the others each cut to the same length."""
     lengths = sorted(len(piece.text.encode(errors="replace")) + len(piece.origin) for piece in pieces)
-    left = size
+    rest = size
     level = 0
     for place, length in enumerate(lengths):
-        level = left // (len(lengths) - place)
+        level = rest // (len(lengths) - place)
         if length > level:
             break
-        left -= length
+        rest -= length
         level = length
     return [structs.replace(piece, text=capped(piece.text, max(0, level - len(piece.origin)))[0]) for piece in pieces]
 

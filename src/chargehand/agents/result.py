@@ -53,13 +53,13 @@ class Result(Struct, frozen=True, dict=True):
 
     @cached_property
     def _tracer(self) -> Tracer:
-        """The entries, folded when somebody first asks for what only they tell."""
+        """The entries, folded when first needed."""
         return Tracer.replay(self.run, self.entries)
 
     @cached_property
     def assessment(self) -> "Assessment":
         """What can be counted about the answer: all of what follows."""
-        from chargehand.agents.audit.assessment import assess  # noqa: PLC0415 - nobody pays who does not ask
+        from chargehand.agents.audit.assessment import assess  # noqa: PLC0415 - only when it is used
 
         return assess(self._tracer.state)
 
@@ -75,7 +75,7 @@ class Result(Struct, frozen=True, dict=True):
 
     @property
     def untraced(self) -> "tuple[Statement, ...]":
-        """The figures of the answer that no tool returned and nobody gave, each with its sentence."""
+        """The figures of the answer that no tool returned and no input gave, each with its sentence."""
         return tuple(statement for _, statement in self.assessment.untraced)
 
     @property
@@ -174,7 +174,7 @@ def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
 
 
 def _forward_results(state: RunState) -> str:
-    """The results nobody else worked from, as they are."""
+    """The results that no other task worked from, as they are."""
     available = [result for result in results(state) if result.value is not None]
     inputs: set[TaskId] = set()
     for result in available:
@@ -213,7 +213,7 @@ def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool
 
 
 def _remedy(failure: ev.Failure, *, has_model: bool = True) -> str:
-    """What would help against a failure: a key of `_REMEDIES`. Nobody is told to try again what fails again.
+    """What would help against a failure: a key of `_REMEDIES`. What fails again is not to be tried again.
 
     A worker whose tasks a function or a team does `has_model` not.
     """

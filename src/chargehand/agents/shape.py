@@ -13,7 +13,7 @@ from chargehand.tools.json_schema import problems
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5
-_UNREAD = frozenset(("not_a_plan", "not_an_answer", "no_route"))  # findings about replies that nobody could read
+_UNREAD = frozenset(("not_a_plan", "not_an_answer", "no_route"))  # findings about replies that could not be read
 
 
 def find_json(text: str) -> object:
@@ -31,9 +31,9 @@ def find_json(text: str) -> object:
         if 0 <= first < last:
             tries.append(stripped[first : last + 1])
     problem = ""
-    for one in tries:
+    for part in tries:
         try:
-            return msgspec.json.decode(one)
+            return msgspec.json.decode(part)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             problem = problem or str(error)
     raise Invalid(f"the reply is not JSON ({problem})")
@@ -54,10 +54,10 @@ def one_line(value: object, max_length: int) -> str:
 
 def sent_back(findings: Sequence[Finding], *, places: bool = False) -> str:
     """What was wrong with a reply, for the model that is asked again, with what to do about it."""
-    said = [f"{one.place}: {one.message}" if places else one.message for one in findings]
-    if any(one.code in _UNREAD for one in findings):
-        said.append("Send one JSON value and nothing else.")
-    return "\n".join(f"- {one}" for one in dict.fromkeys(said))
+    lines = [f"{finding.place}: {finding.message}" if places else finding.message for finding in findings]
+    if any(finding.code in _UNREAD for finding in findings):
+        lines.append("Send one JSON value and nothing else.")
+    return "\n".join(f"- {line}" for line in dict.fromkeys(lines))
 
 
 class Shape:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.evidence import (
+    CURRENCIES,
     EMAIL,
     Evidence,
     KnownNumbers,
@@ -458,9 +459,9 @@ class _Tracer:
             if start <= at < end
         ]
         for find in (_find_urls, _find_emails, _find_dates, _find_quantities):
-            found = list(islice(find(plain), _MAX_STATEMENTS))
-            plain = blank_spans(plain, [(claim.start, claim.end) for claim in found])
-            claims += found
+            more = list(islice(find(plain), _MAX_STATEMENTS))
+            plain = blank_spans(plain, [(claim.start, claim.end) for claim in more])
+            claims += more
         for claim in claims:
             claim.is_rough = _ROUGHLY_BEFORE.search(sentence, max(0, claim.start - 16), claim.start) is not None
             claim.trace(sources, self._invented)
@@ -493,7 +494,7 @@ class _Tracer:
             return True
         if number.unit == "%":
             return number.text == "100"
-        if number.unit in ("eur", "usd", "gbp", "jpy", "chf") or not number.text.isdigit():
+        if number.unit in CURRENCIES or not number.text.isdigit():
             return False
         count = int(number.text)
         is_this_year = self._today is not None and count == self._today.year
@@ -577,28 +578,33 @@ def _value_of(claim: _Claim) -> Decimal:
 
 
 def _doubt_currencies(claims: Sequence[_Claim], sources: Sequence[Source]) -> None:
+    """Mark sums of money that stand in the sources, but only in other currencies."""
     for claim in claims:
         number = claim.value
-        if isinstance(number, Number) and any(source.evidence.has_other_currency(number) for source in sources):
-            claim.origin = ""
-            claim.conflict = "unit"
+        if isinstance(number, Number) and number.unit in CURRENCIES:
+            currencies = set[str]().union(*[source.evidence.currencies_of(number) for source in sources])
+            if currencies and not currencies & {number.unit, ""}:
+                claim.origin = ""
+                claim.conflict = "unit"
 
 
 def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[Source]) -> None:
     """Mark numbers and dates that stand only in other rows than those that their clause names."""
     for source in sources:
-        named = source.evidence.find_named_rows(sentence)
+        names = source.evidence.find_named_rows(sentence)
+        if not names:
+            continue
         others = [other.evidence for other in sources if other is not source]
         placed: list[tuple[_Claim, set[tuple[int, int]]]] = []
         for claim in claims:
-            is_in_name = any(name.start <= claim.start < name.end for name in named)
+            is_in_name = any(name.start <= claim.start < name.end for name in names)
             if claim.value is None or claim.is_count or is_in_name or any(claim.is_in(other) for other in others):
                 continue
             if rows := source.evidence.rows_of(claim.value):
                 placed.append((claim, rows))
-        doubted = [claim for claim, rows in placed if named and not _is_in_named_row(claim, rows, sentence, named)]
-        if len(named) == len(placed) > 1:  # 52 kettles and 14 toasters, where it is the other way round
-            pairs = zip(named, placed, strict=True)
+        doubted = [claim for claim, rows in placed if not _is_in_named_row(claim, rows, sentence, names)]
+        if len(names) == len(placed) > 1:  # 52 kettles and 14 toasters, where it is the other way round
+            pairs = zip(names, placed, strict=True)
             if not any(name.rows & rows for name, (_, rows) in pairs):
                 doubted = [claim for claim, _ in placed]
         for claim in doubted:
@@ -606,11 +612,11 @@ def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[Sourc
             claim.conflict = "row"
 
 
-def _is_in_named_row(claim: _Claim, rows: set[tuple[int, int]], sentence: str, named: Sequence[NamedRows]) -> bool:
+def _is_in_named_row(claim: _Claim, rows: set[tuple[int, int]], sentence: str, names: Sequence[NamedRows]) -> bool:
     """Whether a clause, which a semicolon ends, names one of the rows; true where it names no row of their tables."""
     begin = sentence.rfind(";", 0, claim.start) + 1
     end = sentence.find(";", claim.end)
-    own = [name for name in named if name.start >= begin and (end < 0 or name.end <= end)]
+    own = [name for name in names if name.start >= begin and (end < 0 or name.end <= end)]
     named_rows = {row for name in own for row in name.rows}
     tables = {table for table, _ in named_rows}
     return bool(rows & named_rows) or any(table not in tables for table, _ in rows)

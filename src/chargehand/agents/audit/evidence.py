@@ -30,7 +30,7 @@ URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\\]]{1,2000}", re.IGNORECASE
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?!\w)")
 _LIST_ITEM = re.compile(r"^[ \t]{0,12}(?:(?:[-*•]|\d{1,3}[.)])[ \t]|\|(?![ \t]{0,12}:?-))", re.MULTILINE)
 _ESCAPE = re.compile(r"\\+[nrt'\"]")
-_CURRENCIES = frozenset(("eur", "usd", "gbp", "jpy", "chf"))
+CURRENCIES = frozenset(("eur", "usd", "gbp", "jpy", "chf"))
 _NO_ROW: Row = (0, 0)
 _MAX_COMPARED = 14  # numbers of which every two are compared
 _MAX_CELLS = 200_000
@@ -55,7 +55,7 @@ class KnownNumbers:
 
     def near(self, number: Number) -> list[Decimal]:
         """Those that are this number, or that it was rounded from."""
-        return [known for value, step in number.readings for known in self._within(value, step * _HALF)]
+        return [near for value, step in number.readings for near in self._within(value, step * _HALF)]
 
     def hold(self, number: Number, *, is_rough: bool = False) -> bool:
         """Whether one of them is this number, or what it was rounded from; `is_rough`: the text says "about"."""
@@ -65,7 +65,7 @@ class KnownNumbers:
 
     def _within(self, value: Decimal, margin: Decimal) -> list[Decimal]:
         start = bisect_left(self.sorted, value - margin)
-        return [known for known in self.sorted[start : start + 50] if known <= value + margin]
+        return [near for near in self.sorted[start : start + 50] if near <= value + margin]
 
 
 def _rounding_margins(number: Number, *, is_rough: bool) -> Iterator[tuple[Decimal, Decimal]]:
@@ -146,7 +146,7 @@ class Evidence:
         """Whether it names this URL or e-mail address, or a URL under it."""
         plain = _normalize_address(address)
         below = (f"{plain}/", f"{plain}?", f"{plain}#")
-        return plain in self._addresses or any(known.startswith(below) for known in self._addresses)
+        return plain in self._addresses or any(other.startswith(below) for other in self._addresses)
 
     def holds(self, number: Number, *, is_rough: bool = False) -> bool:
         """Whether a number stands in it, as itself or rounded; of those in names and dates, only long ones count."""
@@ -165,38 +165,38 @@ class Evidence:
         if day is None or len(self._days) > 200:
             return False
         steps = [timedelta(days=int(term)) for term in self.few if 0 < term <= _MAX_TERM_DAYS]
-        known = set(map(calendar_day, self._days))
-        return any(day - step in known or day + step in known for step in steps)
+        days = set(map(calendar_day, self._days))
+        return any(day - step in days or day + step in days for step in steps)
 
-    def has_other_currency(self, number: Number) -> bool:
-        """Whether a sum of money stands in it, but only in other currencies."""
-        known = [self._currencies.get(value, set()) for value in self.numbers.near(number)]
-        currencies = set[str]().union(*known)
-        return number.unit in _CURRENCIES and bool(currencies) and not currencies & {number.unit, ""}
+    def currencies_of(self, number: Number) -> set[str]:
+        """The currencies in which a number stands in it, empty where none is said."""
+        return set[str]().union(*[self._currencies.get(value, set()) for value in self.numbers.near(number)])
 
     def rows_of(self, value: Number | Date) -> set[Row]:
         """The rows in which a number or a date stands; none where it stands outside of rows, too."""
         if isinstance(value, Date):
             places = [self._places.get(reading, set()) for reading in value.readings]
         else:
-            places = [self._places.get(known, set()) for known in self.numbers.near(value)]
+            places = [self._places.get(near, set()) for near in self.numbers.near(value)]
         rows = set[Row]().union(*places)
         return set() if _NO_ROW in rows else rows
 
     def find_named_rows(self, text: str) -> list[NamedRows]:
         """The rows whose cells stand in a text; of cells that begin alike, the longest."""
+        if not self._row_names:
+            return []
         words = [(_singular(match[0]), match.start(), match.end()) for match in WORD.finditer(text)]
-        named: list[NamedRows] = []
+        names: list[NamedRows] = []
         at = 0
-        while at < len(words) and self._row_names:
+        while at < len(words):
             for length in range(min(_MAX_NAME_WORDS, len(words) - at), 0, -1):
                 rows = self._row_names.get(tuple([word for word, _, _ in words[at : at + length]]))
                 if rows is not None:
-                    named.append(NamedRows(rows, words[at][1], words[at + length - 1][2]))
+                    names.append(NamedRows(rows, words[at][1], words[at + length - 1][2]))
                     at += length - 1
                     break
             at += 1
-        return named
+        return names
 
     # --- reading
 
@@ -294,7 +294,7 @@ class Evidence:
                 self._places.setdefault(day, set()).add(row)
             if number.kind in ("number", "word"):
                 self.numbers.add(number.values)
-                currency = number.unit if number.unit in _CURRENCIES else _currency_of_key(key)
+                currency = number.unit if number.unit in CURRENCIES else _currency_of_key(key)
                 for value in number.values:
                     self._place(value, currency, row)
             else:
@@ -351,7 +351,7 @@ def _singular(word: str) -> str:
 def _currency_of_key(key: str) -> str:
     """The currency a key ends with: `total_eur`."""
     last = key.casefold()[-3:]
-    return last if last in _CURRENCIES else ""
+    return last if last in CURRENCIES else ""
 
 
 def _to_decimal(value: Json) -> Decimal | None:

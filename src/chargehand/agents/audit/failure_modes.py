@@ -104,11 +104,11 @@ def audit_runs(runs: Mapping[str, Sequence[ev.Entry]]) -> Audit:
     audited = tuple(AuditedRun(name, audit_run(entries)) for name, entries in runs.items())
     counts: list[ModeCount] = []
     for mode in MODES:
-        found = [(run.run, finding) for run in audited for finding in run.findings if finding.mode == mode]
-        if found:
-            names = {name for name, _ in found}
-            prevented = sum(finding.prevented for _, finding in found)
-            counts.append(ModeCount(mode, runs=len(names), found=len(found), prevented=prevented))
+        matches = [(run.run, finding) for run in audited for finding in run.findings if finding.mode == mode]
+        if matches:
+            names = {name for name, _ in matches}
+            prevented = sum(finding.prevented for _, finding in matches)
+            counts.append(ModeCount(mode, runs=len(names), found=len(matches), prevented=prevented))
     return Audit(audited, tuple(counts))
 
 
@@ -119,11 +119,11 @@ def audit_run(entries: Sequence[ev.Entry], state: RunState | None = None) -> tup
     A journal with a hole, or one that cannot be folded, is itself the finding: then nothing else is reported.
     """
     if gap := _missing_entries(entries):
-        return (_finding("2.1", NO_TASK, "Entries are missing: nobody can go on from here.", gap),)
+        return (_finding("2.1", NO_TASK, "Entries are missing: the run cannot be resumed.", gap),)
     try:
         state = state or replay(entries)
     except _BROKEN_JOURNAL as error:
-        message = "The entries do not follow from one another: nobody can go on from them."
+        message = "The entries do not follow from one another: the run cannot be resumed."
         return (_finding("2.1", NO_TASK, message, f"{type(error).__name__}: {error}"),)
     events = [entry.event for entry in entries]
     findings = [
@@ -165,7 +165,7 @@ def _of_event(event: ev.Event) -> Iterator[FailureMode]:
         case ev.Noted(fact=StepDiverged()):
             yield _finding("2.1", event.task, f"{event.task!r} was resumed and did not go on as recorded.", event.text)
         case ev.Noted(fact=Assumed()):
-            yield _finding("2.2", event.task, "The planner assumed something and asked nobody.", event.text)
+            yield _finding("2.2", event.task, "The planner assumed something instead of asking.", event.text)
         case _:
             pass
 

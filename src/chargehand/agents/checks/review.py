@@ -74,14 +74,14 @@ async def review(name: str, panel: Panel, case: Case, context: StepContext, spen
         context.prompt(panel.models[0].card.handle, request.messages)
         try:
             reply, used = await spending.call(reservation, context)
-        except WorkFailed as error:  # work that was done is not lost because nobody could look at it
+        except WorkFailed as error:  # work that was done is not lost because it could not be reviewed
             return Done(Verdict(unsaid=error.failure.message[:_MAX_PROBLEM]), error.used, good=False)
         return Done(read_verdict(reply.text), used)
 
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
-    asked = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
-    return await context.step(name, call, kind="check", request=asked, reserve=reservation.for_step, shape=Verdict)
+    mark = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
+    return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
 
 
 def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:

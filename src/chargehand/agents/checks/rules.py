@@ -53,7 +53,7 @@ class CheckedResult(Struct, frozen=True):
 
 
 def read_result(result: object) -> CheckedResult:
-    """NotJson for what cannot be kept. Of a product the words are its text, else all that is said in it."""
+    """NotJson for what cannot be kept. Of a product the words are its text, else all that is outcome in it."""
     raw = encode_value(result)
     value = decode_value(raw)
     if isinstance(result, Product):
@@ -119,9 +119,9 @@ async def _matches(pattern: str, text: str) -> bool:
         return re.search(pattern, text, re.MULTILINE) is not None
 
     def search() -> bool:
-        given = msgspec.json.encode({"pattern": pattern, "text": text})
+        question = msgspec.json.encode({"pattern": pattern, "text": text})
         command = [sys.executable, "-I", "-S", "-c", _SEARCH]
-        done = subprocess.run(command, input=given, capture_output=True, timeout=_MAX_SECONDS, check=True)  # noqa: S603 - ours
+        done = subprocess.run(command, input=question, capture_output=True, timeout=_MAX_SECONDS, check=True)  # noqa: S603 - ours
         return done.stdout.strip() == b"1"
 
     try:
@@ -151,16 +151,16 @@ async def check_function(function: Callable[..., object], value: object) -> list
     """What a function of the user finds wrong with a result; CheckFailed where it does not work itself."""
     try:
         if inspect.iscoroutinefunction(function):
-            said: object = await function(value)
+            outcome: object = await function(value)
         else:
-            said = await THREADS.call(lambda: function(value), {}, _ATTEMPT_SECONDS)
-            said = await said if inspect.isawaitable(said) else said
+            outcome = await THREADS.call(lambda: function(value), {}, _ATTEMPT_SECONDS)
+            outcome = await outcome if inspect.isawaitable(outcome) else outcome
     except (ToolFailed, GivenUp) as error:
         raise CheckFailed(str(error)) from error
     except Exception as error:
         raise CheckFailed(f"{type(error).__name__}: {error}") from error
-    if isinstance(said, str):
-        return [said] if said.strip() else []
-    if type(said).__name__ in ("bool", "bool_"):  # numpy has its own
-        return [] if said else [""]
-    raise CheckFailed(f"it returned {type(said).__name__}; return True or False, or in words what is wrong")
+    if isinstance(outcome, str):
+        return [outcome] if outcome.strip() else []
+    if type(outcome).__name__ in ("bool", "bool_"):  # numpy has its own
+        return [] if outcome else [""]
+    raise CheckFailed(f"it returned {type(outcome).__name__}; return True or False, or in words what is wrong")

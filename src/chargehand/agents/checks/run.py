@@ -71,15 +71,15 @@ class Witness(ContextProxy):
     ) -> _Shape:
         if kind == "remember":
             self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
-            return cast("_Shape", None)  # nobody reads it
-        found = await super().step(
+            return cast("_Shape", None)  # it is not read
+        result = await super().step(
             name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
         )
-        self.acted = self.acted or (isinstance(found, Came) and found.acted)
+        self.acted = self.acted or (isinstance(result, Came) and result.acted)
         if kind == "tool":
             self.called = True
-            self._keep(name, getattr(found, "value", None))
-        return found
+            self._keep(name, getattr(result, "value", None))
+        return result
 
     def _keep(self, name: str, value: object) -> None:
         if value is None or len(self.returned) >= _MAX_TOOL_RESULTS:
@@ -101,21 +101,25 @@ class Inspector(Struct, frozen=True):
     """Models of verifiers, by check."""
 
     def panel(self, name: str, worker: str) -> Panel | str:
-        """Who says whether a result is acceptable; in words, why nobody does."""
+        """Who says whether a result is acceptable; in words, why none can."""
         check = self.checks.by_name[name]
         if isinstance(check, Verifier):
             system = self.writer.prompts.text("verify", instructions=check.prompt, form=FORM)
             model = self.verifiers.get(name, self.writer.model)
             return Panel([model], system, Worker("verifier", estimate=self.writer.reserve))
-        assert isinstance(check, Reviewer), "others need nobody"
-        found = self.workers.get(check.worker)
-        if found is None or check.worker == worker:
-            return f"{check.worker} did it, and nobody reviews its own work" if found else f"{check.worker} is not here"
-        reviewer = found.worker
+        assert isinstance(check, Reviewer), "other checks ask no model"
+        equipped = self.workers.get(check.worker)
+        if equipped is None or check.worker == worker:
+            return (
+                f"{check.worker} did it, and no worker reviews its own work"
+                if equipped
+                else f"{check.worker} is not here"
+            )
+        reviewer = equipped.worker
         system = self.writer.prompts.text(
             "review", name=reviewer.name, description=reviewer.description, prompt=reviewer.prompt, form=FORM
         )
-        return Panel(found.models, system, reviewer)
+        return Panel(equipped.models, system, reviewer)
 
     async def problems(self, name: str, result: CheckedResult) -> list[str]:
         """What a check that asks no model finds wrong."""
@@ -138,7 +142,7 @@ class CheckedAttempt(Struct):
     context: Witness
 
     async def run(self, doing: Coroutine[Any, Any, Done], attempt: Attempt | None = None) -> Done:
-        """Have it done, then checked. WorkFailed says by whom it was not accepted, and why.
+        """Have it done, then checked. WorkFailed says which check did not accept it, and why.
 
         With an `attempt`, a result that is not accepted is first sent back to it: it has found everything already.
         """
@@ -170,7 +174,7 @@ class CheckedAttempt(Struct):
         return done
 
     async def _check(self, done: Done, refused: Sequence[str], before: str) -> str:
-        """By whom a result is not accepted, and why; nothing if it is.
+        """Which check does not accept a result, and why; nothing if all do.
 
         One that was `refused` before is not reviewed: what was said then (`before`) still holds.
         """
@@ -179,13 +183,13 @@ class CheckedAttempt(Struct):
         reviews = [name for name in self.names if isinstance(checks[name], Reviewer | Verifier)]
         rules = [name for name in self.names if name not in reviews]
         refusals = [refusal for name in rules if (refusal := await self._apply(name, result, done))]
-        if refusals:  # nobody is paid to look at what is wrong already
+        if refusals:  # no model is paid to look at what is wrong already
             return "; ".join(refusals)[:_MAX_MESSAGE]
         if rules:
             self.context.note(f"accepted by {', '.join(rules)}", fact=ResultAccepted(tuple(rules)))
         if digest(result.json) in refused and not self.context.called:  # a reviewer that looks again may tire of it
-            said = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
-            return said[:_MAX_MESSAGE]
+            reason = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
+            return reason[:_MAX_MESSAGE]
         for name in reviews:
             if refusal := await self._review(name, Case(self.brief, result, self._material(done.value))):
                 return refusal[:_MAX_MESSAGE]
@@ -202,7 +206,7 @@ class CheckedAttempt(Struct):
         return _refusal(name, problems) if problems else ""
 
     async def _review(self, name: str, case: Case) -> str:
-        """Why a reviewer refuses. Where nobody can be asked the result stands, and that is noted."""
+        """Why a reviewer refuses. Where none can be asked the result stands, and that is noted."""
         panel = self.inspector.panel(name, case.brief.worker)
         if isinstance(panel, str):
             verdict = Verdict(unsaid=panel)

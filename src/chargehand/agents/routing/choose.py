@@ -21,7 +21,7 @@ from chargehand.models.embeddings.local import MultilingualEmbedding, has_multil
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import StepContext, WorkFailed
-from chargehand.text.language import is_english
+from chargehand.text.words import is_english
 
 # Confidence below which it is not clear who: each router has its own measure.
 LEAST: dict[str, float] = {"rules": 0.0, "tags": 0.6, "words": 0.4, "meaning": 0.5, "model": 0.4, "hybrid": 0.4}
