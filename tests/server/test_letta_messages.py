@@ -457,6 +457,31 @@ def test_another_message_withdraws_what_was_asked(desk: Desk) -> None:
         )
 
 
+def test_another_message_waits_for_a_run_that_goes_on_after_approval(desk: Desk) -> None:
+    desk.model.think = _careful
+    agent = desk.agent(tool_rules=[_RULE])
+    request = desk.say(agent, "Look it up").messages[0]
+    go_on = threading.Event()
+
+    def think(question: Question) -> str:
+        if question.results:
+            go_on.wait(20)
+        return "looked up" if question.results else "the next answer"
+
+    desk.model.think = think
+    calls = len(desk.model.questions)
+    run = desk.client.agents.messages.create_async(
+        agent, messages=[{"type": "approval", "approve": True, "approval_request_id": request.id}]
+    )
+    soon(lambda: len(desk.model.questions) > calls)
+    following = desk.client.agents.messages.create_async(agent, input="And then?")
+    go_on.set()
+    soon(lambda: desk.client.runs.retrieve(following.id).status == "completed")
+    assert desk.client.runs.retrieve(run.id).stop_reason == "end_turn"
+    texts = [text for kind, text in desk.listed(agent) if kind == "assistant_message"]
+    assert texts == ["looked up", "the next answer"]
+
+
 def test_many_senders_at_once_all_get_their_answer(desk: Desk) -> None:
     agent = desk.agent()
     got = list[str]()
