@@ -73,12 +73,11 @@ _TOTAL = re.compile(
 )
 _COMPARISON = re.compile(
     r"\b(?:more|less|fewer|differ\w*|gap|rose|rise|fell|fall|up|down|increase\w*|decrease\w*|left|remain\w*|above|below"
-    r"|than|change\w*|grew|growth|drop\w*|ahead|behind|margin|share|times|half|save\w*|extra|short|per|ratio|\w{3,}er"
-    r"|mehr|weniger|pro|anteil|differenz|unterschied|übrig|rest)\b"
-    r"|%|^\s*\|",
+    r"|than|change\w*|grew|growth|drop\w*|ahead|behind|margin|share|times|half|save\w*|extra|short|per|ratio|higher"
+    r"|lower|warmer|colder|older|younger|longer|shorter|larger|bigger|smaller|cheaper|mehr|weniger|höher|niedriger|pro|anteil|differenz|unterschied|übrig|rest)\b"
+    r"|%",
     re.IGNORECASE,
 )
-"""What a sentence has that compares numbers; a row of a table may, too."""
 _CONVERSIONS: Mapping[str, Sequence[str]] = {
     "feet": ("3.28084",),
     "ft": ("3.28084",),
@@ -510,6 +509,7 @@ class _Tracer:
         del operands[:-_MAX_OPERANDS]
         is_total = _TOTAL.search(sentence) is not None
         is_comparison = _COMPARISON.search(sentence) is not None
+        is_row = sentence.lstrip().startswith("|")
         for claim in claims:
             if claim.origin or claim.is_count or claim.is_invented:
                 continue
@@ -520,7 +520,10 @@ class _Tracer:
                 if isinstance(claim.value, Date):
                     follows = self._reaches(claim.value, usable, origin)
                 elif isinstance(claim.value, Number):
-                    follows = _follows(claim.value, usable, values, is_total=is_total, is_comparison=is_comparison)
+                    follows = (is_comparison or is_row) and _is_difference(claim.value, usable)
+                    follows = follows or _follows(
+                        claim.value, usable, values, is_total=is_total, is_comparison=is_comparison
+                    )
                 if follows:
                     claim.origin = origin
                     break
@@ -534,16 +537,17 @@ class _Tracer:
         return any(source.evidence.reaches_date(wanted) for source in sources)
 
 
+def _is_difference(number: Number, sources: Sequence[Source]) -> bool:
+    return any(source.evidence.differences.hold(number) for source in sources)
+
+
 def _follows(
     number: Number, sources: Sequence[Source], operands: Sequence[Decimal], *, is_total: bool, is_comparison: bool
 ) -> bool:
     """Whether a number is a total of a source, or is worked out from two operands or few numbers of the sources."""
     digits = sum(character.isdigit() for character in number.text)
-    for source in sources:
-        if (is_total or digits > 2) and source.evidence.totals.hold(number):
-            return True
-        if is_comparison and source.evidence.differences.hold(number):
-            return True
+    if (is_total or digits > 2) and any(source.evidence.totals.hold(number) for source in sources):
+        return True
     few = [value for source in sources for value in source.few_numbers()][:_MAX_OPERANDS]
     values: list[Decimal] = []
     if digits > 1:

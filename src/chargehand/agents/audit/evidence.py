@@ -109,7 +109,6 @@ class Evidence:
         for value in values:
             plain = msgspec.to_builtins(value) if isinstance(value, Struct) else value
             self._read(cast("Json", plain))
-        self._combine(self.few)
 
     # --- looking up
 
