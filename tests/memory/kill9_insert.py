@@ -38,7 +38,7 @@ _AGREE = {
     "a row without its tags": "SELECT count(*) * 2 - (SELECT count(*) FROM passage_tags) FROM passages",
     "a wrong count": """
         SELECT count(*) FROM holdings WHERE passages <> (SELECT count(*) FROM passages)
-        OR dressed <> (SELECT count(*) FROM passage_vectors)
+        OR embedded <> (SELECT count(*) FROM passage_vectors)
     """,
 }
 

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from chargehand.journal.store import list_runs, prune_runs
 from tests.server.model_server import FakeModel, Question, fake_model
 
 TOKEN = "ch_serve_0123456789abcdef0123456789"
@@ -194,6 +195,37 @@ def soon(check: Callable[[], object]) -> None:
     while not check():
         assert time.monotonic() < until, "it did not come true in time"
         time.sleep(0.02)
+
+
+def test_runs_are_pruned_and_backed_up_while_it_serves(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    journal = str(data / "main" / "runs.db")
+
+    def runs(*words: str) -> str:
+        command = [sys.executable, "-m", "chargehand", "runs", *words, "--journal", journal]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with modelling() as (model, free), served(data, "--model-urls", "--model-host", "127.0.0.1") as server:
+        agent = server.agent(model.handle)
+        free.set()
+        assert [server.say(agent).status_code for _ in range(3)] == [200, 200, 200]
+        free.clear()
+        under_way = server.later(agent)
+        soon(lambda: len(list_runs(journal)) == 4)
+        assert "deleted 2 of 4 runs" in runs("prune", "--keep", "1")
+        runs("backup", str(tmp_path / "copy.db"))
+        driven, ended = list_runs(journal)
+        assert (driven.held, ended.ended is None) == (True, False)
+        assert prune_runs(journal, [driven.run]).held == (driven.run,)
+        free.set()
+        soon(lambda: server.client.get(f"/v1/runs/{under_way}").json()["status"] == "completed")
+        assert server.say(agent).status_code == 200
+        assert [row.damage for row in list_runs(journal)] == ["", "", ""]
+        assert [row.run for row in list_runs(tmp_path / "copy.db")] == [driven.run, ended.run]
+        code, errors = server.stop()
+        assert code == 0, errors
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])

@@ -466,8 +466,8 @@ async def test_an_unknown_archive_is_refused_and_a_deleted_one_leaves_nothing(ca
             gone.passages(archive.id),
             gone.forget(archive.id, [kept.id]),
             gone.count(archive.id),
-            gone.bare(archive.id),
-            gone.clothe(archive.id, {}, handle="model:x"),
+            gone.unembedded(archive.id),
+            gone.add_vectors(archive.id, {}, handle="model:x"),
         ):
             with pytest.raises(Unknown):
                 await refused

@@ -276,20 +276,20 @@ async def test_passages_still_without_vectors_are_found_by_words_and_can_be_give
     await catalog.insert(where, [Passage("a dressed one")], [vector(1.0, 0.0)], handle=HANDLE)
     await catalog.insert(where, [Passage("a bare passage"), Passage("bare as well")])
     assert await catalog.count(where) == (3, 1)
-    bare = await catalog.bare(where)
-    assert [one.text for one in bare] == ["a bare passage", "bare as well"]
-    assert len(await catalog.bare(where, limit=1)) == 1
+    unembedded = await catalog.unembedded(where)
+    assert [one.text for one in unembedded] == ["a bare passage", "bare as well"]
+    assert len(await catalog.unembedded(where, limit=1)) == 1
     hits = await catalog.search([where], "the passage please", vector(1.0, 0.0))
     assert {hit.passage.text: hit.meaning is None for hit in hits} == {"a dressed one": False, "a bare passage": True}
-    given = {one.id: vector(0.0, 1.0 + at) for at, one in enumerate(bare)}
-    assert await catalog.clothe(where, given | {"passage-unknown": vector(1.0, 1.0)}, handle=HANDLE) == 2
-    assert await catalog.clothe(where, given, handle=HANDLE) == 0
-    assert await catalog.bare(where) == []
+    given = {one.id: vector(0.0, 1.0 + at) for at, one in enumerate(unembedded)}
+    assert await catalog.add_vectors(where, given | {"passage-unknown": vector(1.0, 1.0)}, handle=HANDLE) == 2
+    assert await catalog.add_vectors(where, given, handle=HANDLE) == 0
+    assert await catalog.unembedded(where) == []
     assert await catalog.count(where) == (3, 3)
     hits = await catalog.search([where], "", vector(0.0, 1.0), limit=2)
     assert [hit.passage.text for hit in hits] == ["a bare passage", "bare as well"]
     with pytest.raises(Invalid, match="these are of other:model"):
-        await catalog.clothe(where, {bare[0].id: vector(1.0, 0.0)}, handle="other:model")
+        await catalog.add_vectors(where, {unembedded[0].id: vector(1.0, 0.0)}, handle="other:model")
 
 
 async def test_a_known_text_that_comes_with_a_vector_takes_it(catalog: SqliteCatalog) -> None:

@@ -250,11 +250,11 @@ class Catalog(Protocol):
         """How many passages there are, and how many of them have vectors."""
         ...
 
-    async def bare(self, archive: str, *, limit: int = 256) -> list[Passage]:
+    async def unembedded(self, archive: str, *, limit: int = 256) -> list[Passage]:
         """Passages without a vector, oldest first."""
         ...
 
-    async def clothe(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
+    async def add_vectors(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
         """Give passages their vectors, by id; how many took one."""
         ...
 

@@ -1,6 +1,5 @@
 """What an agent said and was told, across runs; how much of it is shown, and plain summaries of the rest."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -39,7 +38,7 @@ SUMMARY_ROOM = 1000
 _LONGEST_LINE = 400
 _SHORTEST_LINE = 40
 _SAID = {"user": "asked", "assistant": "answered", "summary": "before"}
-_LEFT_OUT = re.compile(r"\(([0-9]{1,6}) earlier lines left out\)")
+_LEFT_OUT = "(earlier lines left out)"
 
 
 def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
@@ -56,11 +55,11 @@ def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
     left -= sum(len(turn.text) for turn in first)
     shown: list[Turn] = []
     for turn in reversed(said):
-        one = turn if shown else _shortened(turn, left - frame)
-        if len(one.text) + frame > left:
+        fitted = turn if shown else _shortened(turn, left - frame)
+        if len(fitted.text) + frame > left:
             break
-        shown.append(one)
-        left -= len(one.text) + frame
+        shown.append(fitted)
+        left -= len(fitted.text) + frame
     return [*first, *reversed(shown)]
 
 
@@ -72,29 +71,30 @@ def due(turns: Sequence[Turn], room: int) -> int:
     """
     _, said = _split(turns)
     space = max(0, room) * CHARACTERS
-    size = sum(len(turn.text) for turn in said)
-    if len(said) <= MOST_TURNS and size * 2 <= space * 3:
+    if len(said) <= MOST_TURNS and 2 * _size(said, 0) <= 3 * space:
         return 0
-    kept = left = 0
-    for turn in reversed(said):
-        left += len(turn.text)
-        if kept >= LEAST_KEPT and (kept >= KEPT_TURNS or left * 2 > space):
-            break
-        kept += 1
-    return said[-kept - 1].number if kept < len(said) else 0
+    return _last_behind(said, space // 2, KEPT_TURNS, 0)
 
 
 def chat_due(turns: Sequence[Turn], room: int, max_turns: int, frame: int) -> int:
     """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
     _, said = _split(turns)
     space = max(0, room) * CHARACTERS
-    size = sum(len(turn.text) + frame for turn in said)
-    if len(said) <= max_turns and size <= space:
+    if len(said) <= max_turns and _size(said, frame) <= space:
         return 0
-    kept = left = 0
+    return _last_behind(said, space // 2, -(-max_turns // 2), frame)
+
+
+def _size(turns: Sequence[Turn], frame: int) -> int:
+    return sum(len(turn.text) + frame for turn in turns)
+
+
+def _last_behind(said: Sequence[Turn], space: int, max_kept: int, frame: int) -> int:
+    """The last turn that gets behind a summary if the newest that fit the space stay; 0 if all of them stay."""
+    kept = used = 0
     for turn in reversed(said):
-        left += len(turn.text) + frame
-        if kept >= LEAST_KEPT and (kept * 2 >= max_turns or left * 2 > space):
+        used += len(turn.text) + frame
+        if kept >= LEAST_KEPT and (kept >= max_kept or used > space):
             break
         kept += 1
     return said[-kept - 1].number if kept < len(said) else 0
@@ -115,24 +115,22 @@ def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
 
 
 def plain_summary(turns: Sequence[Turn], room: int = SUMMARY_ROOM) -> str:
-    """A summary that no model is asked for: a line a turn, the oldest shortened most, in at most so many tokens.
-
-    The former summary comes first, with up to half the room.
-    """
+    """A summary without a model: the former summary in half the room, then a line a turn, the newest that fit."""
     space = max(0, room) * CHARACTERS
     summary, said = _split(turns)
-    former = summary.text.strip().split("\n") if summary is not None else []
-    count = 0
-    if former and (found := _LEFT_OUT.fullmatch(former[0])):
-        count = int(found[1])
-        former = former[1:]
-    space -= len("(999999 earlier lines left out)\n")
+    former = "" if summary is None else _cut(summary.text.strip(), space // 2)
     lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in said]
-    new = _bounded(lines, space - min(_size(former), space // 2), _LONGEST_LINE)
-    old = _bounded(former, space - _size(new), SUMMARY_ROOM * CHARACTERS)
-    count += len(former) - len(old) + len(lines) - len(new)
-    told = [f"({min(count, 999_999)} earlier lines left out)"] if count else []
-    return "\n".join((*told, *old, *new))[: max(0, room) * CHARACTERS]
+    free = space - len(former) - len(_LEFT_OUT) - 2
+    longest = min(_LONGEST_LINE, max(_SHORTEST_LINE, free // max(1, len(lines)) - 1))
+    newest: list[str] = []
+    for line in reversed(lines):
+        shortened = _cut(line, longest)
+        free -= len(shortened) + 1
+        if free < 0:
+            break
+        newest.append(shortened)
+    left_out = _LEFT_OUT if len(newest) < len(lines) else ""
+    return "\n".join(part for part in (former, left_out, *reversed(newest)) if part)[:space]
 
 
 def _split(turns: Sequence[Turn]) -> tuple[Turn | None, list[Turn]]:
@@ -148,24 +146,3 @@ def _shortened(turn: Turn, most: int) -> Turn:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…"[:most]
-
-
-def _bounded(lines: Sequence[str], space: int, longest: int) -> list[str]:
-    """The newest lines that fit at all; what space is left over goes to them by age, most to the newest."""
-    count = 0
-    for line in reversed(lines):
-        needed = min(len(line), _SHORTEST_LINE) + 1
-        if needed > space:
-            break
-        space -= needed
-        count += 1
-    made: list[str] = []
-    for left in range(count, 0, -1):
-        line = _cut(lines[left - count - 1], min(longest, _SHORTEST_LINE + space * 2 // (left + 1)))
-        space -= max(0, len(line) - _SHORTEST_LINE)
-        made.append(line)
-    return made[::-1]
-
-
-def _size(lines: Sequence[str]) -> int:
-    return sum(len(line) + 1 for line in lines)

@@ -117,15 +117,15 @@ class OpenMemory:
                 f"archive {archive.name!r} has no embedding model here (its embedding is {archive.embedding!r}), so it "
                 "is searched by words; get the model, or name another"
             )
-        kept, dressed = await self.catalog.count(archive.id)
+        kept, embedded = await self.catalog.count(archive.id)
         done = 0
-        for _ in range((kept - dressed) // BATCH + _SPARE_BATCHES):
-            bare = await self.catalog.bare(archive.id, limit=BATCH)
-            if not bare:
+        for _ in range((kept - embedded) // BATCH + _SPARE_BATCHES):
+            unembedded = await self.catalog.unembedded(archive.id, limit=BATCH)
+            if not unembedded:
                 break
-            vectors = await model.embed([passage.text for passage in bare])
-            given = {passage.id: vector for passage, vector in zip(bare, vectors, strict=True)}
-            done += await self.catalog.clothe(archive.id, given, handle=model.handle)
+            vectors = await model.embed([passage.text for passage in unembedded])
+            given = {passage.id: vector for passage, vector in zip(unembedded, vectors, strict=True)}
+            done += await self.catalog.add_vectors(archive.id, given, handle=model.handle)
             if tell is not None:
                 tell(done)
         return done

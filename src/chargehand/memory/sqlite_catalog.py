@@ -279,12 +279,12 @@ class SqliteCatalog:
     async def count(self, archive: str) -> tuple[int, int]:
         return await self._look(archive, lambda db: passage_rows.count(db, self._space, archive))
 
-    async def bare(self, archive: str, *, limit: int = 256) -> list[Passage]:
-        return await self._look(archive, lambda db: passage_rows.bare(db, self._space, archive, limit))
+    async def unembedded(self, archive: str, *, limit: int = 256) -> list[Passage]:
+        return await self._look(archive, lambda db: passage_rows.unembedded(db, self._space, archive, limit))
 
-    async def clothe(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
+    async def add_vectors(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
         return await self._change(
-            archive, lambda db, found: passage_rows.clothe(db, self._space, found, vectors, handle)
+            archive, lambda db, found: passage_rows.add_vectors(db, self._space, found, vectors, handle)
         )
 
     def _check_grant(self, db: sqlite3.Connection, archive: Archive, agent: str, *, adds: bool = False) -> None:

@@ -30,7 +30,7 @@ Value: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 
 _HOLDING = """
-    SELECT number, archive, handle, width, passages, dressed, removed, last_passage, last_sign
+    SELECT number, archive, handle, width, passages, embedded, removed, last_passage, last_sign
     FROM holdings WHERE space = ? AND archive = ?
 """
 _COLUMNS = """
@@ -58,7 +58,7 @@ class Holding(Struct, frozen=True):
     handle: str
     width: int
     passages: int
-    dressed: int
+    embedded: int
     removed: int
     last_passage: int
     last_sign: int
@@ -250,7 +250,7 @@ class _Batch(Struct):
 
     new: list[_Draft] = field(default_factory=list[_Draft])
     joined: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    dressed: dict[str, int] = field(default_factory=dict[str, int])
+    embedded: dict[str, int] = field(default_factory=dict[str, int])
     by_text: dict[bytes, _Draft] = field(default_factory=dict[bytes, _Draft])
     by_key: dict[tuple[str, int], _Draft] = field(default_factory=dict[tuple[str, int], _Draft])
 
@@ -278,11 +278,11 @@ def insert(
     _check_ids(db, space, batch)
     _write(db, kept, batch, now)
     if units is not None:
-        _dress(db, kept, {which: units[at] for which, at in batch.dressed.items()}, handle)
+        _write_vectors(db, kept, {which: units[at] for which, at in batch.embedded.items()}, handle)
     return told
 
 
-def clothe(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
+def add_vectors(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
     """Give passages their vectors, by id; how many took one."""
     kept = holding(db, space, archive.id)
     if kept is None or not vectors:
@@ -290,7 +290,7 @@ def clothe(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mappin
     given = list(vectors.values())
     _check_model(archive, kept, width_of(given), handle)
     units = _normalise(given)
-    return _dress(db, kept, dict(zip(vectors, units, strict=True)), handle)
+    return _write_vectors(db, kept, dict(zip(vectors, units, strict=True)), handle)
 
 
 def _normalise(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
@@ -329,7 +329,7 @@ def _check_model(archive: Archive, kept: Holding | None, width: int, handle: str
         raise Invalid(
             f"the archive {name} takes vectors of {archive.embedding}, not of {handle}; embed with the former"
         )
-    if kept is not None and kept.dressed and (kept.handle, kept.width) != (handle, width):
+    if kept is not None and kept.embedded and (kept.handle, kept.width) != (handle, width):
         raise Invalid(
             f"the archive {name} has vectors of {kept.handle} with {kept.width} dimensions, and these are of {handle} "
             f"with {width}; embed with {kept.handle}, or make another archive"
@@ -356,13 +356,13 @@ def _placed(db: sqlite3.Connection, kept: Holding, batch: _Batch, at: int, passa
     known = _id(db, _SAME_TEXT, kept.number, digest)
     if known:
         batch.joined.setdefault(known, {}).update(tags)
-        batch.dressed.setdefault(known, at)  # it may have come without a vector
+        batch.embedded.setdefault(known, at)  # it may have come without a vector
         return Inserted(known, new=False)
     number = kept.first + kept.last_passage + len(batch.new) + 1
     draft = _Draft(number=number, id=passage.id or f"passage-{uuid4()}", passage=passage, digest=digest, tags=tags)
     batch.new.append(draft)
     batch.by_text[digest] = batch.by_key[key] = draft
-    batch.dressed[draft.id] = at
+    batch.embedded[draft.id] = at
     return Inserted(draft.id, new=True)
 
 
@@ -425,22 +425,23 @@ def _tag(db: sqlite3.Connection, pairs: Sequence[tuple[str, int]]) -> None:
     db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)
 
 
-def _dress(db: sqlite3.Connection, kept: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str) -> int:
-    bare: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), kept.number)).fetchall()
-    if not bare:
+def _write_vectors(db: sqlite3.Connection, kept: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str) -> int:
+    unembedded: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), kept.number)).fetchall()
+    if not unembedded:
         return 0
     first = kept.first + kept.last_sign + 1
-    vectors = [(number, first + at, units[which][0]) for at, (which, number) in enumerate(bare)]
-    signs = [(first + at, number, units[which][1]) for at, (which, number) in enumerate(bare)]
+    vectors = [(number, first + at, units[which][0]) for at, (which, number) in enumerate(unembedded)]
+    signs = [(first + at, number, units[which][1]) for at, (which, number) in enumerate(unembedded)]
     db.executemany("INSERT INTO passage_vectors (number, sign, vec) VALUES (?, ?, ?)", vectors)
     db.executemany("INSERT INTO passage_signs (sign, number, bits) VALUES (?, ?, ?)", signs)
     db.execute(
         """
-        UPDATE holdings SET handle = ?, width = ?, dressed = dressed + ?3, last_sign = last_sign + ?3 WHERE number = ?4
+        UPDATE holdings SET handle = ?, width = ?, embedded = embedded + ?3, last_sign = last_sign + ?3
+        WHERE number = ?4
         """,
-        (handle, len(vectors[0][2]) // 4, len(bare), kept.number),
+        (handle, len(vectors[0][2]) // 4, len(unembedded), kept.number),
     )
-    return len(bare)
+    return len(unembedded)
 
 
 _LOCATED = """
@@ -493,9 +494,9 @@ def passage(db: sqlite3.Connection, space: str, which: str) -> Passage | None:
     return found[0] if found else None
 
 
-def bare(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> list[Passage]:
+def unembedded(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> list[Passage]:
     kept = holding(db, space, archive_id)
-    if kept is None or kept.passages == kept.dressed:
+    if kept is None or kept.passages == kept.embedded:
         return []
     return _read(db, SELECT + _BARE, [kept.first, kept.final, max(0, limit)])
 
@@ -503,13 +504,13 @@ def bare(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> lis
 def count(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[int, int]:
     """All, and those with vectors."""
     kept = holding(db, space, archive_id)
-    return (0, 0) if kept is None else (kept.passages, kept.dressed)
+    return (0, 0) if kept is None else (kept.passages, kept.embedded)
 
 
 def model(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[str, int]:
     """Whose vectors an archive has, and how wide they are; empty and 0 while it has none."""
     kept = holding(db, space, archive_id)
-    return (kept.handle, kept.width) if kept is not None and kept.dressed else ("", 0)
+    return (kept.handle, kept.width) if kept is not None and kept.embedded else ("", 0)
 
 
 def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[Passage]:
@@ -533,13 +534,13 @@ def forget(db: sqlite3.Connection, space: str, archive_id: str, ids: Sequence[st
     db.executemany(
         "DELETE FROM passage_signs WHERE sign = (SELECT sign FROM passage_vectors WHERE number = ?)", numbers
     )
-    undressed = db.executemany("DELETE FROM passage_vectors WHERE number = ?", numbers).rowcount if numbers else 0
+    removed = db.executemany("DELETE FROM passage_vectors WHERE number = ?", numbers).rowcount if numbers else 0
     db.executemany("DELETE FROM passages WHERE number = ?", numbers)
     db.execute(
         """
-        UPDATE holdings SET passages = passages - ?1, dressed = dressed - ?2, removed = removed + ?2 WHERE number = ?3
+        UPDATE holdings SET passages = passages - ?1, embedded = embedded - ?2, removed = removed + ?2 WHERE number = ?3
         """,
-        (len(found), undressed, kept.number),
+        (len(found), removed, kept.number),
     )
     return len(found)
 

@@ -93,13 +93,13 @@ def _is_stop_word(word: str) -> bool:
 
 
 class Words:
-    """The words of one archive, within a filter; `bare`: only of passages without vectors."""
+    """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
-    def __init__(self, db: sqlite3.Connection, kept: Holding, within: Filter, *, bare: bool = False) -> None:
+    def __init__(self, db: sqlite3.Connection, kept: Holding, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
         self._kept = kept
         tests, self._values = conditions(within)
-        self._where = (_WITHIN.format(tests=tests) if tests else "") + (_BARE if bare else "")
+        self._where = (_WITHIN.format(tests=tests) if tests else "") + (_BARE if unembedded else "")
 
     def rare(self, asked: Sequence[str], limit: int) -> dict[int, Match]:
         """Passages with any of these terms, but for terms that many passages have."""
@@ -180,7 +180,7 @@ def search(
     found = [kept for archive in archives if (kept := holding(db, space, archive.id)) is not None and kept.passages]
     if limit <= 0 or not found:
         return []
-    if vector is not None and any(kept.dressed for kept in found):
+    if vector is not None and any(kept.embedded for kept in found):
         for kept in found:
             _check_width(kept, vector)
         index = open_index()
@@ -196,7 +196,7 @@ def search(
 def _check_width(kept: Holding, vector: bytes) -> None:
     """Invalid when a vector cannot be compared with those of an archive."""
     width = width_of([vector])
-    if kept.dressed and width != kept.width:
+    if kept.embedded and width != kept.width:
         raise Invalid(
             f"a vector of {width} dimensions cannot be compared with those of {kept.archive}, which have "
             f"{kept.width}; embed the question with {kept.handle}"
@@ -227,9 +227,9 @@ def _by_both(
     meaning: dict[int, float] = {}
     words: dict[int, Match] = {}
     for kept in found:
-        if kept.dressed < kept.passages:  # what cannot be compared in meaning must be found by any word it has
-            bare = Words(db, kept, within, bare=True).any(terms(query), enough)
-            for number, match in bare.items():
+        if kept.embedded < kept.passages:  # what cannot be compared in meaning must be found by any word it has
+            unembedded = Words(db, kept, within, unembedded=True).any(terms(query), enough)
+            for number, match in unembedded.items():
                 words[number] = Match(match.score, tuple(term for term in match.terms if term in named))
         words |= Words(db, kept, within).rare(named, enough)
         meaning |= _nearest(db=db, index=index, kept=kept, asked=asked, within=within, enough=enough)
@@ -240,7 +240,7 @@ def _nearest(
     db: sqlite3.Connection, index: "VectorIndex", kept: Holding, asked: "Asked", within: Filter, enough: int
 ) -> dict[int, float]:
     count = max(CANDIDATES, 4 * enough)
-    if not kept.dressed:
+    if not kept.embedded:
         return {}
     if not within:
         found = index.nearest(db, kept, asked, count)

@@ -1,6 +1,6 @@
 -- What is known of an archive here: one row once it has, or had, a passage. last_passage and last_sign count up and
 -- never back, so that no number is ever given twice, and removed counts the vectors taken away.
--- handle and width say which model made its vectors, where dressed, the number of them, is not 0.
+-- handle and width say which model made its vectors, where embedded, the number of them, is not 0.
 CREATE TABLE holdings (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     space TEXT NOT NULL,
@@ -8,7 +8,7 @@ CREATE TABLE holdings (
     handle TEXT NOT NULL DEFAULT '',
     width INTEGER NOT NULL DEFAULT 0,
     passages INTEGER NOT NULL DEFAULT 0,
-    dressed INTEGER NOT NULL DEFAULT 0,
+    embedded INTEGER NOT NULL DEFAULT 0,
     removed INTEGER NOT NULL DEFAULT 0,
     last_passage INTEGER NOT NULL DEFAULT 0,
     last_sign INTEGER NOT NULL DEFAULT 0,
