@@ -13,7 +13,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, cast
 
-import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec import inspect as look
 
@@ -189,18 +188,18 @@ def _plural(words: str) -> str:
 
 def json_schema() -> dict[str, Any]:
     """A schema for the whole file, shorthand forms and variables included. The loader is stricter."""
-    structs: dict[str, Any] = msgspec.json.schema(TeamShape)["$defs"]
+    parts: dict[str, Any] = {}
     for section in sections():
-        struct = structs[section.shape.__name__]
-        if section.shape.__struct_config__.tag is not None:  # the key above it says which one it is
-            struct["properties"].pop("type", None)
-            struct["required"] = [key.name for key in section.keys if key.required]
-            struct["additionalProperties"] = False
-        for key in section.keys:
-            struct["properties"][key.name]["description"] = key.meaning
-        for field in cast("look.StructType", look.type_info(section.shape)).fields:
-            _refer_to_scalar(struct["properties"][field.encode_name], field.type)
-    parts = {_name(name): _clean(part) for name, part in structs.items()}
+        fields = cast("look.StructType", look.type_info(section.shape)).fields
+        parts[_name(section.shape)] = {
+            "type": "object",
+            "properties": {
+                key.name: _json_type(field.type) | _annotations(key, field)
+                for key, field in zip(section.keys, fields, strict=True)
+            },
+            "required": [key.name for key in section.keys if key.required],
+            "additionalProperties": False,
+        }
     parts["Tool"]["oneOf"] = [{"required": [source]} for source in SOURCES]
     parts["Rule"] |= {"minProperties": 1, "maxProperties": 1}
     for scalar in SCALARS.values():
@@ -208,41 +207,47 @@ def json_schema() -> dict[str, Any]:
         number = {"type": scalar.json_type, "minimum": 0}
         options = [number, text, _VARIABLE] if scalar.pattern else [number, _VARIABLE]
         parts[scalar.name] = {"description": scalar.words, "anyOf": options}
-    team = parts.pop("Team")
-    return {"$schema": _DIALECT, **team, "title": "chargehand team file", "$defs": parts}
+    return {"$schema": _DIALECT, **parts.pop("Team"), "title": "chargehand team file", "$defs": parts}
 
 
-def _refer_to_scalar(part: dict[str, Any], kind: look.Type) -> None:
-    """Have a property that is a duration, a size or dollars refer to the definition of those."""
-    options = kind.types if isinstance(kind, look.UnionType) else (kind,)
-    scalars = [scalar for scalar in map(scalar_of, options) if scalar is not None]
-    if scalars:
-        for key in ("anyOf", "type"):
-            part.pop(key, None)
-        part["$ref"] = f"#/$defs/{scalars[0].name}"
+def _annotations(key: Key, field: look.Field) -> dict[str, Any]:
+    """What an editor shows of a key."""
+    has_default = isinstance(field.default, bool | int | float | str) and field.default != ""
+    return {"description": key.meaning} | ({"default": field.default} if has_default else {})
 
 
-def _name(name: str) -> str:
-    return name.removesuffix("Shape").removesuffix("Keys")
+def _json_type(kind: look.Type) -> dict[str, Any]:
+    """A type as JSON Schema. A key is left out, not set to null; a variable may stand where a number is wanted."""
+    if scalar := scalar_of(kind):
+        return {"$ref": f"#/$defs/{scalar.name}"}
+    match bare_type(kind):
+        case look.UnionType(types=types):
+            options = [_json_type(option) for option in types if not isinstance(option, look.NoneType)]
+            return options[0] if len(options) == 1 else {"anyOf": options}
+        case look.LiteralType(values=values):
+            return {"enum": list(values)}
+        case look.CollectionType(item_type=item):
+            return {"type": "array", "items": _json_type(item)}
+        case look.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": _json_type(value)}
+        case look.IntType() | look.FloatType() as number:
+            return {"anyOf": [_json_number(number), _VARIABLE]}
+        case look.BoolType():
+            return {"anyOf": [{"type": "boolean"}, _VARIABLE]}
+        case look.StructType(cls=struct, fields=fields):
+            empty = {"type": "object", "additionalProperties": False}
+            return {"$ref": f"#/$defs/{_name(struct)}"} if fields else empty
+        case look.AnyType():
+            return {}
+        case _:
+            return {"type": "string"}
 
 
-def _clean(part: object) -> Any:
-    """Without the word Shape, without null (a key is left out, not emptied), and with variables where numbers stand."""
-    if isinstance(part, list):
-        return [_clean(item) for item in cast("list[object]", part) if item != {"type": "null"}]
-    if not isinstance(part, dict):
-        return part
-    fields: dict[str, Any] = {key: _clean(value) for key, value in cast("dict[str, object]", part).items()}
-    for key in ("$ref", "title"):
-        if isinstance(fields.get(key), str):
-            fields[key] = _name(fields[key])
-    if len(fields.get("anyOf", ())) == 1:
-        fields |= fields.pop("anyOf")[0]
-    if not isinstance(fields.get("default"), bool | int | float | str) or fields["default"] == "":
-        fields.pop("default", None)
-    if "$ref" in fields:
-        return {key: fields[key] for key in ("$ref", "description", "default") if key in fields}
-    if fields.get("type") in ("integer", "number", "boolean"):
-        around = {key: fields.pop(key) for key in ("description", "default") if key in fields}
-        return {"anyOf": [fields, _VARIABLE], **around}
-    return fields
+def _json_number(kind: look.IntType | look.FloatType) -> dict[str, Any]:
+    bounds = {"minimum": kind.ge, "maximum": kind.le}
+    name = "integer" if isinstance(kind, look.IntType) else "number"
+    return {"type": name, **{bound: value for bound, value in bounds.items() if value is not None}}
+
+
+def _name(struct: type) -> str:
+    return struct.__name__.removesuffix("Shape").removesuffix("Keys")
