@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.config import doctor
-from chargehand.config.doctor import clock, disk, writable
-from chargehand.config.doctor_models import CheckResult, keys
+from chargehand.config.doctor import CheckResult, clock, disk, keys, writable
 from tests.config.files import write
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.config import doctor
-from chargehand.config.doctor import journal_file
-from chargehand.config.doctor_models import CheckResult
+from chargehand.config.doctor import CheckResult, journal_file
 from chargehand.config.environment import models_home
 from chargehand.models.providers import without_secrets
 from chargehand.sqlite.connection import JOURNAL

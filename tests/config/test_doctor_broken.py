@@ -15,8 +15,7 @@ import pytest
 
 from chargehand import Supervisor, Team, Worker
 from chargehand.config import doctor
-from chargehand.config.doctor import home_folder, journal_file, memory_file, port, programs
-from chargehand.config.doctor_models import CheckResult
+from chargehand.config.doctor import CheckResult, home_folder, journal_file, memory_file, port, programs
 from chargehand.config.environment import home
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.extras import install_command

@@ -13,8 +13,7 @@ from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, Tone, clean, print_table
 from chargehand.cli.format import ago, counted, dollars
-from chargehand.config.doctor import check_surroundings
-from chargehand.config.doctor_models import State
+from chargehand.config.doctor import State, check_surroundings
 from chargehand.config.load import load_team
 from chargehand.engine.events import Entry, RunEnded, RunRequested
 from chargehand.engine.failure import Failure
