@@ -624,9 +624,6 @@ def _doubt_resolved(state: RunState, progress: Progress, event: ev.InputAnswered
 # --- the graph of tasks: how it grows, and what a settled task means to those that read it
 
 
-_REACH = 64  # how many older tasks one new task may make more urgent: keeps growing plans linear
-
-
 def _add(state: RunState, tasks: Sequence[Task]) -> None:
     first = len(state.ordered)
     for task in tasks:
@@ -635,20 +632,11 @@ def _add(state: RunState, tasks: Sequence[Task]) -> None:
         state.tasks[task.id] = progress
     state.unsettled += len(tasks)
     added = state.ordered[first:]
-    sorted_already = True
     reading = [progress for progress in added if progress.task.after or progress.task.for_each]
+    is_sorted = True
     for progress in reading:
-        for need_id, need in needs(progress.task):
-            needed = state.tasks[need_id]
-            sorted_already = sorted_already and needed.order < progress.order
-            needed.add_reader(progress, need)
-            progress.unmet += need != "quorum"
-            progress.spare += need == "quorum"
-        if progress.spare:
-            progress.wanted = progress.task.quorum
-            progress.unmet += 1
-            progress.spare -= progress.wanted
-    _rank(state, added if sorted_already else [state.tasks[task.id] for task in in_order(tasks)[0]], reading, first)
+        is_sorted = _link_inputs(state, progress) and is_sorted
+    _rank(state, added if is_sorted else [state.tasks[task.id] for task in in_order(tasks)[0]])
     for progress in reading if first else ():
         for need_id, need in needs(progress.task):
             needed = state.tasks[need_id]
@@ -659,28 +647,28 @@ def _add(state: RunState, tasks: Sequence[Task]) -> None:
             _inputs_met(state, progress)
 
 
-def _rank(state: RunState, line: Sequence[Progress], reading: Sequence[Progress], first: int) -> None:
+def _link_inputs(state: RunState, progress: Progress) -> bool:
+    """Make a task wait for its inputs; whether all of them stand before it."""
+    is_sorted = True
+    for need_id, need in needs(progress.task):
+        needed = state.tasks[need_id]
+        is_sorted = is_sorted and needed.order < progress.order
+        needed.add_reader(progress, need)
+        progress.unmet += need != "quorum"
+        progress.spare += need == "quorum"
+    if progress.spare:
+        progress.wanted = progress.task.quorum
+        progress.unmet += 1
+        progress.spare -= progress.wanted
+    return is_sorted
+
+
+def _rank(state: RunState, line: Sequence[Progress]) -> None:
+    """Rank new tasks, inputs before their readers, by the time from their start to the end of the longest chain."""
     for progress in reversed(line):
         progress.rank = _seconds(state, progress.task)
         if progress.readers:
             progress.rank += max([reader.rank for reader, _ in progress.readers])
-    if not first:
-        return  # there is nothing older
-    budget = _REACH * len(line)
-    stack = [
-        (progress, need) for progress in reading for need, _ in needs(progress.task) if state.tasks[need].order < first
-    ]
-    while stack and budget:
-        budget -= 1
-        reader, need = stack.pop()
-        needed = state.tasks[need]
-        rank = _seconds(state, needed.task) + reader.rank
-        if rank <= needed.rank or needed.settled:
-            continue
-        needed.rank = rank
-        if needed.status is Status.READY:
-            enqueue(state, needed)
-        stack.extend((needed, further) for further, _ in needs(needed.task))
 
 
 def _seconds(state: RunState, task: Task) -> float:

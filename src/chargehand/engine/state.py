@@ -252,8 +252,7 @@ def line_of(state: RunState, task: Task) -> tuple[str, ...]:
 
 
 def _stale(state: RunState, entry: tuple[float, int]) -> bool:
-    progress = state.ordered[entry[1]]
-    return progress.status is not Status.READY or progress.rank != -entry[0]
+    return state.ordered[entry[1]].status is not Status.READY
 
 
 def prune(state: RunState, key: str | Match | None) -> None:
