@@ -52,9 +52,8 @@ from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, 
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.follow import OpenStreams, follow
-from chargehand.runtime.front import checked_goal, without_a_loop
 from chargehand.runtime.run_loop import TextListener, check_listener
-from chargehand.runtime.runner import Outcome, Runner
+from chargehand.runtime.runner import Outcome, Runner, checked_goal, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
 from chargehand.sqlite.url import StoreUrl
 

@@ -22,7 +22,7 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Planning
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.runtime.front import LONGEST_GOAL
+from chargehand.runtime.runner import LONGEST_GOAL
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team

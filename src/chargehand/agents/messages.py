@@ -27,9 +27,8 @@ from chargehand.errors import Invalid, NotJson, Refused, RunUnknown
 from chargehand.models.envelope import new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
-from chargehand.runtime.front import checked_goal
 from chargehand.runtime.nested import nesting_of
-from chargehand.runtime.runner import Runner
+from chargehand.runtime.runner import Runner, checked_goal
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped

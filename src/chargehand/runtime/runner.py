@@ -1,10 +1,12 @@
 """Start, resume and fork runs on this machine, and speak to those under way."""
 
+import asyncio
 import logging
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -31,8 +33,35 @@ if TYPE_CHECKING:
     from chargehand.runtime.load import WorkerLoad
 
 logger = logging.getLogger(__name__)
+_Returned = TypeVar("_Returned")
 
+LONGEST_GOAL = 1024 * 1024
+"""The most bytes of a request."""
 _LATE = 60.0  # seconds: a limit that was legal, and ran out before the run began, ends it like any other
+
+
+def checked_goal(goal: str) -> str:
+    """The goal without white space around it; Invalid for one that no run could pursue."""
+    if not isinstance(goal, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may not check types
+        raise Invalid(f"the request is {type(goal).__name__}, not text; say what is to be done in words")
+    if not goal.strip():
+        raise Invalid("the request is empty; say what is to be done")
+    if len(goal.encode(errors="replace")) > LONGEST_GOAL:
+        raise Invalid(f"the request has more than {LONGEST_GOAL} bytes; put the material into files for a tool to read")
+    if strange := re.search("[\0\ud800-\udfff]", goal):
+        what = "a NUL character" if strange[0] == "\0" else "half a surrogate pair"
+        raise Invalid(f"the request holds {what}: it is not text; send plain text in UTF-8")
+    return goal.strip()
+
+
+def without_a_loop(verb: str, start: Callable[[], Coroutine[Any, Any, _Returned]]) -> _Returned:
+    """Run to the end what is awaited elsewhere; Invalid where an event loop is running already."""
+    with suppress(RuntimeError):  # left before the run begins: its errors are not raised "during handling" of this one
+        asyncio.get_running_loop()
+        raise Invalid(
+            f"{verb}_sync cannot be called where an event loop is running; write `await team.{verb}(...)` there"
+        )
+    return asyncio.run(start())
 
 
 class Outcome(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from chargehand.agents.setup import OURS
 from chargehand.engine import events as ev
-from chargehand.runtime.front import checked_goal
+from chargehand.runtime.runner import checked_goal
 from chargehand.server.letta.settings import check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.problem import Problem, check_choice, invalid
