@@ -80,8 +80,7 @@ def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[W
         if not _may_write(worker, memory):
             raise Invalid(
                 f"{owner} works on text from outside, and there is nothing it may write that to; let it write to a "
-                'block, for example blocks={"notes": "write"} (in a team file: list it under `write` of the block, and '
-                "under `tainted` if the block is trusted)"
+                'block, for example blocks={"notes": "write"}; one that is trusted needs Grant("write", tainted=True)'
             )
 
 
