@@ -273,12 +273,17 @@ class _Filling:
         return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
     def fill_periods(self) -> None:
-        """Days in their order; there must be an argument for each time that is named."""
+        """Days in their order, and months for arguments whose choices are months."""
         days = self._open("day")
         for period in self.clause.periods:
-            if not (period.is_day and period.year and days):
+            word = period.words.split()[0]
+            months = [parameter for parameter in self._open("choice") if word in parameter.choices]
+            if period.is_day and period.year and days:
+                self.values[days.pop(0).name] = [period.first.isoformat()]
+            elif months and not period.is_day:
+                self.values[months[0].name] = [word]
+            else:
                 raise RefusedError("a time is named that no argument takes")
-            self.values[days.pop(0).name] = [period.first.isoformat()]
 
     def fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
