@@ -45,10 +45,10 @@ def code_error(error: BaseException, arguments: Mapping[str, object] | None = No
 
     A `KeyError` about one of the `arguments` is no mistake: whoever sent them asked for something there is not.
     """
-    for found in _leaves(error):
-        if isinstance(found, MISTAKES) and not _asked_for(found, arguments):
-            raised = found if found.__traceback__ is not None else error  # one of a group may never have been raised
-            return CodeError(type(found).__name__, message_of(found)[:_LONGEST_MESSAGE], _frames(raised))
+    for leaf in _leaves(error):
+        if isinstance(leaf, MISTAKES) and not _asked_for(leaf, arguments):
+            raised = leaf if leaf.__traceback__ is not None else error  # one of a group may never have been raised
+            return CodeError(type(leaf).__name__, message_of(leaf)[:_LONGEST_MESSAGE], _frames(raised))
     return None
 
 
@@ -64,7 +64,7 @@ def error_in(function: Callable[..., object], exception: str, message: str) -> C
 
 def is_outage(error: BaseException) -> bool:
     """Whether the world outside failed: a connection, a disk, a time limit."""
-    return any(_is_outage(link) for found in _leaves(error) for link in _chain(found))
+    return any(_is_outage(link) for leaf in _leaves(error) for link in _chain(leaf))
 
 
 def message_of(error: BaseException) -> str:
@@ -130,11 +130,11 @@ def _frames(error: BaseException) -> tuple[Frame, ...]:
         code = frame.f_code
         frames.append(Frame(code.co_filename, line, code.co_qualname))
     theirs = next((at for at, frame in enumerate(frames) if not frame.file.startswith(_OURS)), 0)
-    shown: list[Frame] = []
+    described: list[Frame] = []
     for frame in frames[theirs:][-_MOST_FRAMES:]:
         source = linecache.getline(frame.file, frame.line).strip()[:_LONGEST_SOURCE]
-        shown.append(Frame(file=_file_name(frame.file), line=frame.line, function=frame.function, source=source))
-    return tuple(shown)
+        described.append(Frame(file=_file_name(frame.file), line=frame.line, function=frame.function, source=source))
+    return tuple(described)
 
 
 def _file_name(path: str) -> str:

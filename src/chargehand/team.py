@@ -168,10 +168,10 @@ class Team:
         """The request a runner starts with; Invalid for a goal nobody could pursue."""
         wanted = checked_goal(goal)
         chance = secrets.randbits(32) if seed is None else seed
-        given = plan or self.supervisor.plan
-        if given is not None and self.spec.combine is not None:
-            given = structs.replace(given, combine=self.spec.combine)
-        self.spec.checks.vet(() if given is None else given.tasks)
+        fixed_plan = plan or self.supervisor.plan
+        if fixed_plan is not None and self.spec.combine is not None:
+            fixed_plan = structs.replace(fixed_plan, combine=self.spec.combine)
+        self.spec.checks.vet(() if fixed_plan is None else fixed_plan.tasks)
         deadline = now + self.timeout
         return ev.RunRequested(
             goal=wanted,
@@ -180,7 +180,7 @@ class Team:
             budget=self.budget,
             deadline=deadline,
             seed=chance,
-            plan=given,
+            plan=fixed_plan,
             team=self.name,
             combine=self.spec.combine,
         )
@@ -206,8 +206,8 @@ class Team:
         """
         if self.budget.usd is None:
             return self
-        async with self._finder(finder) as found:
-            cap = call_cap(self.budget, await self.spec.unpriced_models(found, self.budget.floor))
+        async with self._finder(finder) as own_finder:
+            cap = call_cap(self.budget, await self.spec.unpriced_models(own_finder, self.budget.floor))
         if cap is None:
             return self
         team = self.bounded(budget=structs.replace(self.budget, usd=None, calls=cap.calls))
@@ -216,8 +216,8 @@ class Team:
 
     async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
         """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost."""
-        async with self._finder(finder) as found:
-            return await self.spec.unpriced_models(found, self.budget.floor)
+        async with self._finder(finder) as own_finder:
+            return await self.spec.unpriced_models(own_finder, self.budget.floor)
 
     def budget_notes(self) -> tuple[ev.Noted, ...]:
         """What is written with the request of a new run, and logged, where calls are capped instead of dollars."""
@@ -249,7 +249,7 @@ class Team:
         notes = self.budget_notes()
         if self.cache is None:
             return notes
-        lookers = frozenset(one.name for one in self.spec.workers if only_reads(one))
+        lookers = frozenset(worker.name for worker in self.spec.workers if only_reads(worker))
         earlier = await earlier_results(journal, request, self.cache, time.time(), lookers)
         return (*notes, *earlier)
 
@@ -484,14 +484,14 @@ class Team:
         self._memory = self._memory or MemoryJournal(max_ended_runs=_MAX_ENDED_RUNS)
         return nullcontext(self._memory)
 
-    async def _result(self, team: Self, found: Outcome, journal: Journal) -> Result:
+    async def _result(self, team: Self, outcome: Outcome, journal: Journal) -> Result:
         self.turn_signal.notify()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         about_models = self.notice
-        if self.supervisor.plan is not None and any(task.refined for task in found.state.tasks.values()):
+        if self.supervisor.plan is not None and any(task.refined for task in outcome.state.tasks.values()):
             about_models = self.spec.notice(Finder(self._lookup), plans=True)  # the planner's model put a task better
         notice = " ".join(part for part in (warning, about_models) if part)
-        return read_result(found, found.entries or await journal.read(found.run), notice)
+        return read_result(outcome, outcome.entries or await journal.read(outcome.run), notice)
 
     @property
     def journal_url(self) -> StoreUrl | None:

@@ -302,8 +302,8 @@ async def find_due(journal: Journal, team: str, worker: str, every: int) -> DueR
     ended = sorted(past.ended, key=lambda run: (past.ended[run], run))
     if len(ended) < every:
         return None
-    left = (*ended[_MAX_TURNS:], *past.unended)[:_MAX_LEFT]
-    turns = (*((run, True) for run in ended[:_MAX_TURNS]), *((run, False) for run in left))
+    remaining = (*ended[_MAX_TURNS:], *past.unended)[:_MAX_LEFT]
+    turns = (*((run, True) for run in ended[:_MAX_TURNS]), *((run, False) for run in remaining))
     return DueRun(f"{name}{number}", turns, given_up=given_up)
 
 

@@ -108,13 +108,13 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         from chargehand.agents.checks.run import CheckedAttempt, Inspector, Witness  # noqa: PLC0415 - few teams have checks
 
         inspector = Inspector(checks=self.checks, workers=self.workers, writer=self.writer, verifiers=self.verifiers)
-        seen = Witness(context)
+        witness = Witness(context)
         names = self.checks.of(brief.tasks[0] if brief.tasks else None, brief.worker)
         ready = self.workers.get(brief.worker)
-        checked = CheckedAttempt(inspector, names, brief, seen)
+        checked = CheckedAttempt(inspector, names, brief, witness)
         if ready is None:
-            return checked.run(self._delegate(brief, seen))
-        attempt = Attempt(ready, self.kit, brief, seen)
+            return checked.run(self._delegate(brief, witness))
+        attempt = Attempt(ready, self.kit, brief, witness)
         return checked.run(attempt.run(), attempt)
 
     async def _made(self, brief: Brief, context: StepContext) -> Done:
@@ -122,11 +122,11 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
             ready = await self.workshop.make(brief, context, self.kit)
         if ready is None:
-            known = ", ".join((*self.workers, *self.teams, *self.functions)) or "nobody"
+            names = ", ".join((*self.workers, *self.teams, *self.functions)) or "nobody"
             raise WorkFailed(
                 Failure(
                     "logic",
-                    f"there is no worker {brief.worker!r}; there are {known}",
+                    f"there is no worker {brief.worker!r}; there are {names}",
                     permanent=True,
                     code="unknown_worker",
                 )
@@ -151,8 +151,8 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         workers = dict(self.workers)
         if self.workshop is not None:
             factory = self.workshop.factory
-            made = Worker(factory.name, tools=factory.tools, steps=factory.steps)
-            workers[factory.name] = make_ready(made, [self.workshop.model])
+            stand_in = Worker(factory.name, tools=factory.tools, steps=factory.steps)
+            workers[factory.name] = make_ready(stand_in, [self.workshop.model])
         means = Means(
             workers=workers,
             writer=self.writer,
@@ -167,9 +167,9 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     def free(self) -> bool:
         """Whether nothing it does costs anything."""
         models = [self.lead.model, self.writer.model, *self.verifiers.values()]
-        models += [model for one in self.workers.values() for model in one.models]
+        models += [model for worker in self.workers.values() for model in worker.models]
         models += [] if self.workshop is None else [self.workshop.model]
-        if self.functions or any(one.card.price(1, 1) != 0 for one in models):
+        if self.functions or any(worker.card.price(1, 1) != 0 for worker in models):
             return False
         return all(team.free for team in self.teams.values())
 
@@ -198,11 +198,14 @@ class Workshop:
             reply, used = await kit.spending.call(reservation, context)
             return Done(self._read(reply, used), used)
 
-        made = await context.step(
+        profile = await context.step(
             "make_worker", call, kind="make_worker", request=brief.instruction, reserve=reservation.for_step, shape=Made
         )
         worker = Worker(
-            self.factory.name, made.persona, tools=[self._tools[name] for name in made.tools], steps=self.factory.steps
+            self.factory.name,
+            profile.persona,
+            tools=[self._tools[name] for name in profile.tools],
+            steps=self.factory.steps,
         )
         return make_ready(worker, [self.model])
 
@@ -216,8 +219,8 @@ class Workshop:
         if reply.finish == "length":
             raise WorkFailed(Failure("logic", f"no worker could be made: {cut_off(reply)}"), used)
         try:
-            made = msgspec.convert(find_json(reply.text), Made)
+            profile = msgspec.convert(find_json(reply.text), Made)
         except (Invalid, msgspec.ValidationError) as error:
             raise WorkFailed(Failure("logic", f"no worker could be made: {error}"), used) from error
-        tools = tuple(name for name in dict.fromkeys(made.tools) if name in self._tools)[: self.factory.max_tools]
-        return structs.replace(made, persona=made.persona[:_LONGEST_PERSONA], tools=tools)
+        tools = tuple(name for name in dict.fromkeys(profile.tools) if name in self._tools)[: self.factory.max_tools]
+        return structs.replace(profile, persona=profile.persona[:_LONGEST_PERSONA], tools=tools)

@@ -43,8 +43,8 @@ class History:
         self.nonce = nonce
         self._end = f"\n</data {nonce}>" if nonce else ""
         self._size = _size(brief[0]) + _size(brief[1])
-        said = brief[1].text.replace(nonce, "") if nonce else brief[1].text
-        self._chain = blake2b((brief[0].text + said).encode(), digest_size=16)
+        plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
+        self._chain = blake2b((brief[0].text + plain).encode(), digest_size=16)
 
     @property
     def tokens(self) -> int:

@@ -81,17 +81,17 @@ class Attempt:
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
-        given = show_inputs(brief, nonce, by_handle=True)
-        task = kit.prompts.text("task", instruction=brief.instruction, inputs=given.text).strip()
+        inputs = show_inputs(brief, nonce, by_handle=True)
+        task = kit.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
         opening = (ready.system(kit.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
         self._history = History(opening, ready.window, nonce)
-        for handle, text in given.kept.items():
+        for handle, text in inputs.kept.items():
             self._history.keep(handle, text)
         self._asked = brief.instruction
         self._outside = brief.outside
         self._tried: ToolCalls | None = None
-        self._subject = Working(brief.message or brief.instruction, ready.card, given.inputs, given.gaps)
+        self._subject = Working(brief.message or brief.instruction, ready.card, inputs.inputs, inputs.gaps)
         self._repairs = 0
         self._longer = 0  # tokens a reply is to have room for, since one was cut
         self._steps = 0
@@ -121,16 +121,16 @@ class Attempt:
 
     async def run(self) -> Done:
         try:
-            found = await self._result()
+            done = await self._result()
         except WorkFailed as error:
             if self._doubted is None or error.failure.kind in ("approval", "uncertain"):
                 raise
             self._context.note(f"no better result could be had: {error}")
-            found = self._doubted
+            done = self._doubted
         if (recall := self._recall) is not None:
-            asked = Turn("user", self._asked, tainted=self._outside or recall.misled)
-            await recall.keep(asked, found.value, tainted=self._calls.tainted)
-        return found
+            question = Turn("user", self._asked, tainted=self._outside or recall.misled)
+            await recall.keep(question, done.value, tainted=self._calls.tainted)
+        return done
 
     async def _result(self) -> Done:
         most = self._equipped.worker.steps
@@ -153,14 +153,14 @@ class Attempt:
                     continue
                 return Done(calls.last, NOTHING, exit_tool=calls.made[-1].tool)
             self._steps += 1
-            found = self._finished(reply)
+            done = self._finished(reply)
             has_returned = self._tried is not None and bool(self._tried.returned)
-            if found is not None and not has_returned and not CLAIMING.search(reply.text):
-                return structs.replace(found, tracing=Tracing())
-            if found is not None:
-                found = await self._traced(found, last=self._steps >= most)
-            if found is not None:
-                return found
+            if done is not None and not has_returned and not CLAIMING.search(reply.text):
+                return structs.replace(done, tracing=Tracing())
+            if done is not None:
+                done = await self._traced(done, last=self._steps >= most)
+            if done is not None:
+                return done
         message = f"there was no result after {most} steps; give it more, or a smaller task"
         raise WorkFailed(Failure("logic", message, code="too_many_steps"), NOTHING)
 
@@ -176,9 +176,9 @@ class Attempt:
 
     async def mend(self, problem: str) -> Done:
         """The result once more. The model has before it what it found, and is told why that was not accepted."""
-        said = wrap(self._history.nonce, "check", problem)
+        envelope = wrap(self._history.nonce, "check", problem)
         order = "Your result was not accepted. Mend what is said here, and send the whole result again."
-        self._history.add(Message("user", f"{order}\n{said}"), f"{order}\n{problem}")
+        self._history.add(Message("user", f"{order}\n{envelope}"), f"{order}\n{problem}")
         return await self.run()
 
     # --- the memory
@@ -273,11 +273,11 @@ class Attempt:
             except Invalid as error:
                 order = "Send the whole reply again: one JSON value and nothing else"
                 return self._again(f"That cannot be used: {error}. {order}.", str(error), "wrong_output")
-        made = Product(reply.text.strip())
+        product = Product(reply.text.strip())
         if (calls := self._tried) is not None:
-            made = Product(made.text, tuple(calls.artifacts), tuple(calls.sources))
-        missing = _missing_parts(made.text, self._history.messages)
-        return Done(made, NOTHING, missing=Missing(missing) if missing else None)
+            product = Product(product.text, tuple(calls.artifacts), tuple(calls.sources))
+        missing = _missing_parts(product.text, self._history.messages)
+        return Done(product, NOTHING, missing=Missing(missing) if missing else None)
 
     async def _traced(self, done: Done, *, last: bool) -> Done | None:
         """The result with what its figures rest on; None where the worker is to look at them again, which it is once.
@@ -288,14 +288,14 @@ class Attempt:
         tracing = await trace_result(done.value, self._material(), day_of(self._brief.began))
         sent_back = self._doubted is not None
         done = structs.replace(done, tracing=structs.replace(tracing, sent_back=sent_back))
-        said = objection(tracing, called=calls is not None and bool(calls.returned))
-        if not said or sent_back or last or not self._uses_words:
+        doubt = objection(tracing, called=calls is not None and bool(calls.returned))
+        if not doubt or sent_back or last or not self._uses_words:
             return done
         self._doubted = done
         self._context.note(
             f"sent back once: {'; '.join(describe(item) for item in tracing.untraced if not item.origin)}"
         )
-        self._history.add(Message("user", said))
+        self._history.add(Message("user", doubt))
         return None
 
     def _material(self) -> Material:
@@ -304,17 +304,19 @@ class Attempt:
         worker = self._equipped.worker
         brief = self._brief
         calls = self._tried
-        given: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.description]
-        for one in subject.inputs:
-            given += [one.value, one.instruction]
-        given += [gap.message for gap in subject.gaps]
-        given += [block.text for block in subject.blocks]
-        given += [turn.text for turn in subject.earlier]
+        facts: list[object] = [brief.instruction, brief.goal, worker.prompt, worker.description]
+        for source in subject.inputs:
+            facts += [source.value, source.instruction]
+        facts += [gap.message for gap in subject.gaps]
+        facts += [block.text for block in subject.blocks]
+        facts += [turn.text for turn in subject.earlier]
         return Material(
             tools=calls.returned if calls is not None else [],
-            given=given,
+            given=facts,
             words=calls.heard if calls is not None else [],
-            untraced=[item for one in brief.inputs if one.tracing is not None for item in one.tracing.untraced],
+            untraced=[
+                item for source in brief.inputs if source.tracing is not None for item in source.tracing.untraced
+            ],
             has_tools=not worker.may_estimate and any(name not in nameable() for name in self._equipped.tools),
         )
 
@@ -329,13 +331,13 @@ class Attempt:
             return self._again("Your reply was cut off. Send it again, whole.", cut_off(reply))
         return self._again("Your reply was cut off because it was too long. Send a shorter one.", cut_off(reply))
 
-    def _again(self, said: str, problem: str, code: FailureCode = "") -> None:
+    def _again(self, order: str, problem: str, code: FailureCode = "") -> None:
         """Say to the model what it should do; after the last time, to people what was wrong."""
         self._repairs += 1
         if self._repairs > _REPAIRS:
             message = f"the model did not send a usable result: {problem}"
             raise WorkFailed(Failure("logic", message, code=code), NOTHING)
-        self._history.add(Message("user", said))
+        self._history.add(Message("user", order))
 
 
 def _missing_parts(text: str, messages: Sequence[Message]) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ class Embeddings:
 
     async def close(self) -> None:
         async with AsyncExitStack() as stack:  # all of them, whichever fails
-            for one in self._found.values():
-                if one is not None:
-                    stack.push_async_callback(one.close)
+            for embedding in self._found.values():
+                if embedding is not None:
+                    stack.push_async_callback(embedding.close)
             self._found.clear()
 
 
@@ -174,28 +174,28 @@ async def settle(memory: OpenMemory, declared: Memory, team: str, workers: Seque
 
 async def _ensure(catalog: Catalog, thing: Kept) -> tuple[Kept, bool]:
     """The thing as it is kept, and whether it was made now. Another process may make it at the same time."""
-    found = await catalog.get(type(thing), thing.id)
-    if found is not None:
-        return found, False
+    existing = await catalog.get(type(thing), thing.id)
+    if existing is not None:
+        return existing, False
     try:
         return await catalog.add(thing, TEAM), True
     except Refused:
-        found = await catalog.get(type(thing), thing.id)
-        if found is None:
+        existing = await catalog.get(type(thing), thing.id)
+        if existing is None:
             raise
-        return found, False
+        return existing, False
 
 
-async def _followed(catalog: Catalog, found: Kept, wanted: Kept, fields: Sequence[str]) -> Kept:
+async def _followed(catalog: Catalog, current: Kept, wanted: Kept, fields: Sequence[str]) -> Kept:
     """The thing with these fields as they are declared."""
-    new = {name: getattr(wanted, name) for name in fields if getattr(found, name) != getattr(wanted, name)}
-    return await catalog.change(structs.replace(found, **new)) if new else found
+    new = {name: getattr(wanted, name) for name in fields if getattr(current, name) != getattr(wanted, name)}
+    return await catalog.change(structs.replace(current, **new)) if new else current
 
 
 async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
-    given = as_model(worker.model)
-    model = given if isinstance(given, str) else given.card.handle
-    tools = tuple(tool_name(one) for one in worker.tools)
+    declared = as_model(worker.model)
+    model = declared if isinstance(declared, str) else declared.card.handle
+    tools = tuple(tool_name(brought) for brought in worker.tools)
     wanted = Profile(
         name=worker.name,
         description=worker.description,
@@ -205,36 +205,36 @@ async def _profile(catalog: Catalog, space: str, worker: Worker) -> Profile:
         tools=tools,
         id=id_of(Profile, space, worker.name),
     )
-    found, _ = await _ensure(catalog, wanted)
-    return await _followed(catalog, found, wanted, ("description", "prompt", "model", "tags", "tools"))
+    current, _ = await _ensure(catalog, wanted)
+    return await _followed(catalog, current, wanted, ("description", "prompt", "model", "tags", "tools"))
 
 
 async def _group(catalog: Catalog, space: str, team: str, members: Sequence[str]) -> Group:
     which = id_of(Group, space, team)
     lead, _ = await _ensure(catalog, Profile("supervisor", f"leads {team}", id=supervisor_of(which)))
     wanted = Group(team, (*members, lead.id), id=which)
-    found, _ = await _ensure(catalog, wanted)
-    return await _followed(catalog, found, wanted, ("members",))
+    current, _ = await _ensure(catalog, wanted)
+    return await _followed(catalog, current, wanted, ("members",))
 
 
 async def _block(catalog: Catalog, space: str, declared: Block) -> Block:
     wanted = structs.replace(declared, id=id_of(Block, space, declared.label))
-    found, new = await _ensure(catalog, wanted)
+    current, new = await _ensure(catalog, wanted)
     if new:
-        return found
-    if wanted.limit >= found.limit:  # room is made before the text grows, and taken after it has shrunk
-        found = await _followed(catalog, found, wanted, _BLOCK_FIELDS)
-    if found.value != wanted.value and await _untouched(catalog, found):
+        return current
+    if wanted.limit >= current.limit:  # room is made before the text grows, and taken after it has shrunk
+        current = await _followed(catalog, current, wanted, _BLOCK_FIELDS)
+    if current.value != wanted.value and await _untouched(catalog, current):
         with suppress(Conflict):  # somebody has written to it meanwhile, or another process was faster
-            found = await catalog.edit(found.id, Rethink(wanted.value), TEAM, expect=found.version)
-    return await _followed(catalog, found, wanted, _BLOCK_FIELDS)
+            current = await catalog.edit(current.id, Rethink(wanted.value), TEAM, expect=current.version)
+    return await _followed(catalog, current, wanted, _BLOCK_FIELDS)
 
 
 async def _untouched(catalog: Catalog, block: Block) -> bool:
     """Whether nobody but the team's declaration ever wrote to it."""
     before: int | None = None
     while changes := await catalog.history(block.id, limit=_PAGE, before=before):
-        if any(one.origin.by != "team" for one in changes):
+        if any(change.origin.by != "team" for change in changes):
             return False
         before = changes[-1].version
     return True
@@ -242,10 +242,10 @@ async def _untouched(catalog: Catalog, block: Block) -> bool:
 
 async def _archive(catalog: Catalog, space: str, declared: Archive) -> Archive:
     wanted = structs.replace(declared, id=id_of(Archive, space, declared.name))
-    found, _ = await _ensure(catalog, wanted)
-    filled = {name: value for name, value in found.metadata.items() if name == _SOURCES}
+    current, _ = await _ensure(catalog, wanted)
+    filled = {name: value for name, value in current.metadata.items() if name == _SOURCES}
     wanted = structs.replace(wanted, metadata={**declared.metadata, **filled})
-    return await _followed(catalog, found, wanted, (*_ARCHIVE_FIELDS, "metadata"))
+    return await _followed(catalog, current, wanted, (*_ARCHIVE_FIELDS, "metadata"))
 
 
 async def _grant(
@@ -268,8 +268,8 @@ async def _grant(
 
 async def _fill(memory: OpenMemory, archive: Archive, place: Path) -> None:
     """Put texts into an archive; those that changed since take the place of what they were, the others cost nothing."""
-    texts = {one.origin.source: one for one in await asyncio.to_thread(read_sources, place)}
-    marks = {name: blake2b(one.text.encode(), digest_size=16).hexdigest() for name, one in texts.items()}
+    texts = {source.origin.source: source for source in await asyncio.to_thread(read_sources, place)}
+    marks = {name: blake2b(source.text.encode(), digest_size=16).hexdigest() for name, source in texts.items()}
     before = msgspec.convert(archive.metadata.get(_SOURCES, {}), dict[str, str])
     if marks == before:
         return
@@ -277,7 +277,7 @@ async def _fill(memory: OpenMemory, archive: Archive, place: Path) -> None:
     for name in before:
         if marks.get(name) != before[name]:
             lost |= await _forget(memory.catalog, archive, name)
-    new = [one for name, one in texts.items() if before.get(name) != marks[name] or _holds(one.text, lost)]
+    new = [source for name, source in texts.items() if before.get(name) != marks[name] or _holds(source.text, lost)]
     if new:
         await memory.add(archive, new)
     await memory.catalog.change(structs.replace(archive, metadata={**archive.metadata, _SOURCES: marks}))
@@ -286,8 +286,8 @@ async def _fill(memory: OpenMemory, archive: Archive, place: Path) -> None:
 async def _forget(catalog: Catalog, archive: Archive, source: str) -> set[str]:
     """Let go of what came from a file; the texts that were."""
     lost: set[str] = set()
-    while found := await catalog.passages(archive.id, within=Filter(source=source), limit=_PAGE):
-        ours = {one.id: _plain(one.text) for one in found if one.origin.by == "team"}
+    while passages := await catalog.passages(archive.id, within=Filter(source=source), limit=_PAGE):
+        ours = {passage.id: _plain(passage.text) for passage in passages if passage.origin.by == "team"}
         if not await catalog.forget(archive.id, list(ours)):
             break
         lost.update(ours.values())

@@ -96,16 +96,16 @@ class RunnableTeam(Protocol):
 def refuse_circles(name: str, team: object, inside: Sequence[RunnableTeam]) -> None:
     """Raise Invalid for a team that would work for itself, however many teams are in between."""
     for path in _paths(inside, ()):
-        if path[-1] is team or any(one is path[-1] for one in path[:-1]):
-            way = " > ".join([name, *(one.name for one in path)])
+        if path[-1] is team or any(inner is path[-1] for inner in path[:-1]):
+            way = " > ".join([name, *(inner.name for inner in path)])
             raise Invalid(f"team {name!r} is inside itself ({way}); a team cannot work for itself: leave it out")
 
 
 def _paths(teams: Sequence[RunnableTeam], above: tuple[RunnableTeam, ...]) -> Iterator[tuple[RunnableTeam, ...]]:
-    for one in teams:
-        yield (*above, one)
-        if not any(each is one for each in above):
-            yield from _paths(one.teams, (*above, one))
+    for team in teams:
+        yield (*above, team)
+        if not any(each is team for each in above):
+            yield from _paths(team.teams, (*above, team))
 
 
 # --- an attempt
@@ -149,7 +149,7 @@ class Subteam(Struct, frozen=True, eq=False):
         async def call(key: str) -> Done:
             return await self._run(key, brief, context)
 
-        came = await context.step(
+        outcome = await context.step(
             self.team.name,
             call,
             kind="subteam",
@@ -159,12 +159,12 @@ class Subteam(Struct, frozen=True, eq=False):
             share=True,
             shape=Came,
         )
-        if came.failure is not None:
-            raise WorkFailed(came.failure, NOTHING)
-        if came.missing:
-            context.note(f"{self.worker} left something out: {'; '.join(came.missing)}")
-        missing = Missing(came.missing, came.gaps) if came.missing else None
-        return Done(handed(came), NOTHING, missing=missing)
+        if outcome.failure is not None:
+            raise WorkFailed(outcome.failure, NOTHING)
+        if outcome.missing:
+            context.note(f"{self.worker} left something out: {'; '.join(outcome.missing)}")
+        missing = Missing(outcome.missing, outcome.gaps) if outcome.missing else None
+        return Done(handed(outcome), NOTHING, missing=missing)
 
     def _check_nesting(self, outer: ev.RunRequested) -> None:
         depth = nesting_of(outer)
@@ -199,14 +199,14 @@ class Subteam(Struct, frozen=True, eq=False):
         return structs.replace(
             request,
             roster=structs.replace(request.roster, supervision=supervision),
-            inputs=tuple(ev.Material(given.task, given.value or ev.NULL, given.gaps) for given in brief.inputs),
+            inputs=tuple(ev.Material(source.task, source.value or ev.NULL, source.gaps) for source in brief.inputs),
             outside=brief.outside or bool(brief.inputs),
         )
 
 
 def _identify(brief: Brief) -> str:
     """What is asked for, as the step records it."""
-    inputs = [f"{given.task} {bytes(given.value or b'').decode()} {given.gaps}" for given in brief.inputs]
+    inputs = [f"{source.task} {bytes(source.value or b'').decode()} {source.gaps}" for source in brief.inputs]
     return digest(brief.instruction, *inputs)
 
 
@@ -218,7 +218,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
     run = nested.run
     state = nested.state
     acted = nested.had_effects
-    found = [decode_value(one.value) for one in results(state) if one.value is not None]
+    values = [decode_value(result.value) for result in results(state) if result.value is not None]
     missing = _missing(state, name)
     end = state.ended
     ending: ev.Ending = "needs_input" if end is None else end.ending
@@ -232,12 +232,12 @@ def came_of(name: str, nested: NestedRun) -> Came:
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
     answer = None if written is None else decode_value(written.whole(without="gaps" if missing else None))
     if answer is None:
-        answer = "\n\n".join(text(one) for one in found)
+        answer = "\n\n".join(text(result) for result in values)
     if isinstance(answer, str):
         answer = _own(answer, name, state)
-    products = [one for one in map(_product, found) if one is not None]
-    sources = tuple(dict.fromkeys(source for one in products for source in one.sources))
-    left = () if end is None else _located(run, name, end, answered=state.answer is not None)
+    products = [result for result in map(_product, values) if result is not None]
+    sources = tuple(dict.fromkeys(source for result in products for source in result.sources))
+    gaps_inside = () if end is None else _located(run, name, end, answered=state.answer is not None)
     return Came(
         run=run,
         ending=ending,
@@ -245,26 +245,26 @@ def came_of(name: str, nested: NestedRun) -> Came:
         missing=missing,
         artifacts=_artifacts(products),
         sources=sources,
-        gaps=left,
+        gaps=gaps_inside,
         acted=acted,
     )
 
 
-def handed(came: Came) -> object:
+def handed(outcome: Came) -> object:
     """The result of an attempt whose team has an answer. What is left out stands in its text."""
-    if not came.missing and not isinstance(came.answer, str):
-        return came.answer  # whoever asked for a list or a record gets it
-    if not came.missing:
-        return Product(text(came.answer), came.artifacts, came.sources)
-    said = text(came.answer).strip()
-    listed = "\n".join(f"- {one}" for one in came.missing)
-    return Product(f"{said}\n\nNot answered:\n{listed}", came.artifacts, came.sources)
+    if not outcome.missing and not isinstance(outcome.answer, str):
+        return outcome.answer  # whoever asked for a list or a record gets it
+    if not outcome.missing:
+        return Product(text(outcome.answer), outcome.artifacts, outcome.sources)
+    answer = text(outcome.answer).strip()
+    listed = "\n".join(f"- {part}" for part in outcome.missing)
+    return Product(f"{answer}\n\nNot answered:\n{listed}", outcome.artifacts, outcome.sources)
 
 
 def text(value: object) -> str:
     """A result in words."""
-    found = cast("Mapping[str, object]", value).get("text") if isinstance(value, dict) else value
-    return found if isinstance(found, str) else bytes(encode_value(cast("object", value))).decode()
+    words = cast("Mapping[str, object]", value).get("text") if isinstance(value, dict) else value
+    return words if isinstance(words, str) else bytes(encode_value(cast("object", value))).decode()
 
 
 # --- what is missing
@@ -278,8 +278,8 @@ def _missing(state: RunState, name: str) -> tuple[str, ...]:
             continue
         task = state.tasks.get(gap.task)
         what = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
-        asked = f"{_short(what, _LONGEST // 2)}: " if what else ""
-        lines.append(f"{name}: {asked}{gap.message}")
+        instruction = f"{_short(what, _LONGEST // 2)}: " if what else ""
+        lines.append(f"{name}: {instruction}{gap.message}")
     for task_id in state.partial:
         progress = state.tasks.get(task_id)
         if progress is not None and progress.missing is not None and progress.missing.gaps:
@@ -319,11 +319,13 @@ def _own(answer: str, name: str, state: RunState) -> str:
     """The answer with the tasks it cites marked as this team's: whoever reads it has tasks of its own."""
     mark = re.sub(r"\W+", "_", name)
 
-    def qualified(found: re.Match[str]) -> str:
-        ids = [one.strip() for one in found[1].split(",")]
-        return f"[{', '.join(f'{mark}_{one}' for one in ids)}]" if all(one in state.tasks for one in ids) else found[0]
+    def qualify(citation: re.Match[str]) -> str:
+        ids = [task_id.strip() for task_id in citation[1].split(",")]
+        if not all(task_id in state.tasks for task_id in ids):
+            return citation[0]
+        return f"[{', '.join(f'{mark}_{task_id}' for task_id in ids)}]"
 
-    return _CITED.sub(qualified, answer)
+    return _CITED.sub(qualify, answer)
 
 
 def _product(value: object) -> Product | None:
@@ -334,8 +336,10 @@ def _product(value: object) -> Product | None:
 
 
 def _artifacts(products: Sequence[Product]) -> tuple[Artifact, ...]:
-    found = [one for each in products for one in each.artifacts]
-    return tuple(one for one in found if len(msgspec.json.encode(one)) <= _LARGEST_ARTIFACT)[:_MOST_ARTIFACTS]
+    artifacts = [artifact for product in products for artifact in product.artifacts]
+    return tuple(artifact for artifact in artifacts if len(msgspec.json.encode(artifact)) <= _LARGEST_ARTIFACT)[
+        :_MOST_ARTIFACTS
+    ]
 
 
 # --- why nothing came of it
@@ -344,9 +348,11 @@ def _artifacts(products: Sequence[Product]) -> tuple[Artifact, ...]:
 def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], missing: Sequence[str]) -> Failure:
     ended = state.ended
     if ended is None:
-        asked = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"
-        asked += _short("" if state.input is None else state.input.text, _LONGEST) + (")" if asked else "")
-        words = f"{name} waits for a person{asked}; its run {run!r} goes on when it is resumed with the answer"
+        question_text = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"
+        question_text += _short("" if state.input is None else state.input.text, _LONGEST) + (
+            ")" if question_text else ""
+        )
+        words = f"{name} waits for a person{question_text}; its run {run!r} goes on when it is resumed with the answer"
         question = None if state.input is None else state.input.question or Question(what=state.input.what)
         return Failure("logic", words, permanent=True, question=question)
     if ended.ending == "cancelled":
@@ -357,7 +363,7 @@ def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], 
         task.failure for task in state.tasks.values() if task.status is Status.FAILED and task.failure is not None
     ]
     if not state.tasks:
-        failed = [one.event.failure for one in entries if isinstance(one.event, ev.SupervisionFailed)][-1:]
+        failed = [entry.event.failure for entry in entries if isinstance(entry.event, ev.SupervisionFailed)][-1:]
     kind = _failure_kind(ended.reason, {failure.kind for failure in failed})
     why = " ".join(failure.message for failure in failed) or _WHY.get(ended.reason, "it could not make a plan")
     causes = [failure for entry in entries if (failure := ev.failure_in(entry.event)) is not None]
@@ -384,7 +390,7 @@ def _failure_kind(reason: str, kinds: set[FailureKind]) -> FailureKind:
 
 
 def _rejects(answer: ev.InputAnswered) -> bool:
-    return answer.verdict == "reject" or any(one.verdict == "reject" for one in answer.also)
+    return answer.verdict == "reject" or any(pending.verdict == "reject" for pending in answer.also)
 
 
 def refused_by_person(entries: Sequence[ev.Entry]) -> bool:

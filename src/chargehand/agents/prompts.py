@@ -66,10 +66,10 @@ class Prompts:
             if name not in NAMES:
                 raise Invalid(f"there is no prompt {name!r}; the prompts are {', '.join(NAMES)}")
             if strange := set(_SLOT.findall(text)) - set(_SLOT.findall(bundled(name))):
-                known = ", ".join(sorted(set(_SLOT.findall(bundled(name))))) or "none"
-                raise Invalid(f"prompt {name!r} has the slot {min(strange)!r}; its slots are {known}")
-            if missing := [one for one in _NEEDED.get(name, ()) if one not in _SLOT.findall(text)]:
-                listed = " and ".join(f"{{{{{one}}}}}" for one in missing)
+                allowed = ", ".join(sorted(set(_SLOT.findall(bundled(name))))) or "none"
+                raise Invalid(f"prompt {name!r} has the slot {min(strange)!r}; its slots are {allowed}")
+            if missing := [slot for slot in _NEEDED.get(name, ()) if slot not in _SLOT.findall(text)]:
+                listed = " and ".join(f"{{{{{slot}}}}}" for slot in missing)
                 raise Invalid(f"prompt {name!r} lacks {listed}: {_LOST[missing[0]]}; put it where that is to stand")
 
     def text(self, prompt: str, /, **slots: str) -> str:
@@ -79,5 +79,5 @@ class Prompts:
             parts = self._parts[prompt] = _SLOT.split(self._own.get(prompt) or bundled(prompt))
         filled = list(parts)
         filled[1::2] = [slots.get(name, "") for name in parts[1::2]]
-        found = "".join(filled).strip()
-        return _GAP.sub("\n\n", found) if "\n\n\n" in found else found
+        text = "".join(filled).strip()
+        return _GAP.sub("\n\n", text) if "\n\n\n" in text else text

@@ -214,7 +214,7 @@ class Recall(Struct, eq=False):
         earlier = chat(self.turns, nonce) if self._is_chat else []
         return [system, *earlier, Message("user", data + task)]
 
-    async def keep(self, asked: Turn, value: object, *, tainted: bool) -> None:
+    async def keep(self, task: Turn, value: object, *, tainted: bool) -> None:
         """Remember the task and its result, once however often it is repeated. A result is not lost if that fails."""
         if not self.memory.remembers:
             return
@@ -224,7 +224,7 @@ class Recall(Struct, eq=False):
         async def call(_key: str) -> Done:
             at = context.where
             longest = _LONGEST_CHAT_TURN if self._is_chat else _LONGEST
-            question = structs.replace(asked, text=asked.text[:longest], run=at.run, task=at.task)
+            question = structs.replace(task, text=task.text[:longest], run=at.run, task=at.task)
             result = Turn("assistant", _words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
             once = f"{at.run}/{at.task}#{at.mark}"
             try:
@@ -275,9 +275,9 @@ class Recall(Struct, eq=False):
             upto = chat_due(turns, room, _MAX_CHAT_TURNS, _CHAT_FRAME)
         else:
             upto = due(turns, room)
-        shown = fitting(turns, room, self._frame)
-        numbers = [turn.number for turn in shown if turn.role != "summary"]
-        summary = next((turn.number for turn in shown if turn.role == "summary"), 0)
+        chosen = fitting(turns, room, self._frame)
+        numbers = [turn.number for turn in chosen if turn.role != "summary"]
+        summary = next((turn.number for turn in chosen if turn.role == "summary"), 0)
         span = ShownTurns(first=min(numbers, default=0), last=max(numbers, default=0), summary=summary, room=room)
         return structs.replace(look, turns=span, upto=upto)
 

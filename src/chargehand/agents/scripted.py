@@ -57,8 +57,10 @@ class ScriptedExecutor(Executor):
         await _play(move)
         if move.result is not None:
             return Done(move.result, move.used)
-        given = {one.task: None if one.value is None else _said(decode_value(one.value)) for one in brief.inputs}
-        return Done({"did": brief.instruction, "from": given} if given else {"did": brief.instruction}, move.used)
+        inputs = {
+            source.task: None if source.value is None else _said(decode_value(source.value)) for source in brief.inputs
+        }
+        return Done({"did": brief.instruction, "from": inputs} if inputs else {"did": brief.instruction}, move.used)
 
     async def refine(self, brief: Brief, context: StepContext) -> Refined:
         better = self._script.refined.get(_family(brief.work.task))
@@ -69,7 +71,11 @@ class ScriptedExecutor(Executor):
         await _play(move)
         if move.result is not None:
             return Done(move.result, move.used)
-        done = [f"[{one.task}] {_said(decode_value(one.value))!s}" for one in brief.inputs if one.value is not None]
+        done = [
+            f"[{source.task}] {_said(decode_value(source.value))!s}"
+            for source in brief.inputs
+            if source.value is not None
+        ]
         missing = [f"Missing: {gap.task} ({gap.status}: {gap.message})." for gap in brief.gaps]
         return Done("\n".join([*done, *missing]), move.used)
 

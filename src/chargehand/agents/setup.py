@@ -147,8 +147,8 @@ def _refuse_own_parts(worker: Worker, lead: str, advice: str) -> None:
         "earlier tasks": worker.remembers,
         "contacts": worker.contacts,
     }
-    for what, given in own.items():
-        if given:
+    for what, value in own.items():
+        if value:
             raise Invalid(f"{lead} {what} of its own; {advice}")
 
 
@@ -194,11 +194,11 @@ def toolset(owner: str, tools: Sequence[AnyTool], named: Mapping[str, Tool] | No
     `named` are those that may be named instead of being brought; left out, they can be looked at but not called.
     """
     by_name: dict[str, Tool] = {}
-    for given in tools:
-        if isinstance(given, str):
-            tool = _tool_named(owner, given, nameable() if named is None else named)
+    for brought in tools:
+        if isinstance(brought, str):
+            tool = _tool_named(owner, brought, nameable() if named is None else named)
         else:
-            tool = as_tool(given)
+            tool = as_tool(brought)
         if tool.name in by_name:
             raise Invalid(f"{owner} has two tools called {tool.name!r}; give one of them another name")
         if tool.name in OURS:
@@ -272,18 +272,20 @@ def check_memory(memory: Memory | None, workers: Sequence[Worker]) -> None:
 
 def own_blocks(worker: Worker) -> dict[str, Grant]:
     """What a worker may do with blocks where that is not what everybody may, by label."""
-    return {label: given if isinstance(given, Grant) else Grant(given) for label, given in worker.blocks.items()}
+    return {label: access if isinstance(access, Grant) else Grant(access) for label, access in worker.blocks.items()}
 
 
 def own_archives(worker: Worker, archives: Sequence[Archive]) -> dict[str, Grant]:
     """The same for archives, by name: one that names some may use no others."""
-    named = worker.archives
-    if named is None:
+    declared = worker.archives
+    if declared is None:
         return {}
-    if isinstance(named, Mapping):
-        return {archive.name: Grant(named.get(archive.name, "none")) for archive in archives}
-    usual: dict[str, Access] = {one.name: "write" if one.share == "none" else one.share for one in archives}
-    return {name: Grant(access if name in named else "none") for name, access in usual.items()}
+    if isinstance(declared, Mapping):
+        return {archive.name: Grant(declared.get(archive.name, "none")) for archive in archives}
+    usual: dict[str, Access] = {
+        archive.name: "write" if archive.share == "none" else archive.share for archive in archives
+    }
+    return {name: Grant(access if name in declared else "none") for name, access in usual.items()}
 
 
 def with_memory_tools(worker: Worker, memory: Memory | None) -> Worker:
@@ -291,17 +293,17 @@ def with_memory_tools(worker: Worker, memory: Memory | None) -> Worker:
     if memory is None:
         return worker
     own = own_blocks(worker)
-    held = own_archives(worker, memory.archives)
+    grants = own_archives(worker, memory.archives)
     blocks: list[Access] = [_block_access(block, own.get(block.label, Grant(block.share))) for block in memory.blocks]
-    archives: list[Access] = [held.get(archive.name, Grant(archive.share)).access for archive in memory.archives]
+    archives: list[Access] = [grants.get(archive.name, Grant(archive.share)).access for archive in memory.archives]
     return _with_usual_tools(worker, blocks, archives)
 
 
 def _with_usual_tools(worker: Worker, blocks: Iterable[Access], archives: Iterable[Access]) -> Worker:
     """Memory tools come with what a worker declares, or with all of memory if it remembers."""
-    named = {tool for tool in worker.tools if isinstance(tool, str)}
-    uses_blocks = worker.remembers or bool(worker.blocks) or bool(named & set(BLOCK_TOOLS))
-    uses_archives = worker.remembers or bool(worker.archives) or bool(named & set(ARCHIVE_TOOLS))
+    own_names = {tool for tool in worker.tools if isinstance(tool, str)}
+    uses_blocks = worker.remembers or bool(worker.blocks) or bool(own_names & set(BLOCK_TOOLS))
+    uses_archives = worker.remembers or bool(worker.archives) or bool(own_names & set(ARCHIVE_TOOLS))
     usual = usual_tools(blocks if uses_blocks else (), archives if uses_archives else (), remembers=worker.remembers)
     taken = {tool_name(tool) for tool in worker.tools}
     return structs.replace(worker, tools=(*worker.tools, *(name for name in usual if name not in taken)))
@@ -349,12 +351,12 @@ def _block_access(block: Block, grant: Grant) -> Access:
 
 
 def _check_without_memory(worker: Worker) -> None:
-    named = next((tool for tool in worker.tools if isinstance(tool, str) and tool in NAMES), "")
+    memory_tool = next((tool for tool in worker.tools if isinstance(tool, str) and tool in NAMES), "")
     wants = {
         "remembers": worker.remembers,
         "has blocks": bool(worker.blocks),
         "has archives": bool(worker.archives),
-        f"has the tool {named!r}": bool(named),
+        f"has the tool {memory_tool!r}": bool(memory_tool),
     }
     for what, wanted in wants.items():
         if wanted:

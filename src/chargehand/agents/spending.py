@@ -293,8 +293,8 @@ def _failed_cost(model: Model, error: ModelFailed) -> Amount | None:
 
 def total(costs: Sequence[Amount | None]) -> Amount | None:
     """What several calls cost together; None where that of one is not known."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, NOTHING) if len(known) == len(costs) else None
+    amounts = [cost for cost in costs if cost is not None]
+    return sum(amounts, NOTHING) if len(amounts) == len(costs) else None
 
 
 def cut_off(reply: Reply) -> str:

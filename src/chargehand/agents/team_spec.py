@@ -97,18 +97,18 @@ class TeamSpec(Struct, frozen=True):
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
         agents = [self.agent(worker) for worker in self.workers]
-        made = self.supervisor.factory
-        if made is not None:
-            tools = tuple(toolset(f"factory {made.name!r}", made.tools))
-            model = model_handle(made.model or self.models[0])
+        factory = self.supervisor.factory
+        if factory is not None:
+            tools = tuple(toolset(f"factory {factory.name!r}", factory.tools))
+            model = model_handle(factory.model or self.models[0])
             agents.append(
                 Agent(
-                    name=made.name,
-                    description=made.description,
+                    name=factory.name,
+                    description=factory.description,
                     tags=(),
                     tools=tools,
                     model=model,
-                    concurrency=made.concurrency,
+                    concurrency=factory.concurrency,
                 )
             )
         strategy = self.supervisor.strategy
@@ -155,14 +155,14 @@ class TeamSpec(Struct, frozen=True):
     async def at_work(self, budget: Budget, finder: Finder) -> AsyncGenerator[dict[str, Subteam]]:
         """The teams among the workers, by name, ready to work: they reckon with what is capped here."""
         async with AsyncExitStack() as stack:
-            found: dict[str, Subteam] = {}
-            for one in self.workers:
-                if one.team is not None:
-                    team = await one.team.keep_budget(finder)
+            subteams: dict[str, Subteam] = {}
+            for worker in self.workers:
+                if worker.team is not None:
+                    team = await worker.team.keep_budget(finder)
                     bounded = team.bounded(budget=team.budget.limited(budget.caps))
                     executor = await stack.enter_async_context(bounded.executor(finder))
-                    found[one.name] = Subteam(one.name, team, executor, one.estimate)
-            yield found
+                    subteams[worker.name] = Subteam(worker.name, team, executor, worker.estimate)
+            yield subteams
 
     async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
         """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost.
@@ -276,27 +276,27 @@ class TeamSpec(Struct, frozen=True):
             if memory is None:
                 ready[worker.name] = make_ready(worker, models[worker.name], {**nameable(), **own})
             else:
-                named = {**MessageTools().tools(), **own}
-                ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], named, memory)
+                available = {**MessageTools().tools(), **own}
+                ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], available, memory)
         return ready
 
     def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
-        made = self.supervisor.factory
-        if made is None:
+        factory = self.supervisor.factory
+        if factory is None:
             return None
-        return Workshop(made, _found(finder, made.model) if made.model else usual)
+        return Workshop(factory, _found(finder, factory.model) if factory.model else usual)
 
     def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
         """What one sample of a worker's costs at least, for a team that is sampled."""
         if not isinstance(self.supervisor.strategy, Route) or self.supervisor.strategy.samples == 1:
             return None
-        known = {worker.name: worker for worker in self.workers}
-        return lambda name: sample_cost(known.get(name, Worker(name)), models.get(name, ()))
+        by_name = {worker.name: worker for worker in self.workers}
+        return lambda name: sample_cost(by_name.get(name, Worker(name)), models.get(name, ()))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""
         every = self.checks.by_name.items()
-        return [(name, one.model) for name, one in every if isinstance(one, Verifier) and one.model]
+        return [(name, check.model) for name, check in every if isinstance(check, Verifier) and check.model]
 
     def route_embedding(self, lookup: Lookup) -> Embedding | None:
         """What a route of this team compares by; None where it is not led by one that compares meanings."""
@@ -371,15 +371,20 @@ def lent(
     timeout: WrittenDuration | None,
 ) -> Worker:
     """A team as a worker of another."""
-    said = description or "; ".join(
+    summary = description or "; ".join(
         f"{agent.name}: {agent.description}" for agent in team.roster.agents if agent.description
     )
     usual = min(1.25 * team.timeout, team.timeout + 10)  # what leaves its run all of its own time
     return Worker(
-        name or team.name, said, tags=tags, estimate=estimate, timeout=usual if timeout is None else timeout, team=team
+        name or team.name,
+        summary,
+        tags=tags,
+        estimate=estimate,
+        timeout=usual if timeout is None else timeout,
+        team=team,
     )
 
 
-def _found(finder: Finder, given: AnyModel) -> Model:
-    model = as_model(given)
+def _found(finder: Finder, declared: AnyModel) -> Model:
+    model = as_model(declared)
     return finder.find(model) if isinstance(model, str) else finder.with_price(model)

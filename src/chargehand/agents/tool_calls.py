@@ -425,8 +425,8 @@ def _piece(call: ToolCall, history: History) -> str:
         return _text(Returned(error=f"read_more wants a handle and a start: {error}"))
     text = history.kept.get(piece.handle)
     if text is None:
-        known = ", ".join(history.kept) or "none"
-        return _text(Returned(error=f"there is nothing under {piece.handle[:100]!r}; known are {known}"))
+        handles = ", ".join(history.kept) or "none"
+        return _text(Returned(error=f"there is nothing under {piece.handle[:100]!r}; known are {handles}"))
     start = max(0, piece.start)
     excerpt = text[start : start + _PIECE].encode()[:_PIECE].decode(errors="ignore")
     end = start + len(excerpt)
@@ -496,8 +496,8 @@ def _returned(tool: Tool, value: object) -> Returned:
     if size > LARGEST and tool.effect == "read":
         return Returned(error=f"{tool.name} returned {size} bytes; ask for at most {LARGEST}")
     if size > LARGEST_OF_ACTION:
-        kept = bytes(body)[:LARGEST].decode(errors="ignore")
-        return Returned(kept, note=_CUT.format(size=size, kept=len(kept.encode())))
+        beginning = bytes(body)[:LARGEST].decode(errors="ignore")
+        return Returned(beginning, note=_CUT.format(size=size, kept=len(beginning.encode())))
     return Returned(body, note="" if whole else _AS_TEXT)
 
 
