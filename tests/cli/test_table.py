@@ -1,4 +1,4 @@
-"""Tables, sizes and times: aligned whatever stands in them, and never wider than a terminal."""
+"""Tables and times: aligned whatever stands in them, and never wider than a terminal."""
 
 import io
 
@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from chargehand.cli.console import Console, print_table
-from chargehand.cli.format import ago, bar, size_of, when
+from chargehand.cli.format import ago, bar, when
 
 
 class _Screen(io.StringIO):
@@ -29,14 +29,6 @@ def test_the_last_column_is_cut_where_a_terminal_ends() -> None:
     console.columns = 40
     print_table(console, ("name", "does"), [("ann", "x" * 100)])
     assert cell_len(screen.getvalue().splitlines()[1]) == 40
-
-
-@pytest.mark.parametrize(
-    ("size", "said"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (74_998_000, "75 MB"), (2_000_000_000, "2.0 GB")],
-)
-def test_a_size_has_its_unit(size: int, said: str) -> None:
-    assert size_of(size) == said
 
 
 @pytest.mark.parametrize(

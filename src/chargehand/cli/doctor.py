@@ -12,7 +12,7 @@ from msgspec import Struct
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, Tone, clean, print_table
-from chargehand.cli.format import ago, counted, dollars
+from chargehand.cli.format import ago, counted, dollars, seconds
 from chargehand.config.doctor import State, check_surroundings
 from chargehand.config.load import load_team
 from chargehand.engine.events import Entry, RunEnded, RunRequested
@@ -134,8 +134,8 @@ _STATES: dict[str, tuple[str, Tone]] = {
 }
 
 
-class _JournalPart(Struct):
-    """What was read of a journal: the latest runs, as many as are looked at."""
+class _ReadRuns(Struct):
+    """The latest runs of a journal, as many as are looked at."""
 
     runs: list[tuple[str, list[Entry]]] = []
     driven: set[str] = set()
@@ -144,7 +144,7 @@ class _JournalPart(Struct):
 
 
 def _check_workers(options: Namespace, console: Console) -> bool:
-    """Whether everybody may be called. The journal is only read."""
+    """Whether every worker may be called. The journal is only read."""
     now = time.time()
     part = _read_journal(options.journal)
     workers = health(part.runs, now, driven=part.driven)
@@ -158,14 +158,14 @@ def _check_workers(options: Namespace, console: Console) -> bool:
         tones: list[Tone] = [_STATES[worker.state][1] if worker.attempts else "dim" for worker in workers]
         print_table(console, _HEADS, [_table_row(worker, now) for worker in workers], tones)
     else:
-        console.line(f"nobody was called in {options.journal} yet")
+        console.line(f"no worker was called in {options.journal} yet")
     _print_remarks(console, part)
     return is_well
 
 
-def _read_journal(journal: Path) -> _JournalPart:
+def _read_journal(journal: Path) -> _ReadRuns:
     rows = sorted(list_runs(journal), key=lambda row: row.changed, reverse=True)
-    part = _JournalPart()
+    part = _ReadRuns()
     entries = 0
     for number, row in enumerate(rows):
         entries += row.seq
@@ -182,7 +182,7 @@ def _read_journal(journal: Path) -> _JournalPart:
 
 
 def _select_team(team: Path, workers: tuple[WorkerHealth, ...]) -> tuple[WorkerHealth, ...]:
-    """Those of one team, also who was never called."""
+    """Those of one team, also workers that were never called."""
     loaded = load_team(team)
     agents = loaded.staff.agents
     members = {("worker", agent.name) for agent in agents} | {("model", agent.model) for agent in agents if agent.model}
@@ -203,21 +203,15 @@ def _table_row(worker: WorkerHealth, now: float) -> tuple[str, ...]:
         state if worker.attempts else "not called yet",
         str(worker.attempts),
         f"{failed} ({worker.rate:.0%})" if failed else "0",
-        _seconds(worker.median),
-        _seconds(worker.p95),
+        "" if worker.median is None else seconds(worker.median),
+        "" if worker.p95 is None else seconds(worker.p95),
         str(worker.in_flight or ""),
         ago(worker.last, now),
         ", ".join(f"{count} {kind}" for kind, count in kinds),
     )
 
 
-def _seconds(amount: float | None) -> str:
-    if amount is None:
-        return ""
-    return f"{amount * 1000:.0f} ms" if amount < 1 else f"{amount:.1f} s"
-
-
-def _print_remarks(console: Console, part: _JournalPart) -> None:
+def _print_remarks(console: Console, part: _ReadRuns) -> None:
     unread = f"; {part.unread} older ones were not read" if part.unread else ""
     console.line(f"from {counted(len(part.runs), 'run')}{unread}", "dim")
     for run, entries in part.runs:

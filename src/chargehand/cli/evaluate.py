@@ -12,9 +12,10 @@ import msgspec
 from chargehand.agents.audit.failure_modes import Audit, audit_runs
 from chargehand.cli.arguments import add_shared, resolve_run
 from chargehand.cli.console import Console, Tone, print_table, short
-from chargehand.cli.exit_codes import GATE_MISSED, INTERRUPTED, TERMINATED, Terminated
+from chargehand.cli.exit_codes import GATE_MISSED, Terminated, stop_code
 from chargehand.cli.format import counted
 from chargehand.cli.run_session import StdoutClaim
+from chargehand.cli.runs import describe_mode
 from chargehand.cli.signals import StopSignals
 from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
@@ -164,7 +165,9 @@ class PrintedProgress(Progress):
 
 def _run_eval(options: Namespace) -> int:
     """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
-    _check_options(options)
+    names = [name for name, _ in options.gate]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise Invalid(f"--gate names {twice!r} twice; keep one of them")
     with StopSignals() as signals:
         claim = StdoutClaim()
         json_lines = Console(claim.stream, patient=True) if options.jsonl else None
@@ -202,37 +205,30 @@ def _report_files(options: Namespace) -> dict[Path, Callable[[Report], str]]:
     return {path: render for path, render in files.items() if path is not None}
 
 
-def _check_options(options: Namespace) -> None:
-    """What is wrong with options, before a long evaluation rather than after it."""
-    names = [name for name, _ in options.gate]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise Invalid(f"--gate names {twice!r} twice; keep one of them")
-    for path in _report_files(options):
-        try:
-            is_new = not path.exists()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.open("ab").close()
-            if is_new:
-                path.unlink()
-        except OSError as error:
-            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
-
-
-def _check_overwriting(options: Namespace, inputs: Iterable[Path]) -> None:
-    """Refuse to write over a file that is read, and over a report of this evaluation."""
+def _check_reports(options: Namespace, inputs: Iterable[Path]) -> None:
+    """Whether every report can be written, and over nothing that is read: before a long evaluation, not after it."""
     taken = {path.resolve(): "is read here" for path in inputs}
     for path in (options.output, options.markdown, options.junit):
-        if path is None or (path.exists() and not path.is_file()):
-            continue  # a device takes as many reports as it is given
-        if why := taken.get(path.resolve()):
-            raise Invalid(f"{path} {why}, and a report would be written over it; name another file")
-        taken[path.resolve()] = "is named for another report"
+        if path is None:
+            continue
+        is_new = not path.exists()
+        if path.resolve() in taken:
+            raise Invalid(f"{path} {taken[path.resolve()]}, and a report would be written over it; name another file")
+        if is_new or path.is_file():  # a device takes as many reports as it is given
+            taken[path.resolve()] = "is named for another report"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+        except OSError as error:
+            raise Invalid(f"{path} cannot be written: {error.strerror}; name another file") from error
+        if is_new:
+            path.unlink()
 
 
 def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignals) -> Report:
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
-    _check_overwriting(options, (team_file, *files))
+    _check_reports(options, (team_file, *files))
     datasets = select_kinds([read_dataset(file) for file in files], options.kind)
     baseline = None if options.baseline is None else read_report(options.baseline)
     with TemporaryDirectory(prefix="chargehand-eval-") as folder:
@@ -261,7 +257,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
         except KeyboardInterrupt as stop:
             if not any(progress.scores.values()):
                 raise  # nothing is known that could be written over an earlier report
-            progress.stop_code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+            progress.stop_code = stop_code(stop)
             how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
             why = f"it was {how}: gates and comparisons are left out"
             return report_unfinished(name, progress.scores, why, options.seed)
@@ -359,10 +355,8 @@ def _print_audit(console: Console, audit: Audit) -> None:
     """The findings of each run, then how often each mode occurs."""
     for run in audit.runs:
         for finding in run.findings:
-            task = f" {finding.task}:" if finding.task else ""
-            prevented = " (prevented)" if finding.prevented else ""
             evidence = f" ({short(finding.evidence, _MAX_EVIDENCE_CHARS)})" if finding.evidence else ""
-            line = f"{run.run}: MAST {finding.mode}{prevented}:{task} {finding.message}{evidence}"
+            line = f"{run.run}: {describe_mode(finding)}{evidence}"
             console.line(line, "plain" if finding.prevented else "warn")
     if not audit.modes:
         console.line(f"{counted(len(audit.runs), 'run')}: nothing was found", "good")

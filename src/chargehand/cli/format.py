@@ -114,15 +114,6 @@ def bar(share: float) -> str:
     return f"{'━' * filled}{'·' * (_BAR - filled)}"
 
 
-def size_of(count: float) -> str:
-    """An amount of bytes."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
-
-
 def when(at: float) -> str:
     """A moment on the clock here."""
     if not at:
