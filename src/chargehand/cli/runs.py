@@ -159,7 +159,13 @@ def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
     status = _status(row, state)
     spent = NOTHING if state is None else state.ledger.spent
     return {
-        **structs.asdict(row),
+        "run": row.run,
+        "seq": row.seq,
+        "started": row.started,
+        "changed": row.changed,
+        "type": "" if row.last is None else row.last.event.__struct_config__.tag,
+        "epoch": row.epoch,
+        "damage": row.damage,
         "state": status,
         "held": status == "running",
         "waits": state is not None and state.ended is None and state.input is not None,
