@@ -20,7 +20,7 @@ from chargehand.server.letta.blocks import new_block
 from chargehand.server.letta.custom_tools import require_custom_tools
 from chargehand.server.letta.models import model_problem
 from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
 from chargehand.server.problem import Problem, invalid
@@ -95,7 +95,7 @@ class ImportOptions(Struct):
 
 
 @routes.get("/v1/agents/{agent}/export")
-async def export_agent(call: Call) -> Response:
+async def export_agent(call: LettaCall) -> Response:
     profile = await call.agent()
     if call.flag("use_legacy_format"):
         raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
@@ -142,7 +142,7 @@ def _export_turn(number: int, turn: Turn) -> Table:
 
 
 @routes.post("/v1/agents/import")
-async def import_agents(call: Call) -> Table:
+async def import_agents(call: LettaCall) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
     created: list[tuple[type[Thing], str]] = []
@@ -166,7 +166,7 @@ async def import_agents(call: Call) -> Table:
     return {"agent_ids": agents}
 
 
-async def _read_form(call: Call) -> tuple[bytes, ImportOptions]:
+async def _read_form(call: LettaCall) -> tuple[bytes, ImportOptions]:
     try:
         async with call.request.form(max_files=1, max_fields=30) as form:
             upload = form.get("file")
@@ -207,7 +207,7 @@ def _check_ids(kind: str, ids: list[str]) -> set[str]:
 
 
 async def _import_tools(
-    call: Call, tools: list[FileTool], created: list[tuple[type[Thing], str]], *, replace: bool
+    call: LettaCall, tools: list[FileTool], created: list[tuple[type[Thing], str]], *, replace: bool
 ) -> dict[str, str]:
     """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
     own = [tool for tool in tools if tool.name not in built_in() and tool.tool_type == "custom"]
@@ -223,7 +223,7 @@ async def _import_tools(
     return {tool.id: tool.name for tool in tools if tool.name in available}
 
 
-async def _import_block(call: Call, filed: FileBlock, created: list[tuple[type[Thing], str]]) -> str:
+async def _import_block(call: LettaCall, filed: FileBlock, created: list[tuple[type[Thing], str]]) -> str:
     """Keep a block; its id. Text from outside stays apart from what instructed before it got in."""
     new = new_block(filed)
     if filed.tainted:
@@ -235,7 +235,7 @@ async def _import_block(call: Call, filed: FileBlock, created: list[tuple[type[T
     return block.id
 
 
-def _read_agent(call: Call, filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
+def _read_agent(call: LettaCall, filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
     fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
     name = options.name if options.name and is_only else filed.name
     model = filed.model or ("" if filed.llm_config is None else filed.llm_config.name)

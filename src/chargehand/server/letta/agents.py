@@ -19,10 +19,10 @@ from chargehand.models.model import ModelCard
 from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
 from chargehand.server.letta.blocks import describe_block, holders_of, new_block, send_block, update_block
 from chargehand.server.letta.executor import MATCHING, is_supervisor
-from chargehand.server.letta.index import Page
+from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
 from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
+from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
 from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
@@ -55,11 +55,11 @@ _ORDERS: dict[str, Callable[[Profile], float | str]] = {
 # --- as clients read them
 
 
-async def describe_agent(call: Call, profile: Profile) -> Table:
+async def describe_agent(call: LettaCall, profile: Profile) -> Table:
     return (await describe_agents(call, [profile]))[0]
 
 
-async def describe_agents(call: Call, profiles: Sequence[Profile]) -> list[Table]:
+async def describe_agents(call: LettaCall, profiles: Sequence[Profile]) -> list[Table]:
     """Agents with everything. One that was deleted meanwhile is described as it was, without its blocks."""
     ids = [profile.id for profile in profiles]
     attached = await call.catalog.attached_to(ids)
@@ -115,7 +115,7 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
     }
 
 
-async def _with_last_runs(call: Call, profiles: Sequence[Profile]) -> list[Profile]:
+async def _with_last_runs(call: LettaCall, profiles: Sequence[Profile]) -> list[Profile]:
     """Agents with how the latest run of each ended."""
     runs = await call.sessions.last_runs([profile.id for profile in profiles])
     with_runs: list[Profile] = []
@@ -133,7 +133,7 @@ async def _with_last_runs(call: Call, profiles: Sequence[Profile]) -> list[Profi
 
 
 @routes.get("/v1/agents")
-async def list_agents(call: Call) -> list[Table]:
+async def list_agents(call: LettaCall) -> list[Table]:
     page = call.page(50, "desc")
     order = call.choice("order_by", call.query.get("sort_by") or "created_at", tuple(_ORDERS))
     filters = {name: value for name in _FILTERS if (value := call.query.get(name))}
@@ -148,7 +148,7 @@ async def list_agents(call: Call) -> list[Table]:
     return await describe_agents(call, page.cut(sorted(profiles, key=_ORDERS[order])))
 
 
-async def _find(call: Call, page: Page) -> list[Profile]:
+async def _find(call: LettaCall, page: ListPage) -> list[Profile]:
     shows_hidden = call.flag("show_hidden_agents")
 
     def is_listed(profile: Profile) -> bool:
@@ -160,12 +160,12 @@ async def _find(call: Call, page: Page) -> list[Profile]:
 
 
 @routes.get("/v1/blocks/{block}/agents")
-async def list_holders(call: Call) -> list[Table]:
+async def list_holders(call: LettaCall) -> list[Table]:
     return await describe_agents(call, call.page(50, "desc").cut(await holders_of(call)))
 
 
 @routes.get("/v1/tags")
-async def list_tags(call: Call) -> list[str]:
+async def list_tags(call: LettaCall) -> list[str]:
     words = (call.query.get("query_text") or call.query.get("name") or "").lower()
     tags = sorted(tag for tag in await call.catalog.tags(Profile) if words in tag.lower())
     return call.page(50, "asc").cut(tags, key=str)
@@ -175,13 +175,13 @@ async def list_tags(call: Call) -> list[str]:
 
 
 @routes.post("/v1/agents")
-async def create(call: Call) -> Table:
+async def create(call: LettaCall) -> Table:
     sent = await call.body(AgentCreate)
     check_fields(await call.raw_body(), AgentCreate)
     return await create_agent(call, sent)
 
 
-async def create_agent(call: Call, sent: AgentCreate) -> Table:
+async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
     """A new agent. All that could be wrong with it is found before anything is kept."""
     new = sent.memory_blocks or ()
     shared = [await call.find(Block, block) for block in dict.fromkeys(sent.block_ids or ())]
@@ -222,7 +222,7 @@ def _first_turns(messages: Sequence[MessageCreate]) -> list[Turn]:
     return turns
 
 
-async def _save(call: Call, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
+async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
     """Keep an agent and its blocks. All of it is handed to the store at once, in this order, to be written together."""
     catalog = call.catalog
     try:
@@ -242,7 +242,7 @@ async def _save(call: Call, profile: Profile, own: Sequence[Block], shared: Sequ
 # --- one agent
 
 
-def _change_fields(call: Call, profile: Profile, sent: AgentUpdate) -> Profile:
+def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Profile:
     """An agent with what was sent of it, but its tools and blocks; a problem for what cannot be kept."""
     if sent.model is not None and sent.model != profile.model:
         check_model("model", sent.model, call.tenant)
@@ -266,12 +266,12 @@ def _change_fields(call: Call, profile: Profile, sent: AgentUpdate) -> Profile:
 
 
 @routes.get(_AGENT)
-async def retrieve(call: Call) -> Table:
+async def retrieve(call: LettaCall) -> Table:
     return await describe_agent(call, await call.agent())
 
 
 @routes.patch(_AGENT)
-async def update(call: Call) -> Table:
+async def update(call: LettaCall) -> Table:
     sent = await call.body(AgentUpdate)
     check_fields(await call.raw_body(), AgentUpdate)
     tools = None if sent.tool_ids is None else await tool_names(call.catalog, (), sent.tool_ids)
@@ -291,14 +291,14 @@ async def update(call: Call) -> Table:
     return await change_agent(call, change)
 
 
-async def change_agent(call: Call, change: Callable[[Profile], Awaitable[Profile]]) -> Table:
+async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Profile]]) -> Table:
     """Change the agent that the path names, as it is then."""
     async with lock_of(call.tenant, call.path("agent")):
         profile = await call.catalog.change(await change(await call.agent()))
     return await describe_agent(call, profile)
 
 
-async def _set_blocks(call: Call, agent: str, wanted: Sequence[str]) -> None:
+async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> None:
     """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
     for block in wanted:
         await call.find(Block, block)
@@ -313,7 +313,7 @@ async def _set_blocks(call: Call, agent: str, wanted: Sequence[str]) -> None:
 
 
 @routes.delete(_AGENT)
-async def delete(call: Call) -> dict[str, str]:
+async def delete(call: LettaCall) -> dict[str, str]:
     """With its conversations and what was attached; blocks and archives stay, others may have them too."""
     agent = call.path("agent")
     sessions = call.sessions
@@ -329,7 +329,7 @@ async def delete(call: Call) -> dict[str, str]:
 
 
 @routes.post(f"{_AGENT}/recompile", "read")
-async def recompile(call: Call) -> str:
+async def recompile(call: LettaCall) -> str:
     """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
     return await call.sessions.executor.system_prompt(await call.agent())
 
@@ -338,37 +338,37 @@ async def recompile(call: Call) -> str:
 
 
 @routes.patch(f"{_AGENT}/archives/attach/{{archive}}")
-async def attach_archive_to_agent(call: Call) -> None:
+async def attach_archive_to_agent(call: LettaCall) -> None:
     profile = await call.agent()
     await attach_archive(call.tenant, profile.id, (await call.find(Archive)).id)
 
 
 @routes.patch(f"{_AGENT}/archives/detach/{{archive}}")
-async def detach_archive(call: Call) -> None:
+async def detach_archive(call: LettaCall) -> None:
     await call.catalog.detach((await call.agent()).id, call.path("archive"))
 
 
 @routes.patch(f"{_AGENT}/core-memory/blocks/attach/{{block}}")
-async def attach_block(call: Call) -> Table:
+async def attach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.attach(profile.id, (await call.find(Block)).id, FULL_ACCESS)
     return await describe_agent(call, profile)
 
 
 @routes.patch(f"{_AGENT}/core-memory/blocks/detach/{{block}}")
-async def detach_block(call: Call) -> Table:
+async def detach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.detach(profile.id, call.path("block"))
     return await describe_agent(call, profile)
 
 
 @routes.get(f"{_AGENT}/core-memory/blocks")
-async def list_blocks(call: Call) -> list[BlockResponse]:
+async def list_blocks(call: LettaCall) -> list[BlockResponse]:
     blocks = await blocks_of(call.tenant, (await call.agent()).id)
     return [describe_block(block) for block in call.page(100, "desc").cut(blocks)]
 
 
-async def _block_with_label(call: Call) -> Block:
+async def _block_with_label(call: LettaCall) -> Block:
     label = call.path("label")
     for block in await blocks_of(call.tenant, (await call.agent()).id):
         if block.label == label:
@@ -377,33 +377,33 @@ async def _block_with_label(call: Call) -> Block:
 
 
 @routes.get(f"{_AGENT}/core-memory/blocks/{{label}}")
-async def retrieve_block(call: Call) -> Response:
+async def retrieve_block(call: LettaCall) -> Response:
     return send_block(await _block_with_label(call))
 
 
 @routes.patch(f"{_AGENT}/core-memory/blocks/{{label}}")
-async def change_block(call: Call) -> Response:
+async def change_block(call: LettaCall) -> Response:
     return await update_block(call, (await _block_with_label(call)).id)
 
 
 @routes.get(f"{_AGENT}/tools")
-async def list_tools(call: Call) -> list[ToolResponse]:
+async def list_tools(call: LettaCall) -> list[ToolResponse]:
     profile = await call.agent()
     tools = await describe_tools(call.tenant, [profile])
     return call.page(10, "desc").cut([tools[name] for name in profile.tools if name in tools])
 
 
 @routes.patch(f"{_AGENT}/tools/attach/{{tool}}")
-async def attach_tool(call: Call) -> Table:
+async def attach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: (*tools, *names))
 
 
 @routes.patch(f"{_AGENT}/tools/detach/{{tool}}")
-async def detach_tool(call: Call) -> Table:
+async def detach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: tuple(tool for tool in tools if tool not in names))
 
 
-async def _change_tools(call: Call, change: Callable[[Strings, Strings], Strings]) -> Table:
+async def _change_tools(call: LettaCall, change: Callable[[Strings, Strings], Strings]) -> Table:
     names = await tool_names(call.catalog, (), [call.path("tool")])
 
     async def change_tools(profile: Profile) -> Profile:
@@ -417,7 +417,7 @@ class ApprovalUpdate(Struct):
 
 
 @routes.patch(f"{_AGENT}/tools/approval/{{name}}")
-async def require_approval(call: Call) -> Table:
+async def require_approval(call: LettaCall) -> Table:
     """Whether a person must approve this agent's calls of this tool: a rule more, or a rule less."""
     name = call.path("name")
     sent = await call.body(ApprovalUpdate)

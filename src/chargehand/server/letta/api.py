@@ -11,7 +11,7 @@ from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN
 from chargehand.server.letta import agent_files, agents, archives, blocks, conversations, messages, runs, tools
 from chargehand.server.letta.models import may_name, protocol_of
-from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.wire import Table
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.routing import SLASH, Api
@@ -48,7 +48,7 @@ def _is_from_letta(scope: Scope) -> bool:
 
 
 @routes.get("/v1/models")
-async def list_models(call: Call) -> list[Table]:
+async def list_models(call: LettaCall) -> list[Table]:
     """What is available for sure: the built-in model, the default one, and those that agents name."""
     settings = call.tenant.settings
     profiles = await call.catalog.find(Profile, limit=_MAX_AGENTS)
@@ -81,7 +81,7 @@ def _describe(card: ModelCard) -> Table:
 
 
 @routes.get("/v1/models/embedding")
-async def list_embeddings(call: Call) -> list[Table]:
+async def list_embeddings(call: LettaCall) -> list[Table]:
     """The one that archives get; if there is none, archives are searched by words."""
     embedding = call.tenant.embedding("auto")
     if embedding is None:
@@ -100,18 +100,18 @@ async def list_embeddings(call: Call) -> list[Table]:
 
 
 @routes.add("GET", "/v1/health", "open")
-async def health(_call: Call) -> dict[str, str]:
+async def health(_call: LettaCall) -> dict[str, str]:
     return {"status": "ok", "version": version("chargehand")}
 
 
 # --- what there is not here: clients list it all the same
 
 
-async def _list_nothing(_call: Call) -> list[object]:
+async def _list_nothing(_call: LettaCall) -> list[object]:
     return []
 
 
-async def _find_nothing(call: Call) -> None:
+async def _find_nothing(call: LettaCall) -> None:
     kind = call.request.url.path.split("/")[2]
     raise unknown(kind.replace("-", " ").removesuffix("s"), call.path("which"))
 
@@ -122,12 +122,12 @@ for _name in _EMPTY:
 
 
 @routes.get("/v1/agents/{agent}/folders")
-async def list_folders(call: Call) -> list[object]:
+async def list_folders(call: LettaCall) -> list[object]:
     await call.agent()
     return []
 
 
 @routes.get("/v1/agents/{agent}/files")
-async def list_files(call: Call) -> Table:
+async def list_files(call: LettaCall) -> Table:
     await call.agent()
     return {"files": [], "next_cursor": None, "has_more": False}

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.server.letta.attachments import archive_of, archives_of
-from chargehand.server.letta.routing import Call, Routes, find_page, replace_given
+from chargehand.server.letta.routing import LettaCall, Routes, find_page, replace_given
 from chargehand.server.letta.wire import (
     ArchiveCreate,
     ArchiveUpdate,
@@ -44,7 +44,7 @@ def _describe(archive: Archive) -> Table:
 
 
 @routes.post("/v1/archives")
-async def create(call: Call) -> Table:
+async def create(call: LettaCall) -> Table:
     """A new archive. It gets the embedding that the server has, whichever its client names."""
     sent = await call.body(ArchiveCreate)
     archive = Archive(sent.name, sent.description or "", metadata=sent.metadata or {})
@@ -52,7 +52,7 @@ async def create(call: Call) -> Table:
 
 
 @routes.get("/v1/archives")
-async def list_archives(call: Call) -> list[Table]:
+async def list_archives(call: LettaCall) -> list[Table]:
     page = call.page(50, "desc")
     name = call.query.get("name")
     if agent := call.query.get("agent_id"):
@@ -62,12 +62,12 @@ async def list_archives(call: Call) -> list[Table]:
 
 
 @routes.get("/v1/archives/{archive}")
-async def retrieve(call: Call) -> Table:
+async def retrieve(call: LettaCall) -> Table:
     return _describe(await call.find(Archive))
 
 
 @routes.patch("/v1/archives/{archive}")
-async def update(call: Call) -> Table:
+async def update(call: LettaCall) -> Table:
     archive = await call.find(Archive)
     sent = await call.body(ArchiveUpdate)
     changed = replace_given(archive, name=sent.name, description=sent.description)
@@ -75,7 +75,7 @@ async def update(call: Call) -> Table:
 
 
 @routes.delete("/v1/archives/{archive}")
-async def delete(call: Call) -> Response:
+async def delete(call: LettaCall) -> Response:
     await call.delete(Archive)
     return nothing()
 
@@ -94,7 +94,7 @@ def _describe_passage(passage: Passage) -> Table:
     }
 
 
-async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> list[Table]:
+async def _add(call: LettaCall, archive: Archive, sent: Sequence[PassageCreate]) -> list[Table]:
     """Keep passages; each comes back as it is kept."""
     passages = [
         Passage(
@@ -111,17 +111,17 @@ async def _add(call: Call, archive: Archive, sent: Sequence[PassageCreate]) -> l
 
 
 @routes.post("/v1/archives/{archive}/passages")
-async def add_passage(call: Call) -> Table:
+async def add_passage(call: LettaCall) -> Table:
     return (await _add(call, await call.find(Archive), [await call.body(PassageCreate)]))[0]
 
 
 @routes.post("/v1/archives/{archive}/passages/batch")
-async def add_passages(call: Call) -> list[Table]:
+async def add_passages(call: LettaCall) -> list[Table]:
     return await _add(call, await call.find(Archive), (await call.body(PassageBatch)).passages)
 
 
 @routes.delete("/v1/archives/{archive}/passages/{passage}")
-async def delete_passage(call: Call) -> Response:
+async def delete_passage(call: LettaCall) -> Response:
     archive = await call.find(Archive)
     if not await call.catalog.forget(archive.id, [call.path("passage")]):
         raise unknown("passage", call.path("passage"))
@@ -129,7 +129,7 @@ async def delete_passage(call: Call) -> Response:
 
 
 @routes.post("/v1/passages/search", "read")
-async def search(call: Call) -> list[Table]:
+async def search(call: LettaCall) -> list[Table]:
     """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
     sent = await call.body(PassageQuery)
     if sent.archive_id:
@@ -172,7 +172,7 @@ def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str |
 
 
 @routes.post(_OF_AGENT)
-async def add_to_agent(call: Call) -> list[Table]:
+async def add_to_agent(call: LettaCall) -> list[Table]:
     profile = await call.agent()
     sent = await call.body(PassageCreate)
     if not sent.text.strip():
@@ -181,7 +181,7 @@ async def add_to_agent(call: Call) -> list[Table]:
 
 
 @routes.get(_OF_AGENT)
-async def list_of_agent(call: Call) -> list[Table]:
+async def list_of_agent(call: LettaCall) -> list[Table]:
     """In the order of keeping. With `search` those in which these words stand."""
     profile = await call.agent()
     page = call.page(100, "asc")
@@ -199,7 +199,7 @@ async def list_of_agent(call: Call) -> list[Table]:
 
 
 @routes.get(f"{_OF_AGENT}/search")
-async def search_of_agent(call: Call) -> Table:
+async def search_of_agent(call: LettaCall) -> Table:
     profile = await call.agent()
     query = call.query.get("query", "").strip()
     if not query:
@@ -223,7 +223,7 @@ async def search_of_agent(call: Call) -> Table:
 
 
 @routes.delete(f"{_OF_AGENT}/{{passage}}")
-async def delete_of_agent(call: Call) -> None:
+async def delete_of_agent(call: LettaCall) -> None:
     profile = await call.agent()
     passage = await call.catalog.passage(call.path("passage"))
     if passage is None or passage.archive not in {each.id for each in await archives_of(call.tenant, profile.id)}:

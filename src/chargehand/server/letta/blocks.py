@@ -11,7 +11,7 @@ from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Group, Profile
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.routing import EVERYTHING, Call, Routes, find_page, replace_given
+from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
 from chargehand.server.letta.wire import BlockCreate, BlockResponse, BlockUpdate
 from chargehand.server.problem import Problem, invalid
 from chargehand.server.wire import reply
@@ -67,7 +67,7 @@ def send_block(block: Block) -> Response:
 
 
 @routes.post("/v1/blocks")
-async def create(call: Call) -> Response:
+async def create(call: LettaCall) -> Response:
     return send_block(await call.catalog.add(new_block(await call.body(BlockCreate))))
 
 
@@ -75,7 +75,7 @@ async def create(call: Call) -> Response:
 
 
 @routes.get("/v1/blocks")
-async def list_blocks(call: Call) -> list[BlockResponse]:
+async def list_blocks(call: LettaCall) -> list[BlockResponse]:
     page = call.page(50, "asc")
     name = call.query.get("label") or call.query.get("name")
     shows_hidden = call.flag("show_hidden_blocks")
@@ -91,7 +91,7 @@ async def list_blocks(call: Call) -> list[BlockResponse]:
     return [describe_block(block) for block in blocks]
 
 
-def _is_wanted(call: Call, block: Block) -> bool:
+def _is_wanted(call: LettaCall, block: Block) -> bool:
     """Whether a block is one that the query asks for by what the catalog has no index for."""
     if any(call.query.get(name, "false") != "false" for name in _WITHOUT):
         return False
@@ -99,7 +99,7 @@ def _is_wanted(call: Call, block: Block) -> bool:
     return all(call.query.get(name, "").casefold() in text.casefold() for name, text in texts.items())
 
 
-async def _is_connected(call: Call, block: Block) -> bool:
+async def _is_connected(call: LettaCall, block: Block) -> bool:
     """Whether a block has as many agents as the query asks for."""
     more, fewer, equal = _COUNTS
     connected = sum(owner.startswith("agent-") for owner in await call.catalog.owners(block.id))
@@ -110,7 +110,7 @@ async def _is_connected(call: Call, block: Block) -> bool:
     return str(connected) in (call.query.getlist(equal) or [str(connected)])
 
 
-async def holders_of(call: Call) -> list[Profile]:
+async def holders_of(call: LettaCall) -> list[Profile]:
     """The agents that have a block, by themselves or through a group, in the order of making."""
     block = await call.find(Block)
     ids: dict[str, None] = {}
@@ -125,16 +125,16 @@ async def holders_of(call: Call) -> list[Profile]:
 
 
 @routes.get("/v1/blocks/{block}")
-async def retrieve(call: Call) -> Response:
+async def retrieve(call: LettaCall) -> Response:
     return send_block(await call.find(Block))
 
 
 @routes.patch("/v1/blocks/{block}")
-async def update(call: Call) -> Response:
+async def update(call: LettaCall) -> Response:
     return await update_block(call, call.path("block"))
 
 
-async def update_block(call: Call, block_id: str) -> Response:
+async def update_block(call: LettaCall, block_id: str) -> Response:
     """Change a block: all of it, or nothing and a problem."""
     sent = await call.body(BlockUpdate)
     async with lock_of(call.tenant, block_id):
@@ -163,7 +163,7 @@ def _check(block: Block, wanted: Block, value: str, version: int | None) -> None
         raise invalid(f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
 
 
-def _if_match(call: Call) -> int | None:
+def _if_match(call: LettaCall) -> int | None:
     version = call.request.headers.get("if-match", "*").strip()
     if version == "*":
         return None
@@ -175,5 +175,5 @@ def _if_match(call: Call) -> int | None:
 
 
 @routes.delete("/v1/blocks/{block}")
-async def delete(call: Call) -> None:
+async def delete(call: LettaCall) -> None:
     await call.delete(Block)

@@ -24,7 +24,7 @@ from chargehand.server.letta.messages import (
     respond,
 )
 from chargehand.server.letta.models import check_model
-from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.settings import check_fields, conversation_settings, merge, to_catalog
 from chargehand.server.letta.settings import in_conversation as agent_in_conversation
@@ -67,7 +67,7 @@ class _Resolved(Struct, frozen=True):
         return () if self.conversation is None else conversation_settings(self.conversation).inherited
 
 
-async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
+async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
     """The conversation that the path names: by its id, or an agent's own."""
     which = call.path("conversation")
     agent = agent or call.query.get("agent_id")
@@ -84,7 +84,7 @@ async def _resolve(call: Call, agent: str | None = None) -> _Resolved:
     return _Resolved(await call.find(Profile, conversation.agent), conversation)
 
 
-async def _describe_all(call: Call, conversations: list[KeptConversation]) -> list[Table]:
+async def _describe_all(call: LettaCall, conversations: list[KeptConversation]) -> list[Table]:
     only = conversations[0].id if len(conversations) == 1 else ""
     last_active = await (await call.sessions.flush()).last_active(only)
     return [_describe(conversation, last_active.get(conversation.id)) for conversation in conversations]
@@ -108,7 +108,7 @@ def _describe(conversation: KeptConversation, last_active: float | None) -> Tabl
     }
 
 
-async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConversation:
+async def _read_fields(call: LettaCall, conversation: KeptConversation) -> KeptConversation:
     """A conversation with what was sent of it."""
     sent = await call.body(ConversationFields)
     check_fields(await call.raw_body(), ConversationFields)
@@ -126,7 +126,7 @@ async def _read_fields(call: Call, conversation: KeptConversation) -> KeptConver
 
 
 @routes.post("/v1/conversations")
-async def create(call: Call) -> Table:
+async def create(call: LettaCall) -> Table:
     agent = call.query.get("agent_id")
     if not agent:
         raise invalid("agent_id is missing: say in the query with which agent the conversation is")
@@ -136,7 +136,7 @@ async def create(call: Call) -> Table:
 
 
 @routes.get("/v1/conversations")
-async def list_conversations(call: Call) -> list[Table]:
+async def list_conversations(call: LettaCall) -> list[Table]:
     """All, or those of an agent; the newest first unless it is said otherwise."""
     page = call.page(50, "desc")
     order = call.choice("order_by", "created_at", ("created_at", "last_run_completion", "last_message_at"))
@@ -155,19 +155,19 @@ async def list_conversations(call: Call) -> list[Table]:
 
 
 @routes.get(_PATH)
-async def retrieve(call: Call) -> Table:
+async def retrieve(call: LettaCall) -> Table:
     return (await _describe_all(call, [await call.find(KeptConversation)]))[0]
 
 
 @routes.patch(_PATH)
-async def update(call: Call) -> Table:
+async def update(call: LettaCall) -> Table:
     async with lock_of(call.tenant, call.path("conversation")):
         changed = await _read_fields(call, await call.find(KeptConversation))
         return (await _describe_all(call, [await call.catalog.change(changed)]))[0]
 
 
 @routes.delete(_PATH)
-async def delete(call: Call) -> None:
+async def delete(call: LettaCall) -> None:
     """With what was said in it; its runs stay."""
     sessions = call.sessions
     async with lock_of(call.tenant, call.path("conversation")):
@@ -178,13 +178,13 @@ async def delete(call: Call) -> None:
 
 
 @routes.post(f"{_PATH}/cancel")
-async def cancel(call: Call) -> dict[str, str]:
+async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what goes on in a conversation."""
     return await cancel_runs(call, await call.sessions.open_runs((await _resolve(call)).lane))
 
 
 @routes.post(f"{_PATH}/recompile", "read")
-async def recompile(call: Call) -> str:
+async def recompile(call: LettaCall) -> str:
     """What the agent would be told now: blocks are read before each step, so nothing is compiled."""
     resolved = await _resolve(call, (await call.body(CompactRequest)).agent_id)
     profile = resolved.profile
@@ -197,7 +197,7 @@ async def recompile(call: Call) -> str:
 
 
 @routes.post(f"{_PATH}/fork")
-async def fork(call: Call) -> Table:
+async def fork(call: LettaCall) -> Table:
     """A new conversation that begins with what was said in this one, up to a message if one is named."""
     resolved = await _resolve(call)
     turns = await call.catalog.turns(resolved.lane, limit=_MAX_TURNS, old=True)
@@ -218,7 +218,7 @@ async def fork(call: Call) -> Table:
     return _describe(new, None)
 
 
-async def _inherited(call: Call, resolved: _Resolved, turns: list[Turn]) -> tuple[tuple[str, float], ...]:
+async def _inherited(call: LettaCall, resolved: _Resolved, turns: list[Turn]) -> tuple[tuple[str, float], ...]:
     """Which messages a fork begins with: of which conversations, and of each up to which moment."""
     runs = [turn.run for turn in turns if turn.run]
     until = await call.sessions.index.last_message_time(runs[-1]) if runs else None
@@ -227,7 +227,7 @@ async def _inherited(call: Call, resolved: _Resolved, turns: list[Turn]) -> tupl
     return *((which, min(moment, until)) for which, moment in resolved.inherited), (resolved.id, until)
 
 
-async def _up_to(call: Call, turns: list[Turn], message: str) -> list[Turn]:
+async def _up_to(call: LettaCall, turns: list[Turn], message: str) -> list[Turn]:
     """The turns up to a message, with the answer it belongs to."""
     row = await call.sessions.index.message(message)
     places = [place for place, turn in enumerate(turns, 1) if row is not None and turn.run == row[1]]
@@ -240,7 +240,7 @@ async def _up_to(call: Call, turns: list[Turn], message: str) -> list[Turn]:
 
 
 @routes.post(f"{_PATH}/messages")
-async def send(call: Call) -> Response:
+async def send(call: LettaCall) -> Response:
     """Send messages; the answer is streamed unless the client says otherwise."""
     sent = await read_message_request(call)
     resolved = await _resolve(call, sent.agent_id)
@@ -248,7 +248,7 @@ async def send(call: Call) -> Response:
 
 
 @routes.get(f"{_PATH}/messages")
-async def messages(call: Call) -> Response:
+async def messages(call: LettaCall) -> Response:
     resolved = await _resolve(call)
     wanted = Conditions().equal("agent", resolved.profile.id)
     in_conversation(wanted, resolved.id, resolved.inherited)
@@ -256,7 +256,7 @@ async def messages(call: Call) -> Response:
 
 
 @routes.post(f"{_PATH}/stream", "read")
-async def stream(call: Call) -> Response:
+async def stream(call: LettaCall) -> Response:
     """Follow the run that goes on in a conversation, or one that is named."""
     sent = await call.body(StreamRequest)
     if sent.otid:
@@ -273,6 +273,6 @@ async def stream(call: Call) -> Response:
 
 
 @routes.post(f"{_PATH}/compact")
-async def compact(call: Call) -> Table:
+async def compact(call: LettaCall) -> Table:
     sent = await call.body(CompactRequest)
     return await compact_turns(call, sent, (await _resolve(call, sent.agent_id)).lane)

@@ -112,7 +112,7 @@ class AgentQueue:
             del self._lanes[lane]
 
 
-class AgentExecutor(Executor):
+class LettaExecutor(Executor):
     """All agents of a tenant. Only `attempt` is ever called: there is no plan to make, and the result is the answer."""
 
     def __init__(self, tenant: Tenant, queue: AgentQueue, listener: Listener) -> None:
@@ -279,7 +279,7 @@ def _gone(what: str) -> WorkFailed:
 class AgentMessages:
     """The tools with which agents write to each other, as Letta calls them. Without an executor they only describe."""
 
-    def __init__(self, executor: AgentExecutor | None = None) -> None:
+    def __init__(self, executor: LettaExecutor | None = None) -> None:
         self._bound_executor = executor
         make_tool = tool(effect="idempotent", timeout=_DAY)
         tools = (
@@ -290,7 +290,7 @@ class AgentMessages:
         self.tools: dict[str, Tool] = {each.name: each for each in tools}
 
     @property
-    def _executor(self) -> AgentExecutor:
+    def _executor(self) -> LettaExecutor:
         assert self._bound_executor is not None, "tools that only describe are not called"
         return self._bound_executor
 

@@ -57,7 +57,7 @@ _SEARCH = """
 """
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """What of a list is wanted: `after` an id, `before` one, so many, in this order."""
 
     after: str = ""
@@ -224,7 +224,7 @@ class Index:
 
     # --- runs
 
-    async def runs(self, wanted: Conditions, page: Page) -> list[bytes]:
+    async def runs(self, wanted: Conditions, page: ListPage) -> list[bytes]:
         wanted.add("agent <> ''")
         return [row[0] for row in await self._page("runs", wanted, page, "body")]
 
@@ -262,7 +262,7 @@ class Index:
 
     # --- messages
 
-    async def messages(self, wanted: Conditions, page: Page) -> list[bytes]:
+    async def messages(self, wanted: Conditions, page: ListPage) -> list[bytes]:
         return [row[0] for row in await self._page("messages", wanted, page, "body")]
 
     async def message(self, message: str) -> tuple[Any, ...] | None:
@@ -284,7 +284,7 @@ class Index:
 
     # --- steps
 
-    async def steps(self, wanted: Conditions, page: Page) -> list[StepResponse]:
+    async def steps(self, wanted: Conditions, page: ListPage) -> list[StepResponse]:
         steps: list[StepResponse] = []
         for body, feedback, tags in await self._page("steps", wanted, page, "body, feedback, tags"):
             step = _STEPS.decode(body)
@@ -293,7 +293,7 @@ class Index:
             steps.append(step)
         return steps
 
-    async def _page(self, table: _Table, wanted: Conditions, page: Page, columns: str) -> list[tuple[Any, ...]]:
+    async def _page(self, table: _Table, wanted: Conditions, page: ListPage, columns: str) -> list[tuple[Any, ...]]:
         """The page of a table that is asked for; `columns` and the tests are ours, never a client's.
 
         Of messages, `after` means newer and `before` older, whatever the order, and a page goes from the oldest to the

@@ -56,7 +56,7 @@ _TaskEvent = (
 )
 
 
-class _Call(Struct):
+class _PendingCall(Struct):
     """A tool call of the last reply."""
 
     wire: ToolCallWire
@@ -101,7 +101,7 @@ class MessageLog:
         self._input_messages = 0
         self._has_started = False
         self._last_reply = Reply("")
-        self._calls: list[_Call] = []
+        self._calls: list[_PendingCall] = []
         self._exit_tool = ""
         self._failure: Failure | None = None
 
@@ -283,7 +283,7 @@ class MessageLog:
         for number, call in enumerate(reply.calls, 1):
             if call.name not in _INTERNAL:
                 call_id = f"call-{self._uuid(f'{self._reply_key} call id {number}')}"  # those of models may repeat
-                self._calls.append(_Call(ToolCallWire(call.name, call.arguments, call_id), number))
+                self._calls.append(_PendingCall(ToolCallWire(call.name, call.arguments, call_id), number))
 
     def _count(self, at: Instant, reply: Reply) -> None:
         step = self.steps[-1]
@@ -322,7 +322,7 @@ class MessageLog:
 
     # --- approvals
 
-    def _take_pending(self, question: Question | None) -> list[_Call]:
+    def _take_pending(self, question: Question | None) -> list[_PendingCall]:
         """The calls that a client is asked about: they are sent as a question, not as calls."""
         if question is None:
             return []
@@ -373,7 +373,7 @@ class MessageLog:
                 why = verdict.reason or "no reason given"
                 self._return(call, at, f"A person did not allow this call: {why}", is_good=False)
 
-    def _read_verdict(self, call: _Call, answer: ev.CallVerdict) -> VerdictWire:
+    def _read_verdict(self, call: _PendingCall, answer: ev.CallVerdict) -> VerdictWire:
         """The verdict on a call. What it returned at the client is kept for the step that makes it here."""
         verdict = VerdictWire(answer.verdict == "approve", call.wire.tool_call_id, answer.feedback or None)
         if verdict.approve and answer.result is not None:
@@ -426,7 +426,7 @@ class MessageLog:
             if not call.is_done:
                 self._return(call, at, why, is_good=False)
 
-    def _return(self, call: _Call, at: Instant, text: str, *, is_good: bool) -> None:
+    def _return(self, call: _PendingCall, at: Instant, text: str, *, is_good: bool) -> None:
         call.is_done = True
         self.steps[-1].finished = at
         at_client = self.client_returns.get((call.wire.name, call.wire.arguments), ClientReturn())

@@ -15,7 +15,7 @@ from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.index import Conditions
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
-from chargehand.server.letta.routing import Call, Routes, join_json
+from chargehand.server.letta.routing import LettaCall, Routes, join_json
 from chargehand.server.letta.session import Session, View
 from chargehand.server.letta.settings import conversation_settings, settings_of, to_catalog
 from chargehand.server.letta.wire import (
@@ -45,31 +45,31 @@ OWN_CONVERSATION = "default"
 
 
 @routes.post(_OF_AGENT)
-async def create(call: Call) -> Response:
+async def create(call: LettaCall) -> Response:
     sent = await read_message_request(call)
     return await respond(call, sent, await call.agent(), is_streaming=bool(sent.streaming))
 
 
 @routes.post(f"{_OF_AGENT}/stream")
-async def stream(call: Call) -> Response:
+async def stream(call: LettaCall) -> Response:
     return await respond(call, await read_message_request(call), await call.agent(), is_streaming=True)
 
 
 @routes.post(f"{_OF_AGENT}/async")
-async def create_async(call: Call) -> RunResponse:
+async def create_async(call: LettaCall) -> RunResponse:
     """Start a run and do not wait: what came of it is read off the run."""
     sent = structs.replace(await read_message_request(call), background=True)
     return (await _start(call, sent, await call.agent())).log.describe_run()
 
 
-async def read_message_request(call: Call) -> MessageRequest:
+async def read_message_request(call: LettaCall) -> MessageRequest:
     sent = await call.body(MessageRequest)
     check_request_fields(await call.raw_body())
     return sent
 
 
 async def respond(
-    call: Call, sent: MessageRequest, profile: Profile, conversation: str = "", *, is_streaming: bool
+    call: LettaCall, sent: MessageRequest, profile: Profile, conversation: str = "", *, is_streaming: bool
 ) -> Response:
     """Start a session and answer with all that comes of it, whole or as it comes."""
     if not is_streaming:
@@ -87,7 +87,7 @@ async def respond(
 
 
 async def _start(
-    call: Call, sent: MessageRequest, profile: Profile, conversation: str = "", *, streams_tokens: bool = False
+    call: LettaCall, sent: MessageRequest, profile: Profile, conversation: str = "", *, streams_tokens: bool = False
 ) -> Session:
     """The session that answers a call: a new one, or the one that this very call started before."""
     repeated = is_repeated(call.request)
@@ -100,7 +100,7 @@ async def _start(
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
 
-async def _answer_approval(call: Call, sent: Sequence[MessageCreate], lane: str, *, repeated: bool) -> Session:
+async def _answer_approval(call: LettaCall, sent: Sequence[MessageCreate], lane: str, *, repeated: bool) -> Session:
     """The session that goes on after verdicts. Verdicts that are sent again join what the first ones started."""
     sessions = call.sessions
     repeats = call.tenant.part(Repeats)
@@ -130,7 +130,7 @@ async def _answer_approval(call: Call, sent: Sequence[MessageCreate], lane: str,
 
 
 @routes.post(f"{_OF_AGENT}/cancel")
-async def cancel(call: Call) -> dict[str, str]:
+async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what an agent does, with all it had others do: the runs that are named, or all of them."""
     profile = await call.agent()
     sent = await call.body(CancelRequest)
@@ -142,7 +142,7 @@ async def cancel(call: Call) -> dict[str, str]:
     return await cancel_runs(call, runs)
 
 
-async def cancel_runs(call: Call, runs: Sequence[str]) -> dict[str, str]:
+async def cancel_runs(call: LettaCall, runs: Sequence[str]) -> dict[str, str]:
     """Cancel runs, and say how they stand."""
     await call.sessions.cancel(runs, "cancelled by its client")
     logs = [await call.sessions.log_of(run) for run in runs]
@@ -150,7 +150,7 @@ async def cancel_runs(call: Call, runs: Sequence[str]) -> dict[str, str]:
 
 
 @routes.patch("/v1/agents/{agent}/reset-messages")
-async def reset(call: Call) -> Table:
+async def reset(call: LettaCall) -> Table:
     """Forget a conversation: the agent does not remember it any more, and lists do not show it. Runs stay."""
     sessions = call.sessions
     if (await call.body(ResetRequest)).add_default_initial_messages:
@@ -169,11 +169,11 @@ async def reset(call: Call) -> Table:
 
 
 @routes.post("/v1/agents/{agent}/summarize")
-async def summarize(call: Call) -> Table:
+async def summarize(call: LettaCall) -> Table:
     return await compact_turns(call, await call.body(CompactRequest), (await call.agent()).id)
 
 
-async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> Table:
+async def compact_turns(call: LettaCall, sent: CompactRequest, lane: str) -> Table:
     """Put what was said before behind a summary: it is found by searching, but not shown to the agent any more."""
     if sent.compaction_settings:
         advice = "the oldest messages are summarised by a plain rule; leave it out"
@@ -192,17 +192,17 @@ async def compact_turns(call: Call, sent: CompactRequest, lane: str) -> Table:
 
 
 @routes.get(_OF_AGENT)
-async def list_of_agent(call: Call) -> Response:
+async def list_of_agent(call: LettaCall) -> Response:
     profile = await call.agent()
     return await list_messages(call, Conditions().equal("agent", profile.id), profile.id)
 
 
 @routes.get("/v1/messages")
-async def list_all(call: Call) -> Response:
+async def list_all(call: LettaCall) -> Response:
     return await list_messages(call, Conditions(), "")
 
 
-async def list_messages(call: Call, wanted: Conditions, agent: str) -> Response:
+async def list_messages(call: LettaCall, wanted: Conditions, agent: str) -> Response:
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
     page = call.page(_MAX_LISTED if agent else 100, "desc")
     if call.query.get("group_id"):
@@ -223,7 +223,7 @@ def in_conversation(wanted: Conditions, conversation: str, inherited: Sequence[t
 
 
 @routes.post("/v1/messages/search", "read")
-async def search(call: Call) -> list[Table]:
+async def search(call: LettaCall) -> list[Table]:
     sent = await call.body(SearchRequest)
     wanted = Conditions().equal("messages.agent", sent.agent_id)
     if sent.start_date:
@@ -250,7 +250,7 @@ async def search(call: Call) -> list[Table]:
 
 
 @routes.get("/v1/messages/{message}")
-async def retrieve(call: Call) -> Response:
+async def retrieve(call: LettaCall) -> Response:
     """One message, as a list of it: so its client has it."""
     row = await (await call.sessions.flush()).message(call.path("message"))
     if row is None:

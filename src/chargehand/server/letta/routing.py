@@ -11,7 +11,7 @@ from chargehand.engine.roster import Match
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
-from chargehand.server.letta.index import Page
+from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.problem import check_choice, unknown
 from chargehand.server.routing import Api, Method, Scope
@@ -28,10 +28,10 @@ _NAMES: dict[type[Thing], str] = {
     KeptConversation: "conversation",
 }
 _Stored = TypeVar("_Stored", bound=Thing)
-EVERYTHING = Page()
+EVERYTHING = ListPage()
 
 
-class Call:
+class LettaCall:
     """One call of a client: its request, and the tenant it is for."""
 
     def __init__(self, request: Request, tenant: Tenant) -> None:
@@ -66,13 +66,13 @@ class Call:
         check_choice(name, value, choices)
         return value
 
-    def page(self, limit: int = 50, order: Order = "asc") -> Page:
+    def page(self, limit: int = 50, order: Order = "asc") -> ListPage:
         """The page that the query asks for; `ascending` is the older way to say the order."""
         if "ascending" in self.query:
             order = "asc" if self.flag("ascending") else "desc"
         wanted: Order = "asc" if self.choice("order", order, ("asc", "desc")) == "asc" else "desc"
         limit = self.number("limit", limit)
-        return Page(self.query.get("after", ""), self.query.get("before", ""), limit, wanted)
+        return ListPage(self.query.get("after", ""), self.query.get("before", ""), limit, wanted)
 
     def tags(self) -> Match:
         tags = tuple(dict.fromkeys(self.query.getlist("tags")))
@@ -98,7 +98,7 @@ class Call:
 
 # --- routes
 
-Handler: TypeAlias = Callable[[Call], Awaitable[object]]
+Handler: TypeAlias = Callable[[LettaCall], Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -136,7 +136,7 @@ class Routes:
 
 def _respond(handler: Handler) -> Callable[[Request, Tenant], Awaitable[Response]]:
     async def respond(request: Request, tenant: Tenant) -> Response:
-        result = await handler(Call(request, tenant))
+        result = await handler(LettaCall(request, tenant))
         return result if isinstance(result, Response) else reply(result)
 
     return respond
@@ -156,7 +156,7 @@ class Previous:
     def __init__(self, _tenant: Tenant) -> None:
         self._ids: dict[tuple[Order, str], str] = {}
 
-    def remember(self, page: Page, things: Sequence[Thing]) -> None:
+    def remember(self, page: ListPage, things: Sequence[Thing]) -> None:
         if page.before:
             return
         previous = page.after
@@ -166,7 +166,7 @@ class Previous:
         while len(self._ids) > _MAX_PREVIOUS:
             del self._ids[next(iter(self._ids))]
 
-    async def existing(self, call: Call, kind: type[Thing], page: Page) -> Page:
+    async def existing(self, call: LettaCall, kind: type[Thing], page: ListPage) -> ListPage:
         """The page, after the nearest thing that is still there if the one it names was deleted."""
         after = page.after
         while after and (page.order, after) in self._ids and await call.catalog.get(kind, after) is None:
@@ -175,9 +175,9 @@ class Previous:
 
 
 async def find_page(
-    call: Call,
+    call: LettaCall,
     kind: type[Kept],
-    page: Page,
+    page: ListPage,
     *,
     name: str | None = None,
     text: str = "",
@@ -188,7 +188,7 @@ async def find_page(
     previous = call.tenant.part(Previous)
     page = await previous.existing(call, kind, page)
 
-    async def find(wanted: Page) -> list[Kept]:
+    async def find(wanted: ListPage) -> list[Kept]:
         return await call.catalog.find(kind, name=name, text=text, tags=tags, **structs.asdict(wanted))
 
     things = await find(page)

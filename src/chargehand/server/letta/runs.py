@@ -6,10 +6,10 @@ import msgspec
 from starlette.responses import Response
 
 from chargehand.runtime.trace import trace
-from chargehand.server.letta.index import Conditions, IndexedRun, Page
+from chargehand.server.letta.index import Conditions, IndexedRun, ListPage
 from chargehand.server.letta.message_log import read_nested_logs
 from chargehand.server.letta.messages import in_conversation
-from chargehand.server.letta.routing import Call, Routes, join_json
+from chargehand.server.letta.routing import LettaCall, Routes, join_json
 from chargehand.server.letta.session import Session, View
 from chargehand.server.letta.wire import (
     FeedbackRequest,
@@ -29,7 +29,7 @@ _STEP = "/v1/steps/{step}"
 
 
 @routes.get("/v1/runs")
-async def list_runs(call: Call) -> Response:
+async def list_runs(call: LettaCall) -> Response:
     query = call.query
     wanted = Conditions().equal("stop", query.get("stop_reason"))
     wanted.among("agent", [*query.getlist("agent_id"), *query.getlist("agent_ids")])
@@ -44,7 +44,7 @@ async def list_runs(call: Call) -> Response:
     return join_json(await (await call.sessions.flush()).runs(wanted, page))
 
 
-async def _find_run(call: Call) -> IndexedRun:
+async def _find_run(call: LettaCall) -> IndexedRun:
     run = await (await call.sessions.flush()).run(call.path("run"))
     if run is None:
         raise unknown("run", call.path("run"))
@@ -52,7 +52,7 @@ async def _find_run(call: Call) -> IndexedRun:
 
 
 @routes.get(_RUN)
-async def retrieve(call: Call) -> Response:
+async def retrieve(call: LettaCall) -> Response:
     session = call.sessions.find(call.path("run"))
     if session is not None and session.log.began:
         return reply(session.log.describe_run())
@@ -60,20 +60,20 @@ async def retrieve(call: Call) -> Response:
 
 
 @routes.get(f"{_RUN}/messages")
-async def list_messages(call: Call) -> Response:
+async def list_messages(call: LettaCall) -> Response:
     await _find_run(call)
     wanted = Conditions().equal("run", call.path("run"))
     return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
 
 
 @routes.get(f"{_RUN}/steps")
-async def list_run_steps(call: Call) -> list[StepResponse]:
+async def list_run_steps(call: LettaCall) -> list[StepResponse]:
     await _find_run(call)
     return await call.sessions.index.steps(Conditions().equal("run", call.path("run")), call.page(100, "desc"))
 
 
 @routes.get(f"{_RUN}/usage")
-async def usage(call: Call) -> Table:
+async def usage(call: LettaCall) -> Table:
     used = msgspec.json.decode((await _find_run(call)).usage, type=UsageStatistics)
     return {
         "prompt_tokens": used.prompt_tokens,
@@ -84,7 +84,7 @@ async def usage(call: Call) -> Table:
 
 
 @routes.get(f"{_RUN}/trace")
-async def trace_run(call: Call) -> list[Table]:
+async def trace_run(call: LettaCall) -> list[Table]:
     """Every step of a run with the time it took, in the order in which they began."""
     name = (await _find_run(call)).name
     traced = trace(name, await call.tenant.journal.read(name))
@@ -110,11 +110,11 @@ async def trace_run(call: Call) -> list[Table]:
 
 
 @routes.post(f"{_RUN}/stream", "read")
-async def stream(call: Call) -> Response:
+async def stream(call: LettaCall) -> Response:
     return await follow_run(call, call.path("run"), await call.body(StreamRequest))
 
 
-async def follow_run(call: Call, run: str, sent: StreamRequest) -> Response:
+async def follow_run(call: LettaCall, run: str, sent: StreamRequest) -> Response:
     """Follow a run from a message on, or read again what came of it. One that is not carried is resumed."""
     sessions = call.sessions
     session = sessions.find(run) or await sessions.join(run) or await _nested_session(call, run)
@@ -122,7 +122,7 @@ async def follow_run(call: Call, run: str, sent: StreamRequest) -> Response:
     return session.stream(view, call.tenant.runs.take_stream_slot())
 
 
-async def _nested_session(call: Call, run: str) -> Session:
+async def _nested_session(call: LettaCall, run: str) -> Session:
     """A run inside another that has ended."""
     indexed = await (await call.sessions.flush()).run(run)
     logs = [] if indexed is None else read_nested_logs(indexed.name, await call.tenant.journal.read(indexed.name))
@@ -138,7 +138,7 @@ async def _nested_session(call: Call, run: str) -> Session:
 
 
 @routes.get("/v1/steps")
-async def list_steps(call: Call) -> list[StepResponse]:
+async def list_steps(call: LettaCall) -> list[StepResponse]:
     query = call.query
     wanted = Conditions().equal("agent", query.get("agent_id"))
     wanted.equal("model", query.get("model")).equal("feedback", query.get("feedback"))
@@ -153,16 +153,16 @@ async def list_steps(call: Call) -> list[StepResponse]:
 
 
 @routes.get(_STEP)
-async def retrieve_step(call: Call) -> StepResponse:
+async def retrieve_step(call: LettaCall) -> StepResponse:
     wanted = Conditions().equal("id", call.path("step"))
-    steps = await (await call.sessions.flush()).steps(wanted, Page(limit=1))
+    steps = await (await call.sessions.flush()).steps(wanted, ListPage(limit=1))
     if not steps:
         raise unknown("step", call.path("step"))
     return steps[0]
 
 
 @routes.get(f"{_STEP}/metrics")
-async def step_metrics(call: Call) -> Table:
+async def step_metrics(call: LettaCall) -> Table:
     step = await retrieve_step(call)
     return {
         "id": step.id,
@@ -177,7 +177,7 @@ async def step_metrics(call: Call) -> Table:
 
 
 @routes.get(f"{_STEP}/trace")
-async def step_trace(call: Call) -> Table:
+async def step_trace(call: LettaCall) -> Table:
     """What the model was first told in this attempt, and what it replied in this step."""
     step = await retrieve_step(call)
     run = await call.sessions.index.run(step.run_id)
@@ -201,14 +201,14 @@ async def step_trace(call: Call) -> Table:
 
 
 @routes.get(f"{_STEP}/messages")
-async def list_step_messages(call: Call) -> Response:
+async def list_step_messages(call: LettaCall) -> Response:
     step = await retrieve_step(call)
     wanted = Conditions().equal("step", step.id)
     return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
 
 
 @routes.patch(f"{_STEP}/feedback")
-async def rate_step(call: Call) -> StepResponse:
+async def rate_step(call: LettaCall) -> StepResponse:
     sent = await call.body(FeedbackRequest)
     step = await retrieve_step(call)
     step.feedback = sent.feedback

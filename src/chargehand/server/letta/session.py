@@ -25,7 +25,7 @@ _SIGN_OF_LIFE = b" \n"
 _PING: Seconds = 15.0
 
 
-class _Piece(Struct, frozen=True):
+class _TextPiece(Struct, frozen=True):
     """Some text as it comes, and the id of the message that it becomes part of."""
 
     message: str
@@ -55,7 +55,7 @@ class Session:
         """Done when the run is on disk."""
         self.done: asyncio.Future[None] = loop.create_future()
         """Done when the run has ended or waits for its client."""
-        self._output = Output[Message | _Piece](log.messages)
+        self._output = Output[Message | _TextPiece](log.messages)
 
     @property
     def run(self) -> str:
@@ -82,7 +82,7 @@ class Session:
         self._output.add(*self.log.messages[before:])
 
     def record_text(self, message: str, text: str) -> None:
-        self._output.add(_Piece(message, text))
+        self._output.add(_TextPiece(message, text))
 
     def start(self, error: Exception | None = None) -> None:
         """The run is on disk, or could not be started."""
@@ -134,7 +134,7 @@ class Session:
         try:
             async with aclosing(self._output.read(self._position_after(view.after))) as items:
                 async for item in items:
-                    if isinstance(item, _Piece):
+                    if isinstance(item, _TextPiece):
                         if view.tokens:
                             sent_text[item.message] = sent_text.get(item.message, "") + item.text
                             yield event(self._message("assistant_message", item.message, content=item.text))

@@ -26,7 +26,7 @@ from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
-from chargehand.server.letta.executor import AgentExecutor, AgentQueue
+from chargehand.server.letta.executor import AgentQueue, LettaExecutor
 from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_log, read_nested_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
@@ -58,7 +58,7 @@ class Sessions:
         self._tenant = tenant
         self.index = tenant.part(Index)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
-        self.executor = AgentExecutor(tenant, self._queue, self._on_entries)
+        self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
         self._runner = tenant.open_runner(self.executor, tenant.on_entries)
         self._token_runner = tenant.open_runner(self.executor, tenant.on_entries, self._on_text)
         self._is_indexed = asyncio.Event()

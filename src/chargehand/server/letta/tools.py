@@ -19,7 +19,7 @@ from chargehand.server.letta.custom_tools import (
     return_limit,
 )
 from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
-from chargehand.server.letta.routing import Call, Routes
+from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
 from chargehand.server.problem import Problem, check_choice, invalid, unknown
 from chargehand.server.tenants import Tenant
@@ -133,17 +133,17 @@ async def describe_tools(tenant: Tenant, profiles: Iterable[Profile]) -> dict[st
     return tools
 
 
-async def _all_tools(call: Call) -> list[ToolResponse]:
+async def _all_tools(call: LettaCall) -> list[ToolResponse]:
     stored = await call.catalog.find(KeptTool, limit=_MAX_COUNT)
     return [*built_in().values(), *(_describe(tool) for tool in stored)]
 
 
 @routes.get("/v1/tools")
-async def list_tools(call: Call) -> list[ToolResponse]:
+async def list_tools(call: LettaCall) -> list[ToolResponse]:
     return call.page(50, "desc").cut([tool for tool in await _all_tools(call) if _is_listed(call, tool)])
 
 
-def _is_listed(call: Call, tool: ToolResponse) -> bool:
+def _is_listed(call: LettaCall, tool: ToolResponse) -> bool:
     """Whether a tool is one that the query asks for."""
     values = {"name": tool.name, "names": tool.name, "tool_ids": tool.id, "tool_types": tool.tool_type}
     for name, value in values.items():
@@ -156,7 +156,7 @@ def _is_listed(call: Call, tool: ToolResponse) -> bool:
 
 
 @routes.post("/v1/tools/search", "read")
-async def search(call: Call) -> list[Table]:
+async def search(call: LettaCall) -> list[Table]:
     """Tools by how many of the words stand in their name or description, best first."""
     sent = await call.body(ToolQuery)
     words = (sent.query or "").casefold().split()
@@ -174,7 +174,7 @@ async def search(call: Call) -> list[Table]:
 
 
 @routes.get("/v1/tools/{tool}")
-async def retrieve(call: Call) -> ToolResponse:
+async def retrieve(call: LettaCall) -> ToolResponse:
     for tool in built_in().values():
         if tool.id == call.path("tool"):
             return tool
@@ -185,16 +185,16 @@ async def retrieve(call: Call) -> ToolResponse:
 
 
 @routes.post("/v1/tools")
-async def create(call: Call) -> ToolResponse:
+async def create(call: LettaCall) -> ToolResponse:
     return await _save(call, is_update=False)
 
 
 @routes.add("PUT", "/v1/tools")
-async def upsert(call: Call) -> ToolResponse:
+async def upsert(call: LettaCall) -> ToolResponse:
     return await _save(call, is_update=True)
 
 
-async def _save(call: Call, *, is_update: bool) -> ToolResponse:
+async def _save(call: LettaCall, *, is_update: bool) -> ToolResponse:
     require_custom_tools(call.tenant)
     tool, is_new = await save_tool(call, await call.body(ToolFields), replace=is_update)
     if not is_new and not is_update:
@@ -203,7 +203,7 @@ async def _save(call: Call, *, is_update: bool) -> ToolResponse:
     return _describe(tool)
 
 
-async def save_tool(call: Call, sent: ToolFields, *, replace: bool) -> tuple[KeptTool, bool]:
+async def save_tool(call: LettaCall, sent: ToolFields, *, replace: bool) -> tuple[KeptTool, bool]:
     """The tool of this name, made if there is none, else changed if it is to be replaced; and whether it is new."""
     new = read_tool(KeptTool(""), sent)
     if new.name in built_in():
@@ -244,7 +244,7 @@ def read_tool(stored: KeptTool, sent: ToolFields) -> KeptTool:
 
 
 @routes.patch("/v1/tools/{tool}")
-async def update(call: Call) -> ToolResponse:
+async def update(call: LettaCall) -> ToolResponse:
     require_custom_tools(call.tenant)
     sent = await call.body(ToolFields)
     async with lock_of(call.tenant, _TOOL_NAMES):
@@ -257,7 +257,7 @@ async def update(call: Call) -> ToolResponse:
 
 
 @routes.delete("/v1/tools/{tool}")
-async def delete(call: Call) -> None:
+async def delete(call: LettaCall) -> None:
     """Also from the agents that have it: a tool of the same name that comes later is another one."""
     stored = await call.find(KeptTool)
     for holder in await call.catalog.find(Profile, limit=_MAX_COUNT):
@@ -270,7 +270,7 @@ async def delete(call: Call) -> None:
 
 
 @routes.post("/v1/agents/{agent}/tools/{name}/run")
-async def run_tool(call: Call) -> ToolExecutionResult:
+async def run_tool(call: LettaCall) -> ToolExecutionResult:
     require_custom_tools(call.tenant)
     profile = await call.agent()
     name = call.path("name")
