@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.audit.claims import CLAIMING, Material, day_of, describe, objection, trace_result
+from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
 from chargehand.agents.hedging import Hedging
 from chargehand.agents.history import History, tokens
 from chargehand.agents.inputs import DAY, day_text, show_inputs
@@ -298,7 +298,7 @@ class Attempt:
         self._history.add(Message("user", doubt))
         return None
 
-    def _material(self) -> Material:
+    def _material(self) -> WorkMaterial:
         """What the result of this attempt may rest on."""
         subject = self._subject
         worker = self._equipped.worker
@@ -310,7 +310,7 @@ class Attempt:
         facts += [gap.message for gap in subject.gaps]
         facts += [block.text for block in subject.blocks]
         facts += [turn.text for turn in subject.earlier]
-        return Material(
+        return WorkMaterial(
             tools=calls.returned if calls is not None else [],
             given=facts,
             words=calls.heard if calls is not None else [],

@@ -183,7 +183,7 @@ def size_of(results: Sequence[Given]) -> int:
 # --- the result of a worker
 
 
-class Material(Struct):
+class WorkMaterial(Struct):
     """What a worker has to work from: results of `tools`, what was `given`, and what other workers alone say."""
 
     tools: list[object] = []
@@ -198,7 +198,7 @@ class Material(Struct):
         return sum(len(str(value)) for value in (*self.tools, *self.given, *self.words))
 
 
-async def trace_result(value: object, material: Material, today: date) -> Tracing:
+async def trace_result(value: object, material: WorkMaterial, today: date) -> Tracing:
     """What the figures of a result rest on."""
     text = _text_of(value)
     size = len(text) + material.size
@@ -207,7 +207,7 @@ async def trace_result(value: object, material: Material, today: date) -> Tracin
     return await read_off_loop(size, _trace_result, text, material, today)
 
 
-def _trace_result(text: str, material: Material, today: date) -> Tracing:
+def _trace_result(text: str, material: WorkMaterial, today: date) -> Tracing:
     sources = (
         Source(Evidence(*material.tools)),
         Source(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),

@@ -56,7 +56,7 @@ class Panel(Struct, frozen=True):
     worker: Worker
 
 
-class Case(Struct, frozen=True):
+class ReviewCase(Struct, frozen=True):
     """What is put before them. `material` is what there was to work from: inputs, and what tools returned."""
 
     brief: Brief
@@ -64,7 +64,7 @@ class Case(Struct, frozen=True):
     material: tuple[Given, ...]
 
 
-async def review(name: str, panel: Panel, case: Case, context: StepContext, spending: Spending) -> Verdict:
+async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext, spending: Spending) -> Verdict:
     """The verdict, as one journaled step: an attempt that is resumed does not pay for it twice."""
     size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
     request = _request(panel, case, await read_off_loop(size, find_doubts, case))
@@ -84,7 +84,7 @@ async def review(name: str, panel: Panel, case: Case, context: StepContext, spen
     return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
 
 
-def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:
+def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
     nonce = new_nonce()
     room = min(CAP, panel.models[0].card.window * _BYTES_A_TOKEN // (len(case.material) + 1))
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
@@ -108,7 +108,7 @@ def _request(panel: Panel, case: Case, doubts: Sequence[str]) -> Request:
     return Request(messages, schema=_SCHEMA, settings=panel.worker.settings, subject=subject)
 
 
-def find_doubts(case: Case) -> tuple[str, ...]:
+def find_doubts(case: ReviewCase) -> tuple[str, ...]:
     """Numbers, addresses and quotations of a result that stand nowhere in what there was to work from."""
     if not case.material or not is_claiming(case.result.text):
         return ()

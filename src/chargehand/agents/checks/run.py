@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
-from chargehand.agents.checks.review import FORM, Case, Panel, Verdict, review
+from chargehand.agents.checks.review import FORM, Panel, ReviewCase, Verdict, review
 from chargehand.agents.checks.rules import (
     CheckedResult,
     CheckFailed,
@@ -191,7 +191,7 @@ class CheckedAttempt(Struct):
             reason = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
             return reason[:_MAX_MESSAGE]
         for name in reviews:
-            if refusal := await self._review(name, Case(self.brief, result, self._material(done.value))):
+            if refusal := await self._review(name, ReviewCase(self.brief, result, self._material(done.value))):
                 return refusal[:_MAX_MESSAGE]
         return ""
 
@@ -205,7 +205,7 @@ class CheckedAttempt(Struct):
             raise WorkFailed(failure, done.used) from error
         return _refusal(name, problems) if problems else ""
 
-    async def _review(self, name: str, case: Case) -> str:
+    async def _review(self, name: str, case: ReviewCase) -> str:
         """Why a reviewer refuses. Where none can be asked the result stands, and that is noted."""
         panel = self.inspector.panel(name, case.brief.worker)
         if isinstance(panel, str):
