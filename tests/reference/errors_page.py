@@ -13,7 +13,7 @@ from tests.reference.markdown import code, page, sentence, table
 
 _ABOUT = """\
 What is raised, what a check says of a plan, and what can become of a task. What is an error here and what is data,
-with an example, is in [errors.md](../errors.md)."""
+with an example, is in [errors.md](../library.md#errors)."""
 
 _PLACES = {"0": "TASK", "1": "…", "2": "…", "3": "…", "near": ""}
 

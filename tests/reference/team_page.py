@@ -10,17 +10,17 @@ that are told to models (`instructions`, `prompt`, `prompts`, the `value` of a b
 `file:prompts/writer.md`."""
 
 _SEE = {
-    "supervisor.hedge": "outages.md",
+    "supervisor.hedge": "when-things-fail.md#providers-and-tools-that-fail-or-take-too-long",
     "supervisor.strategy": "strategies.md",
     "supervisor.prompts": "team-file.md#supervisorprompts",
-    "policy.limits.max_nesting": "levels.md",
+    "policy.limits.max_nesting": "strategies.md#teams-in-teams",
     "supervisor.strategy.route.samples": "checks.md#several-samples",
     "supervisor.strategy.route.learn": "routing.md#what-it-learns",
-    "workers.*.team": "levels.md",
+    "workers.*.team": "strategies.md#teams-in-teams",
     "workers.*.tools": "team-file.md#memory-tools",
-    "workers.*.every": "background.md",
+    "workers.*.every": "memory.md#background-workers",
     "workers.*.contacts": "team-file.md#messages",
-    "workers.*.replicas": "load.md#one-worker-several-models",
+    "workers.*.replicas": "routing.md#one-worker-several-models",
     "checks": "checks.md",
     "memory": "team-file.md#memory",
 }

@@ -1,7 +1,7 @@
 """Failure modes of multi-agent runs (MAST), read off the journal by failure codes and typed events.
 
 No model is asked and no text is interpreted. Modes that no event shows are not claimed: `KNOWN` lists those that can be
-reported, docs/failure-modes.md says why the others cannot.
+reported, docs/when-things-fail.md says why the others cannot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
