@@ -59,7 +59,6 @@ ALLOWED = {
     ("agents/audit/contradictions.py", "WORD.findall(fact.result.instruction)"): "which words two tasks share",
     ("models/guard.py", "again.message.removeprefix(f'{self.card.handle}: ')"): "two messages become one",
     ("engine/lint.py", "_WORD.findall(task.instruction.lower())"): "whether an instruction is vague",
-    ("models/anthropic.py", "given.name == b'ping'"): "an event of the provider's stream",
 }
 """Readings that are known, with why they may stay."""
 

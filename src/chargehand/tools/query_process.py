@@ -8,6 +8,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import resource
 import select
 import signal
@@ -33,6 +34,15 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
 }
+_FAILURE_KINDS = {
+    sqlite3.SQLITE_INTERRUPT: "time",
+    sqlite3.SQLITE_AUTH: "read_only",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_FULL: "disk",
+    sqlite3.SQLITE_IOERR: "disk",
+}
+"""By SQLite's primary error code, the kind of failure it is."""
+_UNKNOWN = re.compile(r"no such (column|table|function): (\S+)")
 _DANGEROUS_FUNCTIONS = ("load_extension", "fts3_tokenizer")
 
 
@@ -145,8 +155,22 @@ def _reply(request: dict[str, object], image: bytes) -> dict[str, object]:
     except MemoryError:
         return {"type": "failure", "kind": "memory"}
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        kind = "time" if str(error) == "interrupted" else "sqlite"
-        return {"type": "failure", "kind": kind, "message": str(error)}
+        return _failure(error)
+
+
+def _failure(error: Exception) -> dict[str, object]:
+    """What failed, by SQLite's error code; where SQLite has only a text, it is read here and nowhere else."""
+    message = str(error)
+    failure: dict[str, object] = {"type": "failure", "kind": "sqlite", "message": message}
+    code: int = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the module itself have none
+    if code in _FAILURE_KINDS:
+        failure["kind"] = _FAILURE_KINDS[code]
+    elif "one statement at a time" in message:
+        failure["kind"] = "statements"
+    elif unknown := _UNKNOWN.search(message):
+        failure["kind"] = f"unknown_{unknown[1]}"
+        failure["name"] = unknown[2]
+    return failure
 
 
 def _limit(kind: int, most: int) -> None:

@@ -373,10 +373,25 @@ class _Rows(Struct, frozen=True, tag="rows"):
 
 
 class _Failure(Struct, frozen=True, tag="failure"):
-    """Why a query returned nothing; `message` is SQLite's."""
+    """Why a query returned nothing."""
 
-    kind: Literal["time", "memory", "no_query", "sqlite", "crash"]
+    kind: Literal[
+        "time",
+        "memory",
+        "disk",
+        "crash",
+        "no_query",
+        "read_only",
+        "statements",
+        "unknown_column",
+        "unknown_table",
+        "unknown_function",
+        "sqlite",
+    ]
     message: str = ""
+    """SQLite's own words."""
+    name: str = ""
+    """The column, table or function that does not exist."""
 
 
 _RUNNING: set[_Request] = set()
@@ -453,7 +468,6 @@ async def _exchange(process: asyncio.subprocess.Process, request: bytes, seconds
 # --- failures in words for the model
 
 
-_UNKNOWN = re.compile(r"no such (column|table|function): (\S+)")
 _DATE_PARTS = {
     "year": "strftime('%Y', column) = '2026'",
     "month": "strftime('%m', column) = '03'",
@@ -470,47 +484,47 @@ _FAILURES = {
     "no_query": "that is no question; write one SELECT statement",
     "time": "the query did not finish within {seconds:g} s; ask for less, or join on fewer rows",
     "memory": f"the query needs more than {MEMORY >> 20} MiB of memory; ask for fewer or shorter values",
+    "read_only": "this database can only be read: write one SELECT statement",
+    "statements": "only one statement at a time: write one SELECT statement",
     "crash": "the process of the query ended before it had an answer; ask for less",
 }
 
 
 def _explain(failure: _Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:
-    words = failure.message
-    if failure.kind != "sqlite":
+    if failure.kind in _FAILURES:
         return _FAILURES[failure.kind].format(seconds=seconds)
-    if re.search("not authorized|prohibited|authorization denied|readonly", words):
-        return "this database can only be read: write one SELECT statement"
-    if "one statement at a time" in words:
-        return "only one statement at a time: write one SELECT statement"
-    if "disk" in words:
-        most = TEMPORARY_FILE_BYTES >> 20
-        return f"SQLite says: {words}; temporary files are limited to {most} MiB, so sort or group fewer rows"
-    unknown = _UNKNOWN.search(words)
-    return f"SQLite says: {words}" + (_nearest(unknown[1], unknown[2], tables) if unknown else "")
+    return f"SQLite says: {failure.message}{_advice(failure, tables)}"
 
 
-def _nearest(kind: str, name: str, tables: tuple[Stored, ...]) -> str:
-    wanted = name.rpartition(".")[2].strip("\"'`[]").lower()
-    if kind == "function":
-        instead = f"; use {_DATE_PARTS[wanted]}" if wanted in _DATE_PARTS else ""
-        return f"; only SQLite's own functions can be used{instead}"
-    if kind == "column" and (holders := _holders(wanted, tables)):
-        return f"; {wanted} is a column of {' and of '.join(holders)}: join that table"
-    names = [table.name for table in tables]
-    if kind == "column":
-        names = [column.name for table in tables for column in table.columns]
-    near = nearest_names(wanted, {each.lower(): each for each in names})
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    if kind == "table":
-        return f"; the tables are {', '.join(map(quoted, names))}"
-    return "; the columns are " + ", ".join(f"{quoted(t.name)}({', '.join(c.name for c in t.columns)})" for t in tables)
+def _advice(failure: _Failure, tables: tuple[Stored, ...]) -> str:
+    wanted = failure.name.rpartition(".")[2].strip("\"'`[]").lower()
+    match failure.kind:
+        case "disk":
+            return f"; temporary files are limited to {TEMPORARY_FILE_BYTES >> 20} MiB, so sort or group fewer rows"
+        case "unknown_function":
+            instead = f"; use {_DATE_PARTS[wanted]}" if wanted in _DATE_PARTS else ""
+            return f"; only SQLite's own functions can be used{instead}"
+        case "unknown_table":
+            names = [table.name for table in tables]
+            return _near(wanted, names) or f"; the tables are {', '.join(map(quoted, names))}"
+        case "unknown_column":
+            if holders := [_outline(table) for table in tables if _has_column(table, wanted)]:
+                return f"; {wanted} is a column of {' and of '.join(holders)}: join that table"
+            columns = [column.name for table in tables for column in table.columns]
+            return _near(wanted, columns) or f"; the columns are {', '.join(map(_outline, tables))}"
+        case _:
+            return ""
 
 
-def _holders(column: str, tables: tuple[Stored, ...]) -> list[str]:
-    """The tables that have a column of this name, with all their columns: what they can be joined on is among them."""
-    return [
-        f"{quoted(table.name)}({', '.join(each.name for each in table.columns)})"
-        for table in tables
-        if column in (each.name.lower() for each in table.columns)
-    ]
+def _near(wanted: str, names: list[str]) -> str:
+    near = nearest_names(wanted, {name.lower(): name for name in names})
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _has_column(table: Stored, wanted: str) -> bool:
+    return any(column.name.lower() == wanted for column in table.columns)
+
+
+def _outline(table: Stored) -> str:
+    """The table with the names of its columns: what it can be joined on is among them."""
+    return f"{quoted(table.name)}({', '.join(column.name for column in table.columns)})"
