@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, object_schema, text_schema
 from chargehand.engine.plan import Combine, Edge, Task, TaskId
@@ -118,8 +118,11 @@ def read_task(body: object, number: int, holders: Holders = NOBODY) -> Task:
     worker = able[0] if len(able) == 1 else reply.worker
     inputs = dict.fromkeys([*reply.after, *reply.optional])  # some name an optional input only there
     inputs.pop(name, None)  # nothing waits for itself
+    task = Task(TaskId(name), instruction, worker)
+    if not inputs and not reply.replaces:
+        return task
     after = (Edge(TaskId(given), "optional") if given in reply.optional else TaskId(given) for given in inputs)
-    return Task(TaskId(name), instruction, worker, after=tuple(after), replaces=TaskId(reply.replaces))
+    return structs.replace(task, after=tuple(after), replaces=TaskId(reply.replaces))
 
 
 def _texts(texts: Sequence[str]) -> tuple[str, ...]:

@@ -131,6 +131,8 @@ class Spending:
         self.observations = Observations() if observations is None else observations
         costly = budget.tokens is not None or budget.micros is not None
         self._most = USUAL_LIMIT if costly else GENEROUS_LIMIT
+        self._settings: dict[tuple[Settings, int], Settings] = {}
+        """Settings with a limit on the reply: most calls of a team share them."""
 
     def reserve(
         self,
@@ -153,7 +155,10 @@ class Spending:
     def limit_reply(self, model: Model, request: Request, limit: int) -> Request:
         """The request with no longer a reply than this, and than the model can write."""
         limit = min(limit, model.card.max_tokens or limit)
-        settings = structs.replace(request.settings, max_tokens=limit)
+        key = (request.settings, limit)
+        settings = self._settings.get(key)
+        if settings is None:
+            settings = self._settings[key] = structs.replace(request.settings, max_tokens=limit)
         return structs.replace(request, settings=settings, pay_once=self.capped)
 
     async def call(
@@ -185,7 +190,8 @@ class Spending:
             except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
                 failed.append((model, model_failed(error)))
                 continue
-            self._observe(model, reservation, reply)
+            if self.capped:
+                self._observe(model, reservation, reply)
             return reply, self._cost(model, reply, failed, reserved)
         last = failed[-1][1]
         raise WorkFailed(last.failure, self._sum(_failed_cost(model, error) for model, error in failed)) from last
@@ -199,13 +205,14 @@ class Spending:
         return reservation.amount.within(reserved)
 
     def _observe(self, model: Model, reservation: Reservation, reply: Reply) -> None:
-        if self.capped:
-            observed = self.observations.of(model)
-            observed.add_reply(model.card, read=reservation.read, limit=reservation.limit, reply=reply)
+        observed = self.observations.of(model)
+        observed.add_reply(model.card, read=reservation.read, limit=reservation.limit, reply=reply)
 
     def _cost(self, model: Model, reply: Reply, failed: FailedCalls, reserved: Amount) -> Amount | None:
         """What a reply cost together with the calls that failed before it; None: what was reserved."""
         used = None if reply.usage is None else _billed(model, reply.usage, reply.micros, reserved)
+        if used is not None and not failed:
+            return used
         return self._sum([used, *(_failed_cost(model, error) for model, error in failed)])
 
     def _sum(self, costs: Iterable[Amount | None]) -> Amount | None:
@@ -240,7 +247,8 @@ class Spending:
     def _race_cost(
         self, race: Race, winner: Model, reply: Reply, reservation: Reservation, reserved: Amount
     ) -> Amount | None:
-        self._observe(winner, reservation, reply)
+        if self.capped:
+            self._observe(winner, reservation, reply)
         if race.abandoned and reply.micros is None and self.capped:
             return None  # the price of the call that is not waited for is unknown, too
         return total([self._cost(winner, reply, race.failed, reserved), *race.abandoned])

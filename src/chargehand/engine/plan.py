@@ -127,7 +127,8 @@ def _place(error: msgspec.ValidationError) -> str:
 def needs(task: Task) -> list[tuple[TaskId, Need]]:
     """Every input of a task, the one it is repeated over first."""
     inputs: list[tuple[TaskId, Need]] = [(task.for_each, "required")] if task.for_each else []
-    inputs.extend((edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in task.after)
+    if task.after:
+        inputs.extend((edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in task.after)
     return inputs
 
 
@@ -176,9 +177,8 @@ def fingerprint(task: Task) -> tuple[object, ...]:
 
 def digest(*parts: bytes | str) -> str:
     """A short hash of a sequence; where one part ends is part of it."""
-    pieces: list[bytes] = []
+    hashed = blake2b(digest_size=16)
     for part in parts:
         raw = part.encode() if isinstance(part, str) else part
-        pieces.append(len(raw).to_bytes(8, "big"))
-        pieces.append(raw)
-    return blake2b(b"".join(pieces), digest_size=16).hexdigest()
+        hashed.update(len(raw).to_bytes(8, "big") + raw)
+    return hashed.hexdigest()

@@ -3,12 +3,12 @@
 Where the bytes are kept is not its business.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import get_args
 
 import msgspec
 
-from chargehand.engine.events import VERSIONS, Event
+from chargehand.engine.events import VERSIONS, Entry, Event
 from chargehand.errors import Corrupt, NotJson
 
 Upcast = Callable[[dict[str, object]], dict[str, object]]
@@ -53,6 +53,14 @@ def encode(event: Event) -> bytes:
     """The event's body, read back once: what could not be read again must not be written."""
     kept = _CHECKED.pop(id(event), None)
     return kept[1] if kept is not None and kept[0] is event else _body(event)
+
+
+def prove(entries: Iterable[Entry]) -> None:
+    """Raise NotJson for an entry that could not be written and read back."""
+    for entry in entries:
+        kept = _CHECKED.pop(id(entry.event), None)
+        if kept is None or kept[0] is not entry.event:
+            _body(entry.event)
 
 
 def _body(event: Event) -> bytes:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import RunUnknown
-from chargehand.journal.codec import encode
+from chargehand.journal.codec import prove
 from chargehand.journal.protocol import (
     AppendNow,
     Lease,
@@ -84,8 +84,7 @@ class MemoryJournal:
         stream = self._streams.get(lease.run)
         if stream is None or stream.epoch != lease.epoch or not stream.held:
             raise fenced(lease.run, lease.epoch)
-        for entry in entries:
-            encode(entry.event)
+        prove(entries)
         before = entries[0].seq - 1
         last = entries[-1].seq
         stored = len(stream.entries)

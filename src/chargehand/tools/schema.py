@@ -72,6 +72,9 @@ class Arguments(Struct, frozen=True):
 
     def read(self, text: str) -> dict[str, Any]:
         """The arguments in this text; ToolFailed says, in words for the model, what does not fit."""
+        if self.decoder is not _OBJECT:
+            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):  # explained below
+                return structs.asdict(self.decoder.decode(text or "{}"))
         try:
             arguments = _OBJECT.decode(text or "{}")
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -27,6 +27,7 @@ _MAX_KEY = 10  # words
 _STOP_WORDS = FUNCTION_WORDS | frozenset(
     ("now", "currently", "exactly", "total", "number", "count", "amount", "value", "result", "answer")
 )
+_DIGIT = re.compile(r"\d")
 _MEASURE = re.compile(
     r"%|eur|usd|gbp|jpy|chf|[km]?g|t|ton|tonne|[kcm]?m|mile|m?l|h|hour|minute|min|second|day|week|month|year|point|degree"
     r"|kwh|[mgt]b"
@@ -148,6 +149,8 @@ def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
             yield from _read_figure(result, artifact.label, f"{artifact.value} {artifact.unit}")
         elif isinstance(artifact, Table):
             yield from _read_table(result, artifact)
+    if _DIGIT.search(product.text) is None:
+        return  # no number and no date
     for sentence in split_sentences(product.text[:room], ".!?;"):
         is_plain = len(sentence) <= _MAX_SENTENCE and not sentence.startswith(("|", ">"))
         if is_plain and any(map(str.isdigit, sentence)) and not _UNSURE.search(sentence):
