@@ -18,9 +18,10 @@ from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.blocks import new_block
 from chargehand.server.letta.custom_tools import require_custom_tools
-from chargehand.server.letta.models import model_problem
+from chargehand.server.letta.models import configured_handle, model_problem
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
 from chargehand.server.problem import Problem, invalid
@@ -29,6 +30,7 @@ from chargehand.server.wire import misfit, read
 routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
 _MAX_MESSAGES = 10_000
+_EMBEDDING_HEADER = "x-override-embedding-model"
 _NOT_EXPORTED = (  # they are of the server that the agent ran on
     "memory",
     "llm_config",
@@ -39,23 +41,10 @@ _NOT_EXPORTED = (  # they are of the server that the agent ran on
 )
 
 
-class FileModel(Struct):
-    """The `llm_config` of an agent; files of Letta's server have the model of an agent in it."""
-
-    model: str = ""
-    handle: str | None = None
-    model_endpoint_type: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.handle or (f"{self.model_endpoint_type}/{self.model}" if self.model_endpoint_type else self.model)
-
-
 class FileAgent(AgentCreate):
     """An agent in a file. Its `block_ids` and `tool_ids` are those of the file."""
 
     id: str = ""
-    llm_config: FileModel | None = None
     messages: Annotated[list[MessageCreate], Meta(max_length=_MAX_MESSAGES)] | None = None
 
 
@@ -81,11 +70,16 @@ class AgentFile(Struct):
 
 
 class ImportOptions(Struct):
-    """What a client wants of an import, as the form names it."""
+    """What a client wants of an import, as the form names it. Letta has two names for some of it."""
 
     name: str = ""
-    """The name of the agent, if the file holds one only."""
+    """The name of the agent; refused if the file holds several."""
+    override_name: str = ""
     model: str = ""
+    override_model_handle: str = ""
+    embedding: str = ""
+    override_embedding_handle: str = ""
+    project_id: str = ""
     append_copy_suffix: bool = False
     strip_messages: bool = False
     override_existing_tools: bool = False
@@ -99,6 +93,9 @@ async def export_agent(call: LettaCall) -> Response:
     profile = await call.agent()
     if call.flag("use_legacy_format"):
         raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
+    if call.query.get("conversation_id"):
+        advice = "the agent's own messages are exported; leave it out"
+        raise Problem(422, "unsupported", f"conversation_id is not supported: {advice}")
     turns: list[Turn] = []
     if not call.flag("scrub_messages"):
         turns = await call.catalog.turns(profile.id, limit=_MAX_MESSAGES, old=True)
@@ -145,13 +142,15 @@ def _export_turn(number: int, turn: Turn) -> Table:
 async def import_agents(call: LettaCall) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
+    if options.name and len(file.agents) > 1:
+        raise invalid(f"name is for a file with one agent, and this one holds {len(file.agents)}; leave it out")
     created: list[tuple[type[Thing], str]] = []
     agents: list[str] = []
     try:
         tools = await _import_tools(call, file.tools, created, replace=options.override_existing_tools)
         blocks = {block.id: await _import_block(call, block, created) for block in file.blocks}
         for agent in file.agents:
-            sent = _read_agent(call, agent, options, is_only=len(file.agents) == 1)
+            sent = _read_agent(call, agent, options)
             sent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
             sent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
             agents.append((await create_agent(call, sent))["id"])
@@ -173,7 +172,7 @@ async def _read_form(call: LettaCall) -> tuple[bytes, ImportOptions]:
             if not isinstance(upload, UploadFile):
                 raise invalid("there is no file: send one as `file`, in a form (multipart/form-data)")
             texts = {name: value for name, value in form.items() if isinstance(value, str)}
-            return await upload.read(), msgspec.convert(texts, ImportOptions, strict=False)
+            return await upload.read(), _read_options(texts, call.request.headers.get(_EMBEDDING_HEADER, ""))
     except msgspec.ValidationError as error:
         raise misfit(error, ImportOptions, UNSET) from error
     except HTTPException as error:
@@ -182,6 +181,17 @@ async def _read_form(call: LettaCall) -> tuple[bytes, ImportOptions]:
         raise invalid("the form cannot be read: send it in UTF-8") from error
     except ClientDisconnect as error:
         raise Problem(400, "cut", "the file was cut off") from error
+
+
+def _read_options(texts: dict[str, str], embedding: str) -> ImportOptions:
+    refuse_unsupported(texts, ImportOptions.__struct_fields__)
+    options = msgspec.convert(texts, ImportOptions, strict=False)
+    return structs.replace(
+        options,
+        name=options.name or options.override_name,
+        model=options.model or options.override_model_handle,
+        embedding=options.embedding or options.override_embedding_handle or embedding,
+    )
 
 
 def _parse(raw: bytes) -> AgentFile:
@@ -235,15 +245,17 @@ async def _import_block(call: LettaCall, filed: FileBlock, created: list[tuple[t
     return block.id
 
 
-def _read_agent(call: LettaCall, filed: FileAgent, options: ImportOptions, *, is_only: bool) -> AgentCreate:
+def _read_agent(call: LettaCall, filed: FileAgent, options: ImportOptions) -> AgentCreate:
     fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
-    name = options.name if options.name and is_only else filed.name
-    model = filed.model or ("" if filed.llm_config is None else filed.llm_config.name)
+    name = options.name or filed.name
+    model = filed.model or ("" if filed.llm_config is None else configured_handle(filed.llm_config))
     if model_problem(model, call.tenant):
         model = ""  # the server that wrote the file had it; here the default one answers
     fields |= {
         "name": f"{name}_copy" if options.append_copy_suffix and name else name,
         "model": options.model or model,
+        "embedding": options.embedding or filed.embedding,
+        "project_id": options.project_id or filed.project_id,
         "tool_ids": None,
         "include_base_tools": False,
         "initial_message_sequence": None,

@@ -20,7 +20,7 @@ from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blo
 from chargehand.server.letta.blocks import describe_block, holders_of, new_block, send_block, update_block
 from chargehand.server.letta.executor import MATCHING, is_supervisor
 from chargehand.server.letta.index import ListPage
-from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
+from chargehand.server.letta.models import check_model, configured_handle, find_model, protocol_of, provider_of
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
 from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
@@ -30,6 +30,7 @@ from chargehand.server.letta.wire import (
     AgentUpdate,
     BlockResponse,
     MessageCreate,
+    ModelConfig,
     Strings,
     Table,
     ToolResponse,
@@ -93,7 +94,7 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
         "model": profile.model or card.handle,
         "llm_config": {
             **shared,
-            "model": profile.model.partition("/")[2] or profile.model or card.handle,
+            "model": _model_name(profile.model or card.handle),
             "model_endpoint_type": protocol_of(provider),
             "context_window": min(settings.context_window_limit or card.window, card.window),
             "handle": card.handle,
@@ -244,8 +245,11 @@ async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared:
 
 def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Profile:
     """An agent with what was sent of it, but its tools and blocks; a problem for what cannot be kept."""
-    if sent.model is not None and sent.model != profile.model:
-        check_model("model", sent.model, call.tenant)
+    model = sent.model
+    if model is None and sent.llm_config is not None:
+        model = _configured_model(call, profile, sent.llm_config)
+    if model is not None and model != profile.model:
+        check_model("llm_config" if sent.model is None else "model", model, call.tenant)
     settings = merge(settings_of(profile), sent)
     check_timezone(settings.timezone)
     changed = replace_given(
@@ -253,7 +257,7 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
         name=sent.name,
         description=sent.description,
         prompt=sent.system,
-        model=sent.model,
+        model=model,
         tags=None if sent.tags is None else tuple(dict.fromkeys(sent.tags)),
         metadata=sent.metadata,
         settings=to_catalog(settings),
@@ -263,6 +267,18 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
         raise invalid(f"{name[:60]!r} cannot be the name of an agent; use up to {_MAX_NAME} characters on one line")
     encode_value(changed)
     return changed
+
+
+def _configured_model(call: LettaCall, profile: Profile, config: ModelConfig) -> str:
+    """The model that an `llm_config` names. If it is sent back as it was read, the agent keeps the one it asked for."""
+    handle = find_model(call.tenant, profile.model).card.handle
+    if (config.model, config.handle) == (_model_name(profile.model or handle), handle):
+        return profile.model
+    return configured_handle(config) or profile.model
+
+
+def _model_name(handle: str) -> str:
+    return handle.partition("/")[2] or handle
 
 
 @routes.get(_AGENT)

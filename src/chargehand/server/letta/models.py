@@ -22,6 +22,7 @@ from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.resolve import Lookup, check_handle
 from chargehand.server.letta.settings import ModelSettings
+from chargehand.server.letta.wire import ModelConfig
 from chargehand.server.problem import invalid
 from chargehand.server.settings import Limits, Settings
 from chargehand.server.tenants import Tenant
@@ -101,6 +102,16 @@ def _forbidden_reason(handle: str, settings: Settings, lookup: Lookup) -> str:
 
 def provider_of(handle: str) -> str:
     return handle.replace("/", ":", 1).partition(":")[0].lower()
+
+
+def configured_handle(config: ModelConfig) -> str:
+    """The handle of the model that an `llm_config` names; empty if it names none."""
+    if config.handle:
+        return config.handle
+    has_provider = "://" in config.model or provider_of(config.model) in (BUILT_IN, *OWN, *OTHERS)
+    if has_provider or not config.model or not config.model_endpoint_type:
+        return config.model
+    return f"{config.model_endpoint_type}/{config.model}"
 
 
 def protocol_of(provider: str) -> str:

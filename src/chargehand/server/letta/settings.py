@@ -1,7 +1,7 @@
 """What clients set of an agent or a conversation: how it is kept, what is checked, and what is refused by name.
 
-Letta has two names for some settings (`max_tokens`, `model_settings.max_output_tokens`). They are kept under one: that
-of `model_settings`. Nothing is accepted and then ignored.
+Letta has several names for some settings (`max_tokens`, `model_settings.max_output_tokens`, `llm_config.max_tokens`).
+They are kept under one: that of `model_settings`. Nothing is accepted and then ignored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, structs
 from chargehand.engine.validation import describe_misfit
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.messages import Settings
-from chargehand.server.letta.wire import AgentUpdate, ModelFields, Strings, Table, Window
+from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields, Strings, Table, Window
 from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
 from chargehand.tools import rules
@@ -130,10 +130,9 @@ def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
     fields = {name: value for name, value in structs.asdict(sent).items() if value is not UNSET}
     options: Table = msgspec.to_builtins(settings.model_settings)
     if isinstance(sent, AgentUpdate):
-        own = ("max_output_tokens", sent.max_tokens), ("parallel_tool_calls", sent.parallel_tool_calls)
-        options |= {name: value for name, value in own if value is not UNSET}
-        if sent.response_format is not UNSET:
-            options["response_format"] = sent.response_format
+        options |= _options_by_other_names(sent)
+        if sent.llm_config is not None and sent.llm_config.context_window is not None:
+            fields.setdefault("context_window_limit", sent.llm_config.context_window)
     options |= sent.model_settings or {}
     own_fields = {name: value for name, value in fields.items() if name in settings.__struct_fields__}
     merged: Table = {**to_catalog(settings), **own_fields, "model_settings": _without_null(options)}
@@ -145,6 +144,23 @@ def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
         raise invalid(f"{misfit.place.removeprefix('$.')}: {misfit.message}") from error
     _check_response_format(new.model_settings)
     return new
+
+
+def _options_by_other_names(sent: AgentUpdate) -> Table:
+    """Model settings that were sent as fields of the agent, or else of its `llm_config`."""
+    config = sent.llm_config or ModelConfig()
+    options: Table = {
+        "max_output_tokens": config.max_tokens,
+        "temperature": config.temperature,
+        "parallel_tool_calls": config.parallel_tool_calls,
+        "response_format": config.response_format,
+    }
+    own: Table = {
+        "max_output_tokens": sent.max_tokens,
+        "parallel_tool_calls": sent.parallel_tool_calls,
+        "response_format": sent.response_format,
+    }
+    return _without_null(options) | {name: value for name, value in own.items() if value is not UNSET}
 
 
 def _without_null(table: Table) -> Table:
@@ -195,14 +211,21 @@ _ADVICE: Mapping[str, Strings] = {
         "source_ids",
     ),
     "there are no templates here": ("from_template", "memory_variables", "template"),
-    "tools run without environment variables": ("secrets", "tool_exec_environment_variables"),
-    "it has no effect here": ("strict", "tool_call_parser", "verbosity"),
+    "tools run without environment variables": ("env_vars_json", "secrets", "tool_exec_environment_variables"),
+    "it has no effect here": (
+        "frequency_penalty",
+        "model_wrapper",
+        "put_inner_thoughts_in_kwargs",
+        "strict",
+        "tool_call_parser",
+        "verbosity",
+    ),
     "log probabilities and token ids are not returned": ("return_logprobs", "return_token_ids", "top_logprobs"),
     "when a conversation is summarised goes by the window: context_window_limit": ("compaction_settings",),
     "long passages are cut by the server": ("embedding_chunk_size",),
     "name the embedding model by its handle: embedding": ("embedding_config",),
     "a team has background workers instead: `every` in its team file": ("enable_sleeptime",),
-    "name the model by its handle (model: provider/name), and set it in model_settings": ("llm_config",),
+    "name the model by its handle (provider/name): the operator says where it is": ("model_endpoint",),
     "what a model is shown goes by its window; messages.reset forgets all of it": ("message_ids",),
     "there are no projects here; project_id is kept, and agents can be listed by it": ("project",),
     "write what the agent shall know of them into a block, or into override_system": ("client_skills",),
@@ -212,13 +235,15 @@ _ADVICE: Mapping[str, Strings] = {
     "there are no batches here": ("batch_item_id",),
 }
 """Why fields that `letta-client` knows are not supported here, and what to do instead."""
+_LABELS = ("display_name", "provider_category", "provider_name", "tier", "compatibility_type")
+"""Fields of `llm_config` that only describe a model."""
 _UNSUPPORTED = {name: advice for advice, names in _ADVICE.items() for name in names}
 
 
 def refuse_unsupported(sent: object, supported: Sequence[str], place: str = "") -> None:
     """Raise a problem that names the first field that would be ignored: one not supported here, or not known.
 
-    An unsupported field that is empty or false asks for nothing.
+    An unsupported field that is empty or false asks for nothing, but `reasoning=False` asks for a model not to reason.
     """
     for name, value in as_table(sent).items():
         if name in supported:
@@ -226,7 +251,8 @@ def refuse_unsupported(sent: object, supported: Sequence[str], place: str = "") 
         if name not in _UNSUPPORTED:
             hint = did_you_mean(name, supported, "leave it out")
             raise Problem(422, "unknown_field", f"{place}{name[:60]} is not known here; {hint}")
-        if value and str(value).lower() != "false":
+        asks_for_nothing = not value or str(value).lower() == "false"
+        if not asks_for_nothing or (name == "reasoning" and value is False):
             raise Problem(422, "unsupported", f"{place}{name} is not supported: {_UNSUPPORTED[name]}; leave it out")
 
 
@@ -234,6 +260,7 @@ def check_fields(raw: bytes, shape: type[Struct]) -> Table:
     """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
     sent = as_table(msgspec.json.decode(raw.strip() or b"{}"))
     refuse_unsupported(sent, shape.__struct_fields__)
+    refuse_unsupported(sent.get("llm_config"), (*ModelConfig.__struct_fields__, *_LABELS), "llm_config.")
     refuse_unsupported(sent.get("model_settings"), ModelOptions.__struct_fields__, "model_settings.")
     return sent
 

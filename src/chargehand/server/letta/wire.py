@@ -124,6 +124,19 @@ class PassageQuery(Struct):
 # --- agents
 
 
+class ModelConfig(Struct):
+    """`llm_config`, which clients may send in place of a handle and settings."""
+
+    model: str = ""
+    handle: str | None = None
+    model_endpoint_type: str = ""
+    context_window: Window | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Table | None = None
+
+
 class ModelFields(Struct):
     """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
 
@@ -138,6 +151,7 @@ class AgentUpdate(ModelFields):
     description: str | None = None
     system: str | None = None
     model: str | None = None
+    llm_config: ModelConfig | None = None
     block_ids: Strings | None = None
     tags: Strings | None = None
     tool_ids: Strings | None = None
