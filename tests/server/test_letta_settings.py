@@ -90,11 +90,12 @@ def test_a_model_that_cannot_be_is_refused_wherever_it_is_named(
     client: Letta, model: FakeModel, handle: str, words: str
 ) -> None:
     agent = client.agents.create(model=model.handle).id
+    config: Any = {**CONFIG, "handle": handle}
     calls: list[tuple[str, Callable[[], object]]] = [
         ("model: ", lambda: client.agents.create(model=handle)),
         ("model: ", lambda: client.agents.update(agent, model=handle)),
         ("model: ", lambda: client.conversations.create(agent_id=agent, model=handle)),
-        ("llm_config: ", lambda: client.agents.create(llm_config={**CONFIG, "handle": handle})),  # pyright: ignore[reportArgumentType] - it is a dict
+        ("llm_config: ", lambda: client.agents.create(llm_config=config)),
         ("override_model: ", lambda: client.agents.messages.create(agent, input="Go", override_model=handle)),
     ]
     for field, call in calls:
@@ -115,7 +116,8 @@ def test_an_llm_config_without_a_handle_names_its_provider(client: Letta) -> Non
     config: Any = {**CONFIG, "model": "gpt-4o"}
     agent = client.agents.create(llm_config=config)
     assert agent.model == "openai/gpt-4o"
-    changed = client.agents.update(agent.id, llm_config={**config, "handle": "anthropic/gpt-4o"})
+    config["handle"] = "anthropic/gpt-4o"
+    changed = client.agents.update(agent.id, llm_config=config)
     assert changed.model == "anthropic/gpt-4o"
 
 
