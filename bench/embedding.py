@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from bench.measure import fresh, resident, timed
 from bench.table import Row, rendered
-from chargehand.models.embeddings.local import LocalEmbedding
-from chargehand.models.local.pull import pull
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local import pull
 
 MEGABYTE = 1e6
 REPEAT = 5

@@ -17,8 +17,8 @@ from msgspec import Struct
 from chargehand.memory.archives import Archive, Embedding, Hit, Passage
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.models.embeddings.local import LocalEmbedding
-from chargehand.models.local.pull import pull
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local import pull
 
 ROOT = Path(__file__).parents[1]
 LABELLED = ROOT / "tests" / "memory" / "labelled"

@@ -26,7 +26,7 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.value import decode_value
 from chargehand.errors import PlanInvalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.local.pull import pull
+from chargehand.models.local import pull
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner
 from chargehand.team import Team

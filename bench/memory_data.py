@@ -11,7 +11,7 @@ import numpy
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from chargehand.models.embeddings.local import open_embedder
+from chargehand.models.embeddings import open_embedder
 
 Matrix: TypeAlias = NDArray[numpy.float32]
 

@@ -25,7 +25,7 @@ from bench.routing_sentences import sentence_rows
 from bench.table import Row, Target, rendered
 from chargehand.agents.routing.space import Space
 from chargehand.agents.routing.words import Lexicon, Said
-from chargehand.models.local.pull import pull
+from chargehand.models.local import pull
 from chargehand.models.request_facts import WorkerCard
 
 DRAWS = 3

@@ -11,7 +11,7 @@ from msgspec import Struct
 from bench.routing_score import Judged
 from chargehand.agents.routing.space import Space, build, matrix, texts_of
 from chargehand.agents.routing.words import Said
-from chargehand.models.embeddings.local import LocalEmbedding
+from chargehand.models.embeddings import LocalEmbedding
 
 Pair = tuple[str, str]
 

@@ -8,7 +8,7 @@ import pytest
 from chargehand.models.guard import BREAKING, RETRY
 from chargehand.models.http import MOST_BYTES, PATIENCE
 from chargehand.models.limits import Pace
-from chargehand.models.local.pull import CATALOG, Entry
+from chargehand.models.local import CATALOG, Entry
 from chargehand.models.providers import OTHERS, OWN, Place, key_variable
 from chargehand.models.resolve import Finder
 from chargehand.models.testing.fault_server import MODES

@@ -23,8 +23,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.local import LocalModel
-from chargehand.models.local.pull import pull
+from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Request, Settings, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Reviewing

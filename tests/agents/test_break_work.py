@@ -22,8 +22,7 @@ from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
-from chargehand.models.envelope import unwrap
-from chargehand.models.messages import Message, Reply, Request, ToolCall
+from chargehand.models.messages import Message, Reply, Request, ToolCall, unwrap
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line

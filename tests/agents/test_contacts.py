@@ -19,8 +19,7 @@ from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.models.envelope import unwrap
-from chargehand.models.messages import Request, ToolCall
+from chargehand.models.messages import Request, ToolCall, unwrap
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team

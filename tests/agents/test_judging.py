@@ -18,8 +18,7 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.facts import Contradiction
 from chargehand.engine.failure import Failure
 from chargehand.models.demo.model import DemoModel
-from chargehand.models.local import LocalModel
-from chargehand.models.local.pull import pull
+from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Given, Judging, Working

@@ -15,8 +15,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Table
-from chargehand.models.envelope import unwrap
-from chargehand.models.messages import Reply, Settings, ToolCall
+from chargehand.models.messages import Reply, Settings, ToolCall, unwrap
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.rules import (

@@ -19,8 +19,7 @@ from chargehand.memory.blocks import PERSON, Block, Grant, Rethink
 from chargehand.memory.catalog import Memory
 from chargehand.memory.conversations import Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.models.envelope import unwrap
-from chargehand.models.messages import Request
+from chargehand.models.messages import Request, unwrap
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line

@@ -18,8 +18,8 @@ from chargehand.agents.routing.space import ENOUGH
 from chargehand.agents.routing.words import by_rules, by_tags, by_words, said
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.demo.model import DemoModel
-from chargehand.models.embeddings.local import LocalEmbedding
-from chargehand.models.local.pull import pull
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local import pull
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.runtime.load import WorkerLoad

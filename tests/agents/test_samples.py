@@ -19,8 +19,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.artifacts import Product
-from chargehand.models.local import LocalModel
-from chargehand.models.local.pull import pull
+from chargehand.models.local import LocalModel, pull
 from chargehand.models.messages import Request, Settings
 from chargehand.models.request_facts import Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.models.local.pull import CATALOG
+from chargehand.models.local import CATALOG
 from tests.cli.commands import COMMAND, chargehand, environment
 
 

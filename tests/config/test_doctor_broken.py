@@ -18,8 +18,8 @@ from chargehand.config import doctor
 from chargehand.config.doctor import CheckResult, home_folder, journal_file, memory_file, port, programs
 from chargehand.config.environment import home
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.models.extras import install_command
-from chargehand.models.local.pull import CATALOG
+from chargehand.models.local import CATALOG
+from chargehand.models.providers import install_command
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

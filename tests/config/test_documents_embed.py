@@ -10,7 +10,7 @@ from chargehand.config.schema import ToolShape
 from chargehand.config.tools import make_tools
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Passages
-from chargehand.models.local.pull import pull
+from chargehand.models.local import pull
 from chargehand.tools.tool import ToolFailed
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")

@@ -8,8 +8,8 @@ import pytest
 
 from bench.hybrid import Figures, Half, Kind, Strategy, measured, passages, questions
 from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.models.embeddings.local import LocalEmbedding
-from chargehand.models.local.pull import pull
+from chargehand.models.embeddings import LocalEmbedding
+from chargehand.models.local import pull
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 

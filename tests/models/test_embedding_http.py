@@ -16,8 +16,14 @@ import pytest
 from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.call_errors import CallFailed, Party
-from chargehand.models.embeddings.http import EmbeddingEndpoint, HttpEmbedding, find_embedding, read_vectors
-from chargehand.models.embeddings.local import HANDLE, LocalEmbedding
+from chargehand.models.embeddings import (
+    HANDLE,
+    EmbeddingEndpoint,
+    HttpEmbedding,
+    LocalEmbedding,
+    find_embedding,
+    read_vectors,
+)
 from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.limits import Pace

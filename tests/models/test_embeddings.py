@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import StoreUnavailable
-from chargehand.models.embeddings.local import (
+from chargehand.models.embeddings import (
     HANDLE,
     SIZE,
     Embedder,
@@ -18,7 +18,7 @@ from chargehand.models.embeddings.local import (
     _grouped,
     open_embedder,
 )
-from chargehand.models.local.pull import pull
+from chargehand.models.local import pull
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import chargehand
-from chargehand.models.envelope import new_nonce, unwrap, wrap
+from chargehand.models.messages import new_nonce, unwrap, wrap
 from chargehand.text.numbers import find_quantities
 
 

@@ -9,12 +9,10 @@ import pytest
 from msgspec import Raw
 
 from chargehand.errors import Invalid
+from chargehand.models.actions import ANSWER, action_schema, bound, read_action, turns
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Transport
-from chargehand.models.local import LocalModel, serve_local
-from chargehand.models.local.actions import ANSWER, action_schema, bound, read_action, turns
-from chargehand.models.local.model import EngineMissing, open_engine, weights_file
-from chargehand.models.local.pull import pull, verify
+from chargehand.models.local import EngineMissing, LocalModel, open_engine, pull, serve_local, verify, weights_file
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.openai import OpenAIChat

@@ -12,10 +12,9 @@ from chargehand import Route
 from chargehand.agents.routing.choose import find_route_embedding
 from chargehand.agents.routing.meaning import meaning
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.models.embeddings import local
-from chargehand.models.embeddings.http import find_embedding
-from chargehand.models.embeddings.local import MultilingualEmbedding
-from chargehand.models.extras import install_command
+from chargehand.models import embeddings
+from chargehand.models.embeddings import MultilingualEmbedding, find_embedding
+from chargehand.models.providers import install_command
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.words import is_english
 
@@ -115,7 +114,7 @@ def test_where_it_is_not_installed_auto_goes_without_and_a_name_says_what_to_do(
 ) -> None:
     def nothing_installed(_name: str) -> None: ...
 
-    monkeypatch.setattr(local, "find_spec", nothing_installed)
+    monkeypatch.setattr(embeddings, "find_spec", nothing_installed)
     assert find_route_embedding(Route(), GERMAN, nothing) is None
     with pytest.raises(Invalid, match=re.escape(install_command("multilingual"))):
         find_embedding("local:multilingual", nothing)

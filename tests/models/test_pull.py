@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.models.local.pull import CATALOG, Entry, Part, PullFailed, Weights, installed, pull, remove, verify
+from chargehand.models.local import CATALOG, Entry, Part, PullFailed, Weights, installed, pull, remove, verify
 
 FIRST = b"once upon " * 1000
 SECOND = b"a time" * 500

@@ -7,15 +7,13 @@ from msgspec import Raw
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.models.envelope import wrap
 from chargehand.models.guard import Guarded
-from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage
+from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec, Usage, wrap
 from chargehand.models.model import ModelCard, ModelFailed
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.request_facts import WorkerCard, Working
 from chargehand.models.resolve import Finder
-from chargehand.models.testing.recorded import Recorder, Replayer, digest
-from chargehand.models.testing.scripted import ScriptedModel
+from chargehand.models.testing.scripted import Recorder, Replayer, ScriptedModel, digest
 from tests.models.loopback import loopback, whole
 
 A = Request([Message("user", "a")])

@@ -21,8 +21,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.models.envelope import unwrap
-from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
+from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage, unwrap
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel

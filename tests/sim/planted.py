@@ -421,13 +421,13 @@ NESTED = (
 MONEY = (
     Bug(
         "calls of a model nobody knows do not start slowly",
-        "models/observed.py",
+        "models/reply_limit.py",
         "return self.is_trusted(card) or self.under_way <= self.kept",
         "return True",
     ),
     Bug(
         "what a model wrote beyond its limit is not reserved",
-        "models/observed.py",
+        "models/reply_limit.py",
         "return limit if self.keeps_limit(card) else max(limit, self.longest)",
         "return limit",
     ),

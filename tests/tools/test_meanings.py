@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.models.artifacts import Passages
-from chargehand.models.embeddings.local import open_embedder
-from chargehand.models.local.pull import pull
+from chargehand.models.embeddings import open_embedder
+from chargehand.models.local import pull
 from chargehand.tools.documents import MOST_CHARACTERS, Meanings, Piece, documents
 from chargehand.tools.tool import Tool, ToolFailed
 from tests.tools.asked import ANSWERED, FOREIGN, NEAR

@@ -19,8 +19,7 @@ from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId, needs
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Request
+from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.tools.threads import THREADS

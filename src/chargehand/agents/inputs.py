@@ -14,7 +14,7 @@ from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import Input
 from chargehand.models.artifacts import PICTURES
-from chargehand.models.envelope import new_nonce, wrap
+from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP

@@ -16,8 +16,7 @@ from chargehand.agents.shape import choice_schema, encode_schema, find_object, l
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Request
+from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.request_facts import Given, Judging
 from chargehand.runtime.executor import WorkFailed
 from chargehand.text.numbers import find_quantities

@@ -25,8 +25,7 @@ from chargehand.engine.policy import Breaking
 from chargehand.errors import Invalid
 from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Reply, Request, ToolSpec
+from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
 from chargehand.models.request_facts import Working

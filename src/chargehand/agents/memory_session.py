@@ -26,8 +26,8 @@ from chargehand.memory.chunking import cut
 from chargehand.memory.session import OpenMemory
 from chargehand.memory.sources import read_sources
 from chargehand.memory.store import open_catalog
-from chargehand.models.own import as_model
 from chargehand.models.resolve import Lookup, models_folder
+from chargehand.models.wrappers import as_model
 from chargehand.runtime.shared import Shared
 from chargehand.sqlite.url import MEMORY
 
@@ -40,7 +40,7 @@ class Embeddings:
         self._found: dict[str, Embedding | None] = {}
 
     def __call__(self, handle: str) -> Embedding | None:
-        from chargehand.models.embeddings.http import find_embedding  # noqa: PLC0415 - only who searches needs it
+        from chargehand.models.embeddings import find_embedding  # noqa: PLC0415 - only who searches needs it
 
         if handle not in self._found:
             self._found[handle] = find_embedding(handle, self._lookup, models_folder(self._lookup))

@@ -24,7 +24,7 @@ from chargehand.engine.roster import Agent, Match, Roster, fits
 from chargehand.engine.state import Status as TaskStatus
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, NotJson, Refused, RunUnknown
-from chargehand.models.envelope import new_nonce, wrap
+from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
 from chargehand.runtime.nested import nesting_of

@@ -22,8 +22,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Combine, Finding, Task, fingerprint, needs
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.archives import Embedding
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Request, Settings
+from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Hear, Model
 from chargehand.models.request_facts import Planned, Planning, Refining, Subject, WorkerCard
 from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed

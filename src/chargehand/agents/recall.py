@@ -25,8 +25,7 @@ from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Reply, Request, Settings
+from chargehand.models.messages import Message, Reply, Request, Settings, new_nonce, wrap
 from chargehand.models.request_facts import Said, Shown
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 

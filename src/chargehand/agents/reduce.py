@@ -13,8 +13,7 @@ from chargehand.agents.inputs import origin_of, value_text
 from chargehand.agents.spending import Reservation
 from chargehand.agents.writer import WriterCalls
 from chargehand.concurrency import BareTaskGroup
-from chargehand.models.envelope import wrap
-from chargehand.models.messages import Message, Request
+from chargehand.models.messages import Message, Request, wrap
 from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
 

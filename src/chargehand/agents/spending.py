@@ -17,9 +17,8 @@ from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
-from chargehand.models.observed import Observations
 from chargehand.models.providers import is_free
-from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, longer_limit, reply_limit
+from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, longer_limit, reply_limit
 from chargehand.runtime.executor import Claim, StepContext, WorkFailed
 
 FailedCalls: TypeAlias = Sequence[tuple[Model, ModelFailed]]

@@ -10,8 +10,8 @@ from chargehand.agents.worker import Factory
 from chargehand.engine.declared import Declared, WrittenDuration, seconds_of
 from chargehand.engine.plan import Combine, Plan
 from chargehand.models.messages import Settings
-from chargehand.models.own import AnyModel, as_model
 from chargehand.models.providers import BUILT_IN
+from chargehand.models.wrappers import AnyModel, as_model
 
 
 class SupervisorKeys(Declared, frozen=True, kw_only=True):

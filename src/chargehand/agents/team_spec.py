@@ -44,11 +44,10 @@ from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
 from chargehand.memory.session import OpenMemory
 from chargehand.models.model import Model
-from chargehand.models.own import AnyModel, as_model, model_handle
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.request_facts import WorkerCard
 from chargehand.models.resolve import Finder, Lookup, check_handle
-from chargehand.models.wrappers import ReplicaLoad, ReplicaPool, pool_handle
+from chargehand.models.wrappers import AnyModel, ReplicaLoad, ReplicaPool, as_model, model_handle, pool_handle
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
 

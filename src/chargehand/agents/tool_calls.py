@@ -23,8 +23,7 @@ from chargehand.engine.plan import digest
 from chargehand.engine.value import DEPTH, encode_or_text, encode_value
 from chargehand.errors import NotJson
 from chargehand.models.artifacts import Artifact, Passages
-from chargehand.models.envelope import wrap
-from chargehand.models.messages import Message, ToolCall
+from chargehand.models.messages import Message, ToolCall, wrap
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped

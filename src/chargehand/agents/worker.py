@@ -22,7 +22,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
-from chargehand.models.own import AnyModel, as_model
+from chargehand.models.wrappers import AnyModel, as_model
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
 

@@ -8,9 +8,8 @@ from chargehand.cli.arguments import add_shared
 from chargehand.cli.console import Console, print_table, progress_bar
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
-from chargehand.models.local.pull import CATALOG, PullFailed, installed, pull, remove
-from chargehand.models.testing.fault_server.faults import MODES
-from chargehand.models.testing.fault_server.server import serve
+from chargehand.models.local import CATALOG, PullFailed, installed, pull, remove
+from chargehand.models.testing.fault_server import MODES, serve
 
 FAULT_PORT = 8787
 

@@ -16,7 +16,7 @@ from chargehand.cli.arguments import add_shared, add_verbs, duration, model_hand
 from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
-from chargehand.models.extras import install_command
+from chargehand.models.providers import install_command
 
 if TYPE_CHECKING:
     from chargehand.server.middleware.keys import Key

@@ -29,8 +29,16 @@ from chargehand.config.explain import Description, describe
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
 from chargehand.memory.store import examine_catalog
-from chargehand.models.extras import install_command
-from chargehand.models.providers import BUILT_IN, HIDDEN, OTHERS, OWN, is_in_process, key_variable, without_secrets
+from chargehand.models.providers import (
+    BUILT_IN,
+    HIDDEN,
+    OTHERS,
+    OWN,
+    install_command,
+    is_in_process,
+    key_variable,
+    without_secrets,
+)
 from chargehand.sqlite.examine import Examined
 
 _PYTHON = (3, 11)
@@ -420,7 +428,7 @@ def _is_loopback(host: str) -> bool:
 
 def fetched() -> Iterator[CheckResult]:
     """Models that were fetched and are not whole any more."""
-    from chargehand.models.local.pull import (  # noqa: PLC0415 - as above
+    from chargehand.models.local import (  # noqa: PLC0415 - as above
         CATALOG,
         installed,
         verify,
@@ -442,7 +450,7 @@ def fetched() -> Iterator[CheckResult]:
 
 
 def embeddings() -> Iterator[CheckResult]:
-    from chargehand.models.local.pull import installed  # noqa: PLC0415 - only here
+    from chargehand.models.local import installed  # noqa: PLC0415 - only here
 
     pull = "chargehand models pull minilm"
     absent = [name for name in ("numpy", "onnxruntime") if find_spec(name) is None]

@@ -188,7 +188,7 @@ def _check_models(build: TeamBuild) -> None:
                 finder.find(handle)
     for archive in build.memory.archives if build.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
-            from chargehand.models.embeddings.http import find_embedding  # noqa: PLC0415 - few teams name one
+            from chargehand.models.embeddings import find_embedding  # noqa: PLC0415 - few teams name one
 
             with build.at("memory", "archives", archive.name, "embed"):
                 find_embedding(archive.embedding, lookup)

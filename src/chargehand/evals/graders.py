@@ -20,8 +20,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import Expect, Number, as_tuple
 from chargehand.models.artifacts import Product
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Request, Settings
+from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.request_facts import Given
 from chargehand.text.numbers import find_number_words, find_quantities

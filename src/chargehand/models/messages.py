@@ -1,5 +1,7 @@
 """What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
 
+import os
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
@@ -86,3 +88,29 @@ class Request(Struct, frozen=True):
     settings: Settings = Settings()
     subject: Subject | None = None
     pay_once: bool = False
+
+
+# --- text from outside, marked as such
+
+
+_ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data \1>\Z", re.DOTALL)
+
+
+def new_nonce() -> str:
+    """What delimits material that a model is shown: the author of the material could not know it.
+
+    It begins with a letter: a model may repeat it, and it must not be taken for a figure.
+    """
+    return "d" + os.urandom(8).hex()[1:]
+
+
+def wrap(nonce: str, origin: str, text: str) -> str:
+    """`text` as data from `origin`; a closing line inside it is made harmless."""
+    source = origin.replace('"', "'").replace("\n", " ")
+    return f'<data {nonce} from "{source}">\n{text.replace(f"</data {nonce}>", "</data>")}\n</data {nonce}>'
+
+
+def unwrap(text: str) -> tuple[str, str] | None:
+    """The origin and the text of one envelope; None when this is none."""
+    match = _ENVELOPE.match(text)
+    return (match[2], match[3]) if match else None

@@ -30,12 +30,10 @@ from chargehand.engine.breaker import Breaker
 from chargehand.engine.policy import Breaking, Retry
 from chargehand.errors import Invalid
 from chargehand.models.anthropic import AnthropicMessages
-from chargehand.models.extras import install_command
 from chargehand.models.guard import BREAKING, RETRY, Guarded
 from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
-from chargehand.models.observed import Observations
 from chargehand.models.openai import OpenAIChat
 from chargehand.models.prices import FREE, Price, PricedModel, PriceTag
 from chargehand.models.providers import (
@@ -47,10 +45,12 @@ from chargehand.models.providers import (
     RECORDING,
     Place,
     WireProtocolName,
+    install_command,
     key_variable,
     without_secrets,
 )
-from chargehand.models.testing.recorded import Recorder, Replayer
+from chargehand.models.reply_limit import Observations
+from chargehand.models.testing.scripted import Recorder, Replayer
 from chargehand.models.wire import EndpointOptions
 from chargehand.text.names import nearest_names
 
@@ -200,7 +200,7 @@ class Finder:
             return self.guard(reach, _http_model(reach, self._transport, options), options)
         provider, name = _parse_handle(handle)
         if provider == LOCAL:
-            from chargehand.models.local.model import LocalModel  # noqa: PLC0415 - loaded only where it is used
+            from chargehand.models.local import LocalModel  # noqa: PLC0415 - loaded only where it is used
 
             return LocalModel(name, folder=self._folder)
         if provider in (RECORDED, RECORDING):

@@ -18,8 +18,7 @@ from chargehand.agents.spending import Spending
 from chargehand.agents.worker import Worker
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
-from chargehand.models.envelope import new_nonce, wrap
-from chargehand.models.messages import Message, Request
+from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
 from chargehand.runtime.executor import Done, StepContext, WorkFailed

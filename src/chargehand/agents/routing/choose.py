@@ -16,8 +16,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.owed import Brief
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
-from chargehand.models.embeddings.http import find_embedding
-from chargehand.models.embeddings.local import MultilingualEmbedding, has_multilingual
+from chargehand.models.embeddings import MultilingualEmbedding, find_embedding, has_multilingual
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import StepContext, WorkFailed

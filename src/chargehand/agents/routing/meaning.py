@@ -16,7 +16,7 @@ from chargehand.agents.routing.words import Lexicon, Said, by_words, said
 from chargehand.engine.plan import digest
 from chargehand.errors import StoreUnavailable
 from chargehand.memory.archives import Embedding
-from chargehand.models.extras import install_command
+from chargehand.models.providers import install_command
 from chargehand.models.request_facts import WorkerCard
 from chargehand.tools.threads import THREADS
 from chargehand.tools.tool import ToolFailed

@@ -19,7 +19,7 @@ from chargehand.engine.plan import Edge, Finding, Task, TaskId
 from chargehand.engine.roster import Match, fits
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid
-from chargehand.models.envelope import new_nonce
+from chargehand.models.messages import new_nonce
 from chargehand.models.request_facts import Given, Speaking, WorkerCard
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.tools.tool import CAP

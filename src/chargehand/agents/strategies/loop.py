@@ -37,7 +37,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Edge, Finding, LoopState, Task, TaskId, fingerprint
-from chargehand.models.envelope import new_nonce
+from chargehand.models.messages import new_nonce
 from chargehand.models.request_facts import Ledger
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.text.words import FUNCTION_WORDS, split_words

@@ -41,7 +41,7 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, TaskId
-from chargehand.models.envelope import new_nonce
+from chargehand.models.messages import new_nonce
 from chargehand.models.request_facts import Splitting
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 

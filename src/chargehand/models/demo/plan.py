@@ -6,7 +6,18 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.models.demo.products import chart_subject, text_form, writing_leftover
-from chargehand.models.demo.request import LONGEST, ORDERS, Clause, RefusedError, parse_request
+from chargehand.models.demo.request import (
+    LONGEST,
+    MENTIONS_MODEL,
+    ORDERS,
+    Clause,
+    RefusedError,
+    content_stems,
+    has_negative_number,
+    join_words,
+    parse_request,
+    shorten,
+)
 from chargehand.models.demo.tools import (
     NEGATIVE,
     card_score,
@@ -16,7 +27,6 @@ from chargehand.models.demo.tools import (
     serves_kind,
     tools_of,
 )
-from chargehand.models.demo.words import MENTIONS_MODEL, content_stems, has_negative_number, join_words, shorten
 from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
 

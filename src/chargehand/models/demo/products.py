@@ -8,17 +8,9 @@ from functools import lru_cache
 from msgspec import Struct
 
 from chargehand.models.artifacts import Figure, Passage, Table
-from chargehand.models.demo.request import Clause, RefusedError
-from chargehand.models.demo.results import (
-    Material,
-    as_number,
-    column_numbers,
-    format_value,
-    number_columns,
-    read_product,
-)
-from chargehand.models.demo.tools import ToolCard, card_words
-from chargehand.models.demo.words import (
+from chargehand.models.demo.request import (
+    Clause,
+    RefusedError,
     Token,
     content_stems,
     join_words,
@@ -29,6 +21,15 @@ from chargehand.models.demo.words import (
     tokenize,
     word_set,
 )
+from chargehand.models.demo.results import (
+    Material,
+    as_number,
+    column_numbers,
+    format_value,
+    number_columns,
+    read_product,
+)
+from chargehand.models.demo.tools import ToolCard, card_words
 from chargehand.models.request_facts import WorkerCard, Working
 from chargehand.text.sentences import split_sentences
 

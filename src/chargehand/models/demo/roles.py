@@ -12,13 +12,14 @@ from chargehand.models.demo.request import (
     LONGEST,
     Clause,
     RefusedError,
+    content_stems,
     find_periods,
     parse_request,
+    shorten,
     without_returns,
 )
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import card_score, choose_fit, read_skill, tool_words, tools_of
-from chargehand.models.demo.words import content_stems, shorten
 from chargehand.models.request_facts import (
     Given,
     Judging,

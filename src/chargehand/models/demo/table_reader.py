@@ -10,7 +10,19 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.models.demo.request import Clause, Period, RefusedError
+from chargehand.models.demo.request import (
+    LIGHT_VERBS,
+    NEGATIONS,
+    Clause,
+    Period,
+    RefusedError,
+    Token,
+    join_words,
+    number_value,
+    stem,
+    stem_set,
+    word_set,
+)
 from chargehand.models.demo.tables import (
     Column,
     Condition,
@@ -25,16 +37,6 @@ from chargehand.models.demo.tables import (
     Value,
     column_measure,
     read_schema,
-)
-from chargehand.models.demo.words import (
-    LIGHT_VERBS,
-    NEGATIONS,
-    Token,
-    join_words,
-    number_value,
-    stem,
-    stem_set,
-    word_set,
 )
 from chargehand.text.words import singular
 

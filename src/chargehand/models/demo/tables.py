@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from chargehand.models.demo.request import RefusedError
-from chargehand.models.demo.words import stem, stem_set, stems, word_set
+from chargehand.models.demo.request import RefusedError, stem, stem_set, stems, word_set
 
 Phrase: TypeAlias = tuple[str, ...]
 """The stems of its words."""

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.demo.request import ORDERS, Clause, RefusedError
-from chargehand.models.demo.table_reader import read_query
-from chargehand.models.demo.tables import Query, read_schema
-from chargehand.models.demo.words import (
+from chargehand.models.demo.request import (
+    ORDERS,
+    Clause,
+    RefusedError,
     Token,
     content_stems,
     has_negative_number,
@@ -25,6 +25,8 @@ from chargehand.models.demo.words import (
     tokenize,
     word_set,
 )
+from chargehand.models.demo.table_reader import read_query
+from chargehand.models.demo.tables import Query, read_schema
 from chargehand.models.request_facts import Skill, WorkerCard
 
 ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", "memory", "call"]

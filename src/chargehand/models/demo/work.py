@@ -20,7 +20,17 @@ from chargehand.models.demo.products import (
     search_query,
     write_text,
 )
-from chargehand.models.demo.request import LONGEST, Clause, RefusedError, parse_request
+from chargehand.models.demo.request import (
+    LONGEST,
+    MENTIONS_MODEL,
+    Clause,
+    RefusedError,
+    join_words,
+    parse_request,
+    shorten,
+    stem,
+    stem_set,
+)
 from chargehand.models.demo.results import (
     Material,
     Outcome,
@@ -33,7 +43,6 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.tables import Query
 from chargehand.models.demo.tools import Filled, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
-from chargehand.models.demo.words import MENTIONS_MODEL, join_words, shorten, stem, stem_set
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working

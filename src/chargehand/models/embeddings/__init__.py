@@ -1,1 +1,0 @@
-"""Text into vectors: models on this machine, and models behind a URL."""
