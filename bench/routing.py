@@ -24,7 +24,7 @@ from bench.routing_score import Judged, accuracy, caught, ranked
 from bench.routing_sentences import sentence_rows
 from bench.table import Row, Target, rendered
 from chargehand.agents.routing.space import Space
-from chargehand.agents.routing.words import Lexicon, Said
+from chargehand.agents.routing.words import Lexicon, WorkerTexts
 from chargehand.models.local import pull
 from chargehand.models.request_facts import WorkerCard
 
@@ -56,7 +56,7 @@ def sure(seen: Judged) -> str:
 
 
 async def domain_rows(bench: Bench) -> list[Row]:
-    said = [Said(name, tuple(map(plain, held)), ()) for name, held in bench.domains.items()]
+    said = [WorkerTexts(name, tuple(map(plain, held)), ()) for name, held in bench.domains.items()]
     owner = {intent: name for name, held in bench.domains.items() for intent in held}
     seen = await bench.judged(await bench.learnt(said), owner)
     recall, kept = caught(seen)

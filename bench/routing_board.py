@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bench.routing_score import Judged
 from chargehand.agents.routing.space import Space, build, matrix, texts_of
-from chargehand.agents.routing.words import Said
+from chargehand.agents.routing.words import WorkerTexts
 from chargehand.models.embeddings import LocalEmbedding
 
 Pair = tuple[str, str]
@@ -43,7 +43,7 @@ class Bench:
             self._known.update(zip(missing, await self.embedding.embed(missing), strict=True))
         return [self._known[one] for one in wanted]
 
-    async def learnt(self, said: Sequence[Said]) -> Space:
+    async def learnt(self, said: Sequence[WorkerTexts]) -> Space:
         return build(said, await self.vectors(texts_of(said)))
 
     async def judged(self, space: Space, owner: Mapping[str, str]) -> Judged:
@@ -62,14 +62,14 @@ class Bench:
         _, strange, _ = await look(parts.oos_test)
         return Judged(right, home, usual, strange, sure)
 
-    def drawn(self, shots: int, seed: int, *, named: bool) -> list[Said]:
+    def drawn(self, shots: int, seed: int, *, named: bool) -> list[WorkerTexts]:
         """So many examples of each intent, and with `named` its name as a phrase."""
         chance = Random(seed)
-        found: list[Said] = []
+        found: list[WorkerTexts] = []
         for name in self.intents:
             mine = [text for text, other in self.data.train if other == name]
             few = chance.sample(mine, shots) if shots else []
-            found.append(Said(name, (plain(name),) if named else (), tuple(few)))
+            found.append(WorkerTexts(name, (plain(name),) if named else (), tuple(few)))
         return found
 
 

@@ -13,7 +13,7 @@ from bench.routing_board import Bench
 from bench.table import Row
 from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.space import Space
-from chargehand.agents.routing.words import Said
+from chargehand.agents.routing.words import WorkerTexts
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.route_examples import RouteExample
 
@@ -24,7 +24,7 @@ REFIT = 250
 class Learner:
     """A team whose confirmed routes become examples."""
 
-    def __init__(self, bench: Bench, workers: Sequence[Said]) -> None:
+    def __init__(self, bench: Bench, workers: Sequence[WorkerTexts]) -> None:
         self._bench = bench
         self._workers = workers
         self._store = MemoryJournal().route_examples("clinc")

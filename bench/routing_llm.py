@@ -15,11 +15,10 @@ from bench.routing_board import Bench
 from bench.table import Row
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routing.choose import by_model, clear
 from chargehand.agents.routing.decision import MOST_SCORES
-from chargehand.agents.routing.meaning import decided
 from chargehand.agents.routing.space import Space
 from chargehand.agents.spending import Spending
+from chargehand.agents.strategies.route import by_model, is_clear, reading_decision
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -51,7 +50,7 @@ class Case:
         self.owner = owner
         self.nearest = [name for name, _ in read.shares[:FEW]]
         self.right = self.nearest[0] == owner
-        self.clear = clear(decided(read))
+        self.clear = is_clear(reading_decision(read))
 
 
 async def llm_rows(bench: Bench, handle: str, models: Path, seconds: float, shots: int) -> list[Row]:

@@ -12,7 +12,7 @@ import numpy
 from bench.routing_board import Bench
 from bench.routing_routers import SHOTS, Line, cards, owners
 from bench.routing_score import Judged, accuracy, ranked
-from chargehand.agents.routing.words import Said
+from chargehand.agents.routing.words import WorkerTexts
 
 AGGREGATIONS = ("mean", "sum")  # its default, and its best here
 
@@ -22,7 +22,7 @@ class Board(Protocol):
 
     data: Any
 
-    def drawn(self, shots: int, seed: int, *, named: bool) -> list[Said]: ...
+    def drawn(self, shots: int, seed: int, *, named: bool) -> list[WorkerTexts]: ...
 
     async def vectors(self, wanted: Sequence[str]) -> list[bytes]: ...
 

@@ -20,11 +20,10 @@ from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.routing.choose import by_both, by_model
-from chargehand.agents.routing.decision import Decision, nobody
-from chargehand.agents.routing.meaning import meaning
+from chargehand.agents.routing.decision import Decision, no_worker
 from chargehand.agents.routing.words import Lexicon, by_rules
 from chargehand.agents.spending import Spending
+from chargehand.agents.strategies.route import by_both, by_model, fit_meaning
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -87,7 +86,7 @@ async def quick_lines(bench: Bench) -> list[Line]:
         await _line(router="words", knows="intents as phrases", decide=worded, home=home, strange=strange, owner=owner),
     ]
     for shots, knows in ((0, "intents as phrases"), (SHOTS, f"and {SHOTS} examples of each")):
-        known = await meaning(cards(bench, shots), bench.embedding)
+        known = await fit_meaning(cards(bench, shots), bench.embedding)
         seen = await bench.judged(known.space, owner)
         timed = await _line(
             router="", knows="", decide=known.decide, home=home[:QUICK], strange=strange[:QUICK], owner=owner
@@ -114,7 +113,7 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
     chance = Random(0)
     home, strange = (chance.sample(one, len(one)) for one in (bench.data.test, bench.data.oos_test))
     finder = Finder(lambda name: str(models) if name == "CHARGEHAND_MODELS" else os.environ.get(name))
-    known = await meaning(told, bench.embedding)
+    known = await fit_meaning(told, bench.embedding)
     try:
         model = finder.find(handle)
         lead = Lead(
@@ -132,7 +131,7 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
             try:
                 return (await by_model(lead, _brief(text), Quiet(), told))[0]  # pyright: ignore[reportArgumentType]
             except WorkFailed as error:
-                return nobody("model", str(error))
+                return no_worker("model", str(error))
 
         async def both(text: str) -> Decision:
             return (await by_both(lead, _brief(text), Quiet(), told))[0]  # pyright: ignore[reportArgumentType]

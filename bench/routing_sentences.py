@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from bench.routing_board import Bench, Pair
 from bench.table import Row
-from chargehand.agents.routing.choose import LEAST
-from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import matrix
+from chargehand.agents.strategies.route import LEAST, fit_meaning
 from chargehand.models.request_facts import WorkerCard
 
 DATA = Path(__file__).parent / "data" / "routing_teams.json"
@@ -68,7 +67,7 @@ class BenchVectors:
 async def _rows(
     bench: Bench, team: str, workers: dict[str, str], requests: Sequence[Pair], strangers: Sequence[str]
 ) -> list[Row]:
-    known = await meaning([WorkerCard(name, does) for name, does in workers.items()], BenchVectors(bench))
+    known = await fit_meaning([WorkerCard(name, does) for name, does in workers.items()], BenchVectors(bench))
     texts = [text for text, _ in requests]
     space = known.space
     found = space.measure.measure(matrix(await bench.vectors(texts))).plus([known.by_words(text) for text in texts])

@@ -7,10 +7,10 @@ import msgspec
 import numpy
 import pytest
 
-from chargehand.agents.routing import meaning as module
 from chargehand.agents.routing.decision import ConfirmedExamples
-from chargehand.agents.routing.meaning import meaning
 from chargehand.agents.routing.space import pack_space, unpack_space
+from chargehand.agents.strategies import route as module
+from chargehand.agents.strategies.route import fit_meaning
 from chargehand.journal.route_examples import MAX_FITTED, SqliteRouteExamples
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.request_facts import WorkerCard
@@ -21,10 +21,10 @@ DESCRIBED = [WorkerCard(card.name, card.description) for card in TEAM]
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    module._KEPT.clear()
+    module._SPACES.clear()
     module._VECTORS.clear()
     yield
-    module._KEPT.clear()
+    module._SPACES.clear()
     module._VECTORS.clear()
 
 
@@ -46,11 +46,11 @@ async def test_another_process_decides_the_same_and_embeds_only_the_request(
     decisions: list[object] = []
     embedded: list[int] = []
     for _process in range(2):
-        module._KEPT.clear()
+        module._SPACES.clear()
         module._VECTORS.clear()
         journal = await SqliteJournal.open(tmp_path / "runs.db")
         bag = Bag()
-        known = await meaning(cards, bag, ConfirmedExamples(journal.route_examples("team")))
+        known = await fit_meaning(cards, bag, ConfirmedExamples(journal.route_examples("team")))
         decisions.append(await known.decide("my horse and the bill"))
         embedded.append(sum(map(len, bag.asked)))
         await journal.close()
@@ -65,20 +65,20 @@ async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_g
     for number in range(MAX_FITTED + 2):
         bag = Bag()
         bag.handle = f"bag {number}"
-        await meaning(TEAM, bag, book)
+        await fit_meaning(TEAM, bag, book)
         assert bag.asked
-    module._KEPT.clear()
+    module._SPACES.clear()
     module._VECTORS.clear()
     first = Bag()
     last = Bag()
     first.handle = "bag 0"
     last.handle = f"bag {MAX_FITTED + 1}"
-    await meaning(TEAM, last, book)
+    await fit_meaning(TEAM, last, book)
     assert not last.asked
-    await meaning(TEAM, first, book)
+    await fit_meaning(TEAM, first, book)
     assert first.asked
     changed = (*TEAM[:2], msgspec.structs.replace(TEAM[2], phrases=("stamp a form",)))
-    await meaning(changed, last, book)
+    await fit_meaning(changed, last, book)
     assert last.asked
     await journal.close()
 
@@ -86,21 +86,21 @@ async def test_other_words_or_another_embedding_are_fitted_anew_and_the_oldest_g
 async def test_what_is_damaged_or_of_another_team_is_fitted_anew(tmp_path: Path) -> None:
     journal = await SqliteJournal.open(tmp_path / "runs.db")
     store = Counting(journal.route_examples("team"))
-    known = await meaning(TEAM, Bag(), ConfirmedExamples(store))
+    known = await fit_meaning(TEAM, Bag(), ConfirmedExamples(store))
     decision = await known.decide("my horse")
     good = pack_space(known.space)
-    other = await meaning(TEAM[:2], Bag())
+    other = await fit_meaning(TEAM[:2], Bag())
     for spoilt in (
         b"no file at all",
         good[: len(good) // 2],
         good[:200] + b"\0" * 80 + good[280:],
         pack_space(other.space),
     ):
-        module._KEPT.clear()
+        module._SPACES.clear()
         module._VECTORS.clear()
         store.spoilt = spoilt
         bag = Bag()
-        again = await meaning(TEAM, bag, ConfirmedExamples(store))
+        again = await fit_meaning(TEAM, bag, ConfirmedExamples(store))
         assert bag.asked
         assert await again.decide("my horse") == decision
     await journal.close()

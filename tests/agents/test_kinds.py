@@ -3,14 +3,13 @@
 import numpy
 import pytest
 
-from chargehand.agents.routing import fitting as parting
-from chargehand.agents.routing.fitting import Floats, Whole, fit, kinds
-from chargehand.agents.routing.space import learn_points, unit
+from chargehand.agents.routing import space as parting
+from chargehand.agents.routing.space import Floats, Ints, fit, kinds, learn_points, unit
 
 WIDE = 16
 
 
-def crossed(size: int, seed: int) -> tuple[Floats, Whole]:
+def crossed(size: int, seed: int) -> tuple[Floats, Ints]:
     """Two workers with two kinds each, crosswise: a kind of one lies opposite its other kind."""
     chance = numpy.random.default_rng(seed)
     points: list[Floats] = []

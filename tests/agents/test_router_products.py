@@ -7,9 +7,8 @@ import numpy
 import pytest
 from numpy.typing import NDArray
 
-from chargehand.agents.routing.fitting import inner, likeness, product
-from chargehand.agents.routing.space import build
-from chargehand.agents.routing.words import Said
+from chargehand.agents.routing.space import build, inner, likeness, product
+from chargehand.agents.routing.words import WorkerTexts
 
 WIDTH = 384
 
@@ -35,7 +34,7 @@ def test_a_product_in_blocks_is_the_product(height: int, depth: int, width: int)
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has no threads to wait for")
 def test_a_team_is_learnt_on_one_core() -> None:
-    said = [Said(f"w{at}", (), tuple(f"request {at} {number}" for number in range(40))) for at in range(12)]
+    said = [WorkerTexts(f"w{at}", (), tuple(f"request {at} {number}" for number in range(40))) for at in range(12)]
     vectors = [row.tobytes() for row in points(12 * 40)]
     whole = time.process_time()
     mine = time.thread_time()

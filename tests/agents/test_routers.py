@@ -10,12 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.agents.routing.choose import LEAST, clear, read, schema
-from chargehand.agents.routing.decision import Decision, shifted
-from chargehand.agents.routing.fitting import Calibration, calibrate, thresholds
-from chargehand.agents.routing.meaning import by_meaning, meaning
-from chargehand.agents.routing.space import ENOUGH
-from chargehand.agents.routing.words import by_rules, by_tags, by_words, said
+from chargehand.agents.routing.decision import Decision, shift_by_load
+from chargehand.agents.routing.space import ENOUGH, Calibration, calibrate, thresholds
+from chargehand.agents.routing.words import by_rules, by_tags, by_words, worker_texts
+from chargehand.agents.strategies.route import LEAST, by_meaning, fit_meaning, is_clear, read_decision, route_schema
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models.demo.model import DemoModel
 from chargehand.models.embeddings import LocalEmbedding
@@ -167,12 +165,14 @@ async def test_the_nearest_phrase_decides_and_a_stranger_goes_to_nobody() -> Non
 async def test_the_more_alike_workers_are_the_more_like_them_a_request_must_be() -> None:
     apart_ = [WorkerCard("a", "", phrases=("cake",)), WorkerCard("b", "", phrases=("gate",))]
     alike = [WorkerCard("a", "", phrases=("cake bread",)), WorkerCard("b", "", phrases=("cake oven",))]
-    assert (await meaning(apart_, Bag())).space.threshold < (await meaning(alike, Bag())).space.threshold
+    assert (await fit_meaning(apart_, Bag())).space.threshold < (await fit_meaning(alike, Bag())).space.threshold
 
 
 async def test_the_more_workers_there_are_the_less_sure_is_the_same_lead() -> None:
-    few = await meaning([WorkerCard(word, "", phrases=(word,)) for word in WORDS[:2]], Bag())
-    many = await meaning([WorkerCard(f"{word}{at}", "", phrases=(word,)) for word in WORDS for at in range(9)], Bag())
+    few = await fit_meaning([WorkerCard(word, "", phrases=(word,)) for word in WORDS[:2]], Bag())
+    many = await fit_meaning(
+        [WorkerCard(f"{word}{at}", "", phrases=(word,)) for word in WORDS for at in range(9)], Bag()
+    )
     assert few.space.calibration.confidence(1.0) > many.space.calibration.confidence(1.0)
     assert few.space.calibration.confidence(0.0) < LEAST["meaning"], "between two equals nobody is sure"
 
@@ -181,11 +181,13 @@ async def test_the_more_workers_there_are_the_less_sure_is_the_same_lead() -> No
 
 
 def test_a_description_is_cut_where_it_lists_things() -> None:
-    (one,) = said([WorkerCard("ann", "Plans trips, e.g. flights or hotels: visas, such as for China (and luggage).")])
+    (one,) = worker_texts(
+        [WorkerCard("ann", "Plans trips, e.g. flights or hotels: visas, such as for China (and luggage).")]
+    )
     assert one.phrases == ("Plans trips, e.g. flights or hotels: visas, such as for China (and luggage).",)
     assert one.clauses == ("Plans trips", "flights", "hotels", "visas", "for China", "luggage")
     assert one.described
-    (simple,) = said([WorkerCard("bob", "Counts apples.", phrases=("count",))])
+    (simple,) = worker_texts([WorkerCard("bob", "Counts apples.", phrases=("count",))])
     assert (simple.clauses, simple.described) == ((), False)
 
 
@@ -204,7 +206,7 @@ async def test_one_sentence_each_routes_two_of_three_requests_that_nothing_was_t
     right: list[bool] = []
     try:
         for team in teams["teams"].values():
-            known = await meaning([WorkerCard(name, does) for name, does in team["workers"].items()], embedding)
+            known = await fit_meaning([WorkerCard(name, does) for name, does in team["workers"].items()], embedding)
             for worker, asked in team["requests"].items():
                 right += [(await known.decide(text)).scores[0][0] == worker for text in asked]
     finally:
@@ -226,8 +228,8 @@ async def test_a_team_is_embedded_once_and_again_when_its_words_change() -> None
 async def test_with_enough_examples_a_regression_decides_and_is_nearly_always_right_about_itself() -> None:
     from chargehand.agents.routing.space import Learnt, Near
 
-    few = await meaning(with_examples(ENOUGH - 1), Bag())
-    many = await meaning(with_examples(20), Bag())
+    few = await fit_meaning(with_examples(ENOUGH - 1), Bag())
+    many = await fit_meaning(with_examples(20), Bag())
     assert isinstance(few.space.measure, Near)
     assert isinstance(many.space.measure, Learnt)
     asked = requests(120, 2)
@@ -239,11 +241,11 @@ async def test_with_enough_examples_a_regression_decides_and_is_nearly_always_ri
 
 
 async def test_the_same_examples_give_the_same_decision_to_the_last_digit() -> None:
-    from chargehand.agents.routing import meaning as module
+    from chargehand.agents.strategies import route as module
 
-    first = await (await meaning(with_examples(8), Bag())).decide("a bill to pay")
-    module._KEPT.clear()
-    assert await (await meaning(with_examples(8), Bag())).decide("a bill to pay") == first
+    first = await (await fit_meaning(with_examples(8), Bag())).decide("a bill to pay")
+    module._SPACES.clear()
+    assert await (await fit_meaning(with_examples(8), Bag())).decide("a bill to pay") == first
 
 
 async def test_an_embedding_that_cannot_be_reached_leaves_it_to_words_and_says_so() -> None:
@@ -335,11 +337,11 @@ def test_a_busy_first_gives_way_to_a_second_that_fits_about_as_well() -> None:
     found = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.5), ("bob", 0.4)), why="it fits", router="meaning"
     )
-    other = shifted(found, {"ann": WorkerLoad(4, 4), "bob": WorkerLoad(0, 4)})
+    other = shift_by_load(found, {"ann": WorkerLoad(4, 4), "bob": WorkerLoad(0, 4)})
     assert (other.worker, other.second) == ("bob", "ann")
     assert "4 of 4 at work" in other.why
-    assert shifted(found, {"ann": WorkerLoad(failures=0.9)}).worker == "bob"
-    assert "90% failed lately" in shifted(found, {"ann": WorkerLoad(failures=0.9)}).why
+    assert shift_by_load(found, {"ann": WorkerLoad(failures=0.9)}).worker == "bob"
+    assert "90% failed lately" in shift_by_load(found, {"ann": WorkerLoad(failures=0.9)}).why
 
 
 @pytest.mark.parametrize(
@@ -361,23 +363,23 @@ def test_otherwise_it_stays_with_the_first(second: str | None, share: float, loa
         why="it fits",
         router="meaning",
     )
-    assert shifted(found, load) is found
+    assert shift_by_load(found, load) is found
 
 
 # --- the model
 
 
 def test_a_reply_is_read_and_bounded() -> None:
-    found = read('{"primary": "a", "secondary": "b", "confidence": 7, "reason": "x"}', ("a", "b"))
+    found = read_decision('{"primary": "a", "secondary": "b", "confidence": 7, "reason": "x"}', ("a", "b"))
     assert (found.worker, found.second, found.confidence, found.why) == ("a", "b", 1.0, "x")
-    assert read('{"primary": null}', ("a",)).worker is None
-    assert read('{"primary": "a", "secondary": "a", "confidence": "high"}', ("a",)).second is None
+    assert read_decision('{"primary": null}', ("a",)).worker is None
+    assert read_decision('{"primary": "a", "secondary": "a", "confidence": "high"}', ("a",)).second is None
 
 
 @pytest.mark.parametrize("text", ['{"primary": "zoe"}', "[]", "{}", "to ann, I think", '{"primary": 3}'])
 def test_a_reply_that_names_nobody_there_is_refused(text: str) -> None:
     with pytest.raises(Invalid):
-        read(text, ("ann", "bob"))
+        read_decision(text, ("ann", "bob"))
 
 
 @pytest.mark.parametrize(
@@ -387,22 +389,24 @@ def test_a_reply_that_names_nobody_there_is_refused(text: str) -> None:
 async def test_the_demo_model_chooses_by_its_rules_in_the_form_that_is_asked_for(goal: str, worker: str | None) -> None:
     reply = await DemoModel().reply(Request((), subject=Routing(goal, TEAM)))
     names = tuple(card.name for card in TEAM)
-    assert not list(problems(msgspec.json.decode(reply.text), msgspec.json.decode(schema(names))))
-    assert read(reply.text, names).worker == worker
+    assert not list(problems(msgspec.json.decode(reply.text), msgspec.json.decode(route_schema(names))))
+    assert read_decision(reply.text, names).worker == worker
 
 
 def test_what_is_clear_needs_no_second_opinion() -> None:
-    assert clear(
+    assert is_clear(
         Decision(worker="a", second="b", confidence=0.9, scores=(("a", 0.8), ("b", 0.1)), why="", router="meaning")
     )
-    assert not clear(
+    assert not is_clear(
         Decision(worker="a", second="b", confidence=0.9, scores=(("a", 0.5), ("b", 0.45)), why="", router="meaning")
     )
-    assert not clear(Decision(worker="a", second=None, confidence=0.5, scores=(("a", 1.0),), why="", router="meaning"))
-    assert not clear(Decision(worker=None, second=None, confidence=0.0, scores=(), why="", router="meaning"))
+    assert not is_clear(
+        Decision(worker="a", second=None, confidence=0.5, scores=(("a", 1.0),), why="", router="meaning")
+    )
+    assert not is_clear(Decision(worker=None, second=None, confidence=0.0, scores=(), why="", router="meaning"))
 
 
 def test_a_name_counts_only_where_a_card_says_nothing_else() -> None:
-    one, two = said([WorkerCard("tax_adviser", ""), WorkerCard("ann", "Counts apples. Counts pears.")])
+    one, two = worker_texts([WorkerCard("tax_adviser", ""), WorkerCard("ann", "Counts apples. Counts pears.")])
     assert one.phrases == ("tax adviser",)
     assert two.phrases == ("Counts apples.", "Counts pears.")

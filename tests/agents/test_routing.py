@@ -10,7 +10,7 @@ from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies.route import check, route
+from chargehand.agents.strategies.route import check_route, route
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
@@ -130,16 +130,16 @@ async def test_rules_come_before_every_router() -> None:
 async def test_a_stranger_goes_to_the_generalist_and_that_is_said() -> None:
     found, noted = await routed(Route("meaning", generalist="helper"), "quantum lecture", embedding=Bag())
     assert whom(found) == ["helper"]
-    assert "the generalist gets it: nothing that anybody says" in noted
+    assert "the generalist gets it: it is like nothing that a worker says" in noted
 
 
 async def test_without_a_generalist_a_stranger_is_refused_in_words() -> None:
     found, noted = await routed(Route("meaning"), "quantum lecture", embedding=Bag())
     assert found.tasks == ()
     (said,) = found.unserved
-    assert said.startswith("Nobody on the team was found for this request")
+    assert said.startswith("No worker on the team fits this request")
     assert "baker: bakes bread, cakes and oven rolls; smith:" in said
-    assert "route to nobody" in noted
+    assert "route to no worker" in noted
 
 
 async def test_what_is_not_clear_goes_to_the_generalist_too() -> None:
@@ -231,7 +231,7 @@ async def test_asked_again_only_those_who_have_not_had_it_come_into_question() -
 )
 async def test_a_way_that_names_nobody_there_is_refused(strategy: Route, said: str) -> None:
     with pytest.raises(Invalid, match=said):
-        check(strategy, ["ann"])
+        check_route(strategy, ["ann"])
     with pytest.raises(WorkFailed) as caught:
         await routed(strategy, "a gate")
     assert caught.value.failure.permanent

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chargehand.agents.result import Result
 from chargehand.agents.strategies import Loop
-from chargehand.agents.strategies.loop import alike
+from chargehand.agents.strategies.loop import are_alike
 from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
@@ -393,4 +393,4 @@ def test_whatever_the_ledger_says_it_ends_within_its_bounds(
 )
 def test_tasks_that_differ_by_fillers_are_alike(one: str, other: str, same: bool) -> None:
     idle = {"the", "please", "again"}
-    assert alike(frozenset(one.split()) - idle, frozenset(other.split()) - idle) is same
+    assert are_alike(frozenset(one.split()) - idle, frozenset(other.split()) - idle) is same

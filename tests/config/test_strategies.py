@@ -55,7 +55,7 @@ def test_a_team_that_says_nothing_is_led_by_a_plan(tmp_path: Path) -> None:
         ("{route: {}, loop: {}}", "must be exactly one strategy, and is 2 (route, loop)"),
         ("{}", "must be exactly one strategy, and is 0"),
         ("{route: {generalist: bop}}", "the generalist 'bop' is not on the team; there are ann, bob"),
-        ("{route: {rules: {apples: anne}}}", "a rule of the route names 'anne', who is not on the team"),
+        ("{route: {rules: {apples: anne}}}", "a rule of the route names 'anne', which is not on the team"),
         ("{route: {router: rules}}", "routes by rules, and has none"),
         ("{broadcast: {match_all: [attic]}}", "no worker has these tags; the tags are cellar, office, worker"),
     ],

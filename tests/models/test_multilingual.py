@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from chargehand import Route
-from chargehand.agents.routing.choose import find_route_embedding
-from chargehand.agents.routing.meaning import meaning
+from chargehand.agents.strategies.route import find_route_embedding, fit_meaning
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.models import embeddings
 from chargehand.models.embeddings import MultilingualEmbedding, find_embedding
@@ -71,7 +70,7 @@ async def test_requests_in_another_language_than_the_cards_find_their_worker(lan
     workers = data["teams"][data["languages"]["team"]]["workers"]
     embedding = MultilingualEmbedding()
     try:
-        known = await meaning([WorkerCard(name, does) for name, does in workers.items()], embedding)
+        known = await fit_meaning([WorkerCard(name, does) for name, does in workers.items()], embedding)
         right = [(await known.decide(text)).scores[0][0] == worker for text, worker in data["languages"][language]]
     finally:
         await embedding.close()

@@ -14,8 +14,7 @@ import pytest
 from msgspec import Raw, structs
 
 from chargehand.agents import judge, plan_form
-from chargehand.agents.routing import choose
-from chargehand.agents.strategies import loop, recursive
+from chargehand.agents.strategies import loop, recursive, route
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts, Transport
@@ -490,7 +489,7 @@ def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_no
 TEAM = ("ann", "bob")
 FORMS = {
     "plan": plan_form.schema(TEAM, ("sql",), 50),
-    "route": choose.schema(TEAM),
+    "route": route.route_schema(TEAM),
     "judge": judge.ruling_schema(("t1", "t2"), "contradiction"),
     "vote": judge.ruling_schema(("t1", "t2"), "vote"),
     "split": recursive.split_schema(TEAM, 4),

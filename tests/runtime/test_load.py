@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents.routing.decision import Decision, shifted
+from chargehand.agents.routing.decision import Decision, shift_by_load
 from chargehand.agents.strategies import Route
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
@@ -246,7 +246,7 @@ async def test_the_generalist_gets_it_when_the_only_fit_is_out_of_order() -> Non
         await runs.flood("north", 2)
         who, why = await runs.sell()
     assert who == "clerk"
-    assert "the generalist gets it: north is out of order, and nobody else fits" in why
+    assert "the generalist gets it: north is out of order, and no other worker fits" in why
 
 
 async def test_without_a_generalist_it_stays_with_the_only_fit() -> None:
@@ -387,10 +387,10 @@ def test_a_near_tie_goes_to_the_idler_and_a_lead_of_half_only_for_much() -> None
     lead = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
     )
-    assert shifted(tie, {"ann": WorkerLoad(1, attempts=0)}).worker == "bob"
-    assert shifted(lead, {"ann": WorkerLoad(1, attempts=0)}) is lead
-    assert shifted(lead, {"ann": WorkerLoad(2, 2, attempts=0)}).worker == "bob"
-    assert shifted(tie, {"ann": WorkerLoad(1, attempts=0), "bob": WorkerLoad(1, attempts=0)}) is tie
+    assert shift_by_load(tie, {"ann": WorkerLoad(1, attempts=0)}).worker == "bob"
+    assert shift_by_load(lead, {"ann": WorkerLoad(1, attempts=0)}) is lead
+    assert shift_by_load(lead, {"ann": WorkerLoad(2, 2, attempts=0)}).worker == "bob"
+    assert shift_by_load(tie, {"ann": WorkerLoad(1, attempts=0), "bob": WorkerLoad(1, attempts=0)}) is tie
 
 
 def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_who_fails() -> None:
@@ -402,18 +402,18 @@ def test_of_two_that_are_full_the_line_counts_unless_the_shorter_one_is_that_of_
     )
     long = WorkerLoad(2, 2, queue=3, attempts=0)
     short = WorkerLoad(2, 2, queue=1, attempts=0)
-    assert shifted(tie, {"ann": long, "bob": short}).worker == "bob"
-    assert shifted(tie, {"ann": short, "bob": long}) is tie
-    assert shifted(lead, {"ann": long, "bob": short}) is lead
-    assert shifted(tie, {"ann": long, "bob": WorkerLoad(2, 2, 0.5, attempts=4)}) is tie
+    assert shift_by_load(tie, {"ann": long, "bob": short}).worker == "bob"
+    assert shift_by_load(tie, {"ann": short, "bob": long}) is tie
+    assert shift_by_load(lead, {"ann": long, "bob": short}) is lead
+    assert shift_by_load(tie, {"ann": long, "bob": WorkerLoad(2, 2, 0.5, attempts=4)}) is tie
 
 
 def test_one_failure_is_no_rate() -> None:
     lead = Decision(
         worker="ann", second="bob", confidence=0.6, scores=(("ann", 0.6), ("bob", 0.35)), why="it fits", router="words"
     )
-    assert shifted(lead, {"ann": WorkerLoad(failures=1.0, attempts=1)}) is lead
-    assert shifted(lead, {"ann": WorkerLoad(failures=1.0, attempts=4)}).worker == "bob"
+    assert shift_by_load(lead, {"ann": WorkerLoad(failures=1.0, attempts=1)}) is lead
+    assert shift_by_load(lead, {"ann": WorkerLoad(failures=1.0, attempts=4)}).worker == "bob"
 
 
 def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
@@ -426,7 +426,7 @@ def test_of_several_that_fit_about_as_well_the_idlest_is_taken() -> None:
         router="words",
     )
     load = {"ann": WorkerLoad(2, 2), "bob": WorkerLoad(1, 2), "cyd": WorkerLoad(0, 2)}
-    assert shifted(found, load).worker == "cyd"
+    assert shift_by_load(found, load).worker == "cyd"
 
 
 async def test_a_model_that_is_dead_in_a_team_inside_is_known_to_be_dead_outside() -> None:

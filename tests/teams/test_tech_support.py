@@ -33,7 +33,7 @@ def test_a_request_goes_to_one_who_answers_it(tmp_path: Path, example: str, work
 def test_what_is_nobodys_business_is_refused_with_what_the_team_can_do(tmp_path: Path) -> None:
     found = ran(tmp_path, TEAM, "--example", "6")
     assert (found.code, found.workers) == (1, set())
-    assert "Nobody on the team was found for this request" in found.gaps
+    assert "No worker on the team fits this request" in found.gaps
     assert "escalator: Takes feature requests" in found.gaps
 
 

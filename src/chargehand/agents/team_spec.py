@@ -29,8 +29,7 @@ from chargehand.agents.setup import (
 from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
-from chargehand.agents.strategies.route import check as check_route
-from chargehand.agents.strategies.route import sample_cost
+from chargehand.agents.strategies.route import check_route, sample_cost
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.tool_breakers import ToolBreakers
 from chargehand.agents.worker import Worker, check_worker_name
@@ -305,7 +304,7 @@ class TeamSpec(Struct, frozen=True):
             "hybrid",
         ):
             return None
-        from chargehand.agents.routing.choose import find_route_embedding  # noqa: PLC0415 - only routes need it
+        from chargehand.agents.strategies.route import find_route_embedding  # noqa: PLC0415 - only routes need it
 
         return find_route_embedding(self.supervisor.strategy, self.cards(), lookup)
 

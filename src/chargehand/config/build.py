@@ -18,7 +18,7 @@ from chargehand.agents.messages import MAIL, check_contacts
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.setup import check_memory, tool_name, toolset, with_memory_tools
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
-from chargehand.agents.strategies.route import check as check_route
+from chargehand.agents.strategies.route import check_route
 from chargehand.agents.worker import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
 from chargehand.config.schema import (
     CHECK_KINDS,

@@ -33,7 +33,7 @@ class KeepsExamples(Protocol):
 
 
 class Judgement(Struct, frozen=True):
-    """What was made of feedback on a run."""
+    """What feedback on a run changed."""
 
     run: str
     request: str
@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True):
 
 
 async def record_choice(context: StepContext, chosen: str, others: Sequence[str]) -> None:
-    """Keep whose result a judge chose. What cannot be kept is lost: the run itself is worth more."""
+    """Record which worker's result a judge chose. A store that fails does not fail the run."""
     store = context.route_examples
     requested = context.request
     rivals = [name for name in dict.fromkeys(others) if name != chosen]
@@ -60,7 +60,7 @@ async def record_choice(context: StepContext, chosen: str, others: Sequence[str]
         logger.warning("no example is kept of run %s: %s", run, error)
 
 
-# --- what is said of a run
+# --- feedback on a run
 
 
 async def record_feedback(
@@ -130,7 +130,7 @@ def _check_worker(run: str, did: Sequence[str], worker: str, *, is_good: bool) -
 
 
 def _workers_of(state: RunState) -> list[str]:
-    """Who did it; where nobody got it done, everybody who tried."""
+    """The workers that did the request; those that tried, where none did."""
     done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
     tried = done or list(state.tasks.values())
     return list(dict.fromkeys(name for progress in tried if (name := progress.task.worker or progress.worker)))

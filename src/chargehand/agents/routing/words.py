@@ -1,4 +1,4 @@
-"""Routing by words: what cards say of workers as short texts, and routers that need no library: rules, tags, words."""
+"""Routers that need no library: by rules, by tags, by words; and the texts that a worker's card declares."""
 
 import math
 import re
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.agents.routing.decision import Decision, choose, nobody, shared
+from chargehand.agents.routing.decision import Decision, choose, no_worker, share_scores
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import stem, stems, tokenize, words_by_stem
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.threads import THREADS
 
-# Where a sentence lists what somebody does. `like` lists too, but is a verb as well: both readings cost little.
+# Where a sentence lists what a worker does. `like` lists too, but is a verb as well: both readings cost little.
 _CLAUSE = re.compile(
     r"\s*(?:[,:;()\u2013\u2014]|\be\.g\.|\b(?:such as|for example|for instance|including|like|as well as|and|or"
     r"|und|oder|sowie|wie|zum Beispiel|et|ou|tels? que|par exemple)\b)[\s,:]*",
@@ -27,26 +27,30 @@ _ONE_TEXT = 0.6  # how much the nearest single text counts; the rest is all that
 _SURE = 0.4  # of a request's words, that a worker knows: then nothing is taken off the confidence
 _LONGEST_WAIT = 60.0  # seconds
 _SHARPER = 3.0  # the power that makes scores into shares: of two scores, twice the one is eight times as likely
-_LEAST_SHARE = 0.1  # added to each share where shares are multiplied: words alone shut nobody out
+_LEAST_SHARE = 0.1  # added to each share where shares are multiplied: words alone exclude no worker
 
 
-class Said(Struct, frozen=True):
-    """`phrases` are what the worker says it can do, `examples` requests that were its."""
+class WorkerTexts(Struct, frozen=True):
+    """What a worker's card declares, as short texts."""
 
     worker: str
     phrases: tuple[str, ...]
+    """What the worker can do."""
     examples: tuple[str, ...]
-    clauses: tuple[str, ...] = ()  # the parts of its description: a request is about one thing of many
-    described: bool = False  # all that is declared of it is a description: no skill phrases, no examples
+    """Requests that it was meant for."""
+    clauses: tuple[str, ...] = ()
+    """The parts of its description: a request is about one of many things."""
+    described: bool = False
+    """Whether the card has a description only: no skill phrases, no examples."""
 
 
-def said(cards: Sequence[WorkerCard]) -> tuple[Said, ...]:
+def worker_texts(cards: Sequence[WorkerCard]) -> tuple[WorkerTexts, ...]:
     """The texts of each card. Its name counts only where it says nothing else: names of people mean nothing."""
-    return tuple(_of(card) for card in cards)
+    return tuple(_card_texts(card) for card in cards)
 
 
-def _of(card: WorkerCard) -> Said:
-    # everybody in a team may have the tools of memory: they tell nobody apart
+def _card_texts(card: WorkerCard) -> WorkerTexts:
+    # every worker of a team may have the memory tools: they do not tell workers apart
     skills = [skill for skill in card.skills if skill.name not in MEMORY_TOOLS]
     tools = [_first_sentence(skill.description) or _plain(skill.name) for skill in skills]
     sentences = split_sentences(card.description, _SENTENCE_ENDS)
@@ -56,7 +60,7 @@ def _of(card: WorkerCard) -> Said:
     described = bool(phrases) and not card.phrases and not card.examples
     if not phrases and not examples:
         phrases = _tidy([_plain(card.name), *card.tags])
-    return Said(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)
+    return WorkerTexts(worker=card.name, phrases=phrases, examples=examples, clauses=clauses, described=described)
 
 
 def _first_sentence(description: str) -> str:
@@ -84,12 +88,12 @@ def _tidy(texts: Sequence[str]) -> tuple[str, ...]:
 def by_rules(text: str, rules: Mapping[str, str]) -> Decision:
     """The worker of the longest phrase that stands in the text as whole words; of equals, of the first."""
     hits = [
-        (-len(" ".join(phrase.split())), found.start(), phrase)
+        (-len(" ".join(phrase.split())), match.start(), phrase)
         for phrase in rules
-        if phrase.split() and (found := _pattern(phrase).search(text))
+        if phrase.split() and (match := _pattern(phrase).search(text))
     ]
     if not hits:
-        return nobody("rules", "no rule matches")
+        return no_worker("rules", "no rule matches")
     hits.sort()
     phrase = hits[0][2]
     worker = rules[phrase]
@@ -104,15 +108,17 @@ def _pattern(phrase: str) -> re.Pattern[str]:
 
 
 def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
-    said = f" {' '.join(_stems(text))} "
-    held = {card.name: {tag: f" {' '.join(_stems(tag))} " for tag in card.tags} for card in cards}
-    found = {name: {one for one in tags.values() if one.strip() and one in said} for name, tags in held.items()}
-    counts = Counter(tag for tags in found.values() for tag in tags)
-    scores = shared({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in found.items()})
+    request = f" {' '.join(_stems(text))} "
+    stems_of_tags = {card.name: {tag: f" {' '.join(_stems(tag))} " for tag in card.tags} for card in cards}
+    tags_of_worker: dict[str, set[str]] = {}
+    for name, tags in stems_of_tags.items():
+        tags_of_worker[name] = {tag_stems for tag_stems in tags.values() if tag_stems.strip() and tag_stems in request}
+    counts = Counter(tag for tags in tags_of_worker.values() for tag in tags)
+    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in tags_of_worker.items()})
     if not scores:
-        return nobody("tags", "no word of the request is a tag of anybody")
+        return no_worker("tags", "no word of the request is a tag of a worker")
     worker, confidence = scores[0]
-    tags = ", ".join(tag for tag, one in held[worker].items() if one in found[worker])
+    tags = ", ".join(tag for tag, tag_stems in stems_of_tags[worker].items() if tag_stems in tags_of_worker[worker])
     return choose("tags", scores, confidence, f"the request names {tags}")
 
 
@@ -124,14 +130,16 @@ def _stems(text: str) -> list[str]:
 
 
 class _Overlap(Struct, frozen=True):
-    """Workers that share a word with a request: their place, what their share goes by, how much of it they know."""
+    """The workers that share a word with a request, by name."""
 
     places: dict[str, int]
     powers: dict[str, float]
-    known: dict[str, float]
+    """What the shares are proportional to."""
+    coverage: dict[str, float]
+    """How much of the request's words the worker uses."""
 
     def sureness(self, worker: str) -> float:
-        return min(1.0, self.known[worker] / _SURE)
+        return min(1.0, self.coverage[worker] / _SURE)
 
 
 class Lexicon:
@@ -141,12 +149,12 @@ class Lexicon:
         self._cards = cards
         texts: list[tuple[int, Counter[str]]] = []
         wholes: list[Counter[str]] = []
-        for at, (card, one) in enumerate(zip(cards, said(cards), strict=True)):
-            lines = [*one.phrases, *one.examples, card.name]
+        for at, (card, card_texts) in enumerate(zip(cards, worker_texts(cards), strict=True)):
+            lines = [*card_texts.phrases, *card_texts.examples, card.name]
             texts.extend((at, Counter(stems(line))) for line in lines)
             wholes.append(Counter(stems(" ".join([*lines, *card.tags]))))
-        held = Counter(term for whole in wholes for term in whole)
-        self._weights = {term: math.log(1 + len(cards) / count) for term, count in held.items()}
+        document_counts = Counter(term for whole in wholes for term in whole)
+        self._weights = {term: math.log(1 + len(cards) / count) for term, count in document_counts.items()}
         self._known = [frozenset(whole) for whole in wholes]
         self._places: dict[str, list[tuple[int, int, float]]] = {}
         for number, (at, counted) in enumerate(texts):
@@ -154,14 +162,14 @@ class Lexicon:
                 self._places.setdefault(term, []).append((number, at, weight))
 
     def decide(self, text: str) -> Decision:
-        asked = Counter(stems(text))
-        overlap = self._overlap(asked)
-        scores = shared(overlap.powers)
+        counts = Counter(stems(text))
+        overlap = self._overlap(counts)
+        scores = share_scores(overlap.powers)
         if not scores:
-            return nobody("words", "nobody uses a word of the request")
+            return no_worker("words", "no worker uses a word of the request")
         worker, share = scores[0]
         at = overlap.places[worker]
-        common = sorted(self._known[at] & asked.keys(), key=lambda term: (-self._weight(term), term))[:6]
+        common = sorted(self._known[at] & counts.keys(), key=lambda term: (-self._weight(term), term))[:6]
         whole = words_by_stem(text)
         words = ", ".join(whole.get(term, term) for term in common)
         confidence = round(share * overlap.sureness(worker), 4)
@@ -177,9 +185,9 @@ class Lexicon:
         weight = overlap.sureness(best)
         return [weight * math.log(overlap.powers.get(card.name, 0.0) / total + _LEAST_SHARE) for card in self._cards]
 
-    def _overlap(self, asked: Mapping[str, int]) -> "_Overlap":
-        nearest = self._nearest(self._unit(asked))
-        weights = {term: self._weight(term) for term in asked}
+    def _overlap(self, counts: Mapping[str, int]) -> "_Overlap":
+        nearest = self._nearest(self._unit(counts))
+        weights = {term: self._weight(term) for term in counts}
         covered = {at: _share(weights, self._known[at]) for at in nearest}
         names = {at: self._cards[at].name for at in nearest}
         return _Overlap(
@@ -188,18 +196,18 @@ class Lexicon:
                 name: (_ONE_TEXT * nearest[at] + (1 - _ONE_TEXT) * covered[at]) ** _SHARPER
                 for at, name in names.items()
             },
-            known={name: max(nearest[at], covered[at]) for at, name in names.items()},
+            coverage={name: max(nearest[at], covered[at]) for at, name in names.items()},
         )
 
     def _weight(self, term: str) -> float:
-        """How telling a word is. One that nobody knows tells as much as one that a single worker knows."""
+        """How telling a word is. One that no worker uses tells as much as one that a single worker uses."""
         return self._weights.get(term, math.log(1 + len(self._cards)))
 
-    def _nearest(self, asked: Mapping[str, float]) -> dict[int, float]:
+    def _nearest(self, weights: Mapping[str, float]) -> dict[int, float]:
         """The cosine of the nearest text of each worker that shares a word."""
         sums: dict[int, float] = {}
         owner: dict[int, int] = {}
-        for term, weight in asked.items():
+        for term, weight in weights.items():
             for number, at, own in self._places.get(term, ()):
                 sums[number] = sums.get(number, 0.0) + weight * own
                 owner[number] = at
@@ -209,17 +217,17 @@ class Lexicon:
         return best
 
     def _unit(self, counted: Mapping[str, int]) -> dict[str, float]:
-        found = {term: (1 + math.log(count)) * self._weight(term) for term, count in counted.items()}
-        long = math.sqrt(sum(one * one for one in found.values()))
-        return {term: one / long for term, one in found.items()} if long else {}
+        weights = {term: (1 + math.log(count)) * self._weight(term) for term, count in counted.items()}
+        long = math.sqrt(sum(weight * weight for weight in weights.values()))
+        return {term: weight / long for term, weight in weights.items()} if long else {}
 
 
-def _share(weights: Mapping[str, float], known: frozenset[str]) -> float:
+def _share(weights: Mapping[str, float], vocabulary: frozenset[str]) -> float:
     whole = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in known) / whole if whole else 0.0
+    return sum(weight for term, weight in weights.items() if term in vocabulary) / whole if whole else 0.0
 
 
 async def by_words(text: str, cards: Sequence[WorkerCard]) -> Decision:
     """Beside the event loop: thousands of examples take half a second to read."""
-    found: Decision = await THREADS.call(lambda: Lexicon(cards).decide(text), {}, _LONGEST_WAIT)
-    return found
+    decision: Decision = await THREADS.call(lambda: Lexicon(cards).decide(text), {}, _LONGEST_WAIT)
+    return decision

@@ -29,11 +29,11 @@ class Route(Declared, frozen=True, tag="route"):
     secondary: bool = False
     """The second best gets it too."""
     generalist: str = ""
-    """The worker for what nobody is meant for; left out, such a request is refused in words."""
+    """The worker for requests that fit no other; left out, such a request is refused in words."""
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     """How sure it must be; left out, as calibrated."""
     samples: Annotated[int, Meta(ge=1, le=10)] = 1
-    """How often who is chosen does it, side by side; a judge picks one."""
+    """How often the chosen worker does it, side by side; a judge picks one."""
     learn: bool = True
     """Whether what came of earlier routes shifts later ones, within bounds."""
     embed: str = "auto"
@@ -64,7 +64,7 @@ class Broadcast(Declared, frozen=True, tag="broadcast"):
 
 
 class RoundRobin(Declared, frozen=True, tag="round_robin"):
-    """Everybody speaks in turn and hears what was said."""
+    """Every worker speaks in turn and reads what was said."""
 
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
@@ -73,7 +73,7 @@ class RoundRobin(Declared, frozen=True, tag="round_robin"):
 
 
 class Dynamic(Declared, frozen=True, tag="dynamic"):
-    """The supervisor says who speaks next, never the same twice in a row, until somebody says the token."""
+    """The supervisor chooses the next speaker, never the same twice in a row, until a worker says the token."""
 
     max_turns: Turns = 0
     """The most turns; 0 is one for each worker."""
@@ -103,7 +103,7 @@ def check(strategy: Strategy) -> None:
     try:
         msgspec.convert(settings, kind)
     except msgspec.ValidationError as error:
-        found = describe_misfit(error, kind)
-        field = found.place.removeprefix("$.").partition(".")[0].partition("[")[0]
+        misfit = describe_misfit(error, kind)
+        field = misfit.place.removeprefix("$.").partition(".")[0].partition("[")[0]
         setting = f"{field}={getattr(strategy, field)!r}" if hasattr(strategy, field) else "..."
-        raise Invalid(f"strategy={kind.__name__}({setting}) cannot be: {found.message}") from error
+        raise Invalid(f"strategy={kind.__name__}({setting}) cannot be: {misfit.message}") from error

@@ -75,7 +75,7 @@ class LedgerReply(Struct, frozen=True):
             return f"done{reason}"
         looping = "looping" if self.looping else "not looping"
         progress = "progress" if self.progress else "no progress"
-        after = f"next {self.worker or 'nobody'}: {self.instruction or 'nothing'}"
+        after = f"next {self.worker or 'no worker'}: {self.instruction or 'nothing'}"
         return f"not done, {looping}, {progress}; {after}{reason}"
 
 
@@ -113,7 +113,7 @@ class _Turn:
         self.fresh = before.fresh_starts
         self.may_restart = self.fresh < strategy.fresh_starts
         self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
-        self.refused = tuple(one for one in brief.findings if one.code in REFUSALS)
+        self.refused = tuple(finding for finding in brief.findings if finding.code in REFUSALS)
         self.stalls = before.stalls + sum(finding.code != _STALLED for finding in self.refused)
         is_due = self.stalls + self.failed >= self.patience and self.may_restart and bool(brief.tasks)
         self.afresh = is_due or any(finding.code == _STALLED for finding in self.refused)
@@ -124,11 +124,11 @@ class _Turn:
         brief = self.brief
         nonce = new_nonce()
         room = self.lead.model.card.window * 2 // max(1, len(brief.inputs))  # bytes: half the window for all results
-        given = show_inputs(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
+        inputs = show_inputs(brief, nonce, by_id(brief.tasks), max(500, min(CAP, room)))
         parts = [f"Request: {brief.goal}", today(brief)]
         if brief.tasks:
             lines = [f"- {task.id} ({task.worker}): {task.instruction}" for task in brief.tasks]
-            parts += ["The tasks so far:\n" + "\n".join(lines), given.text]
+            parts += ["The tasks so far:\n" + "\n".join(lines), inputs.text]
             parts.extend(gap_text(gap, nonce) for gap in brief.gaps)
         parts.extend(self._warnings())
         return Question(
@@ -139,7 +139,7 @@ class _Turn:
                 goal=brief.goal,
                 workers=self.lead.cards,
                 tasks=planned_tasks(brief.tasks),
-                results=given.inputs,
+                results=inputs.inputs,
                 gaps=brief.gaps,
             ),
             slots={"most": str(self.max_tasks)},
@@ -155,8 +155,11 @@ class _Turn:
             yield _AFRESH
         elif stalls := self.stalls + self.failed:
             yield f"The last {stalls} turn{'s' if stalls > 1 else ''} brought nothing. Take another way."
-        left = self.max_tasks - len(self.brief.tasks)
-        yield f"{left} more task{'s' if left != 1 else ''} may be given." if left > 0 else "No more tasks may be given."
+        tasks_left = self.max_tasks - len(self.brief.tasks)
+        if tasks_left > 0:
+            yield f"{tasks_left} more task{'s' if tasks_left != 1 else ''} may be given."
+        else:
+            yield "No more tasks may be given."
 
     def read(self, text: str) -> LedgerReply:
         return read_ledger(find_object(text), self.lead.names, _failed_tasks(self.brief))
@@ -170,8 +173,8 @@ class _Turn:
             text = "Nothing has been delivered yet, so it cannot be done. Give a task."
             return self._refuse(_EMPTY, text, "it was called done without a result", used)
         combine = self.lead.combine or ("forward" if len(brief.tasks) == 1 else "merge")
-        named = {gap.message for gap in brief.gaps if brief.tasks}  # a run that replans asks again
-        unserved = tuple(text for text in reply.unserved if text not in named)
+        gap_messages = {gap.message for gap in brief.gaps if brief.tasks}  # a run that replans asks again
+        unserved = tuple(text for text in reply.unserved if text not in gap_messages)
         return Proposal((), combine, closed=True, used=used, unserved=unserved)
 
     def go_on(self, reply: LedgerReply, used: Amount | None) -> Proposal:
@@ -186,20 +189,20 @@ class _Turn:
             text = f"Say who does what next: `next` is one of {names}, and `instruction` the task."
             raise self._sent_back("no_next", text, used)
         is_near = self._was_asked_nearly(reply)
-        asked = fingerprint(self._task(reply)) in map(fingerprint, brief.tasks)
-        if asked or (self.afresh and is_near):
-            text = f"{reply.worker} was asked this before. Ask for something else, or somebody else."
+        is_repeated = fingerprint(self._task(reply)) in map(fingerprint, brief.tasks)
+        if is_repeated or (self.afresh and is_near):
+            text = f"{reply.worker} was asked this before. Ask for something else, or ask another worker."
             return self._refuse(_REPEATED, text, f"{reply.worker} was to be asked the same again", used)
         if self.afresh:
             return self._propose(reply, LoopState(fresh_starts=self.fresh + 1), used)
-        why = self._stalled(reply, is_near=is_near) if brief.tasks else ""
+        why = self._stall_reason(reply, is_near=is_near) if brief.tasks else ""
         if why and self.stalls + 1 >= self.patience:
             return self._refuse(_STALLED, _AFRESH, why, used)
         is_lost = brief.tasks and (why or self.refused)
         stalls = self.stalls + bool(why) if is_lost else 0
         return self._propose(reply, LoopState(stalls=stalls, fresh_starts=self.fresh), used)
 
-    def _stalled(self, reply: LedgerReply, *, is_near: bool) -> str:
+    def _stall_reason(self, reply: LedgerReply, *, is_near: bool) -> str:
         """Why this turn is a stall, if it is one."""
         if self.failed:
             return "the last task failed"
@@ -212,14 +215,14 @@ class _Turn:
     def _was_asked_nearly(self, reply: LedgerReply) -> bool:
         new = _telling_words(reply.instruction)
         earlier = [task.instruction for task in self.brief.tasks if task.worker == reply.worker]
-        return any(alike(new, _telling_words(instruction)) for instruction in earlier)
+        return any(are_alike(new, _telling_words(instruction)) for instruction in earlier)
 
     def _task(self, reply: LedgerReply) -> Task:
         return Task(
             TaskId(f"t{self.number}"),
             reply.instruction,
             reply.worker,
-            after=tuple(Edge(given.task, "optional") for given in self.brief.inputs if "[" not in given.task),
+            after=tuple(Edge(result.task, "optional") for result in self.brief.inputs if "[" not in result.task),
             replaces=TaskId(reply.replaces),
         )
 
@@ -254,12 +257,12 @@ def _telling_words(text: str) -> frozenset[str]:
     return frozenset(split_words(text)) - _IDLE
 
 
-def alike(one: frozenset[str], other: frozenset[str]) -> bool:
+def are_alike(first: frozenset[str], second: frozenset[str]) -> bool:
     """Whether two tasks differ by little more than fillers.
 
     Where each has a word the other lacks, that is mostly what tells them apart: page 2, page 3.
     """
-    small, large = sorted((one, other), key=len)
+    small, large = sorted((first, second), key=len)
     return bool(small) and small <= large and 5 * len(small) >= 4 * len(large)
 
 

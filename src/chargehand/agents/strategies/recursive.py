@@ -105,7 +105,7 @@ class _Tree(Struct):
     used: list[Amount | None] = []
 
     async def begin(self, root: _Node) -> tuple[str, ...]:
-        """Judge the request itself: without that there is no plan. Back comes what nobody can do."""
+        """Judge the request itself: without that there is no plan. Returns the parts that no worker can do."""
         names = self.lead.names
         if self.breadth == 1 and len(names) == 1:
             root.worker = names[0]
@@ -125,12 +125,12 @@ class _Tree(Struct):
         root.parts = judged.parts
         self.note_split(root, judged)
         over = f"a request is split into at most {self.breadth} parts."
-        left = [f"{one_line(text, 200).rstrip('. ')}: {over}" for text in judged.rest[:_REST]]
+        over_breadth = [f"{one_line(text, 200).rstrip('. ')}: {over}" for text in judged.rest[:_REST]]
         more = [f"{len(judged.rest) - _REST} more parts: {over}"] if len(judged.rest) > _REST else []
-        return (*judged.unserved, *left, *more)
+        return (*judged.unserved, *over_breadth, *more)
 
     async def deepen(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
-        """Judge every part of a level at the same time; back come the parts that were made of them."""
+        """Judge every part of a level at the same time; returns the parts they were split into."""
         room = self.lead.max_tasks - sum(1 for _ in root.leaves())
         nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
         covered = await self.context.afford(self.lead.reserve, len(nodes))
@@ -143,7 +143,7 @@ class _Tree(Struct):
         async with asyncio.TaskGroup() as jobs:
             for node in nodes:
                 jobs.create_task(self.try_to_judge(node, splits))
-        made: list[_Node] = []
+        next_level: list[_Node] = []
         for node in nodes:
             judged = splits.get(node.id)
             if judged is None:
@@ -153,9 +153,9 @@ class _Tree(Struct):
                 continue
             room -= len(judged.parts) - 1
             node.parts = judged.parts
-            made.extend(node.parts)
+            next_level.extend(node.parts)
             self.note_split(node, judged)
-        return made
+        return next_level
 
     async def try_to_judge(self, node: _Node, splits: dict[str, _Split]) -> None:
         """One call. Where it fails the part stays as it is."""
@@ -215,23 +215,23 @@ class _Tree(Struct):
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         names = self.lead.names
         subtasks = [] if read_flag(table.get("simple")) else read_subtasks(table.get("subtasks"))
-        made: dict[str, _Node] = {}
+        nodes: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
         for subtask in subtasks:
             worker = read_worker(subtask.worker, names) or node.worker or one_line(subtask.worker, LONGEST_LINE)
             key = f"{worker}: {_plain(subtask.instruction)}"
-            if key not in made and len(made) < self.breadth:
-                made[key] = _Node(
-                    id=f"{node.id}{'.' if node.above else ''}{len(made) + 1}",
+            if key not in nodes and len(nodes) < self.breadth:
+                nodes[key] = _Node(
+                    id=f"{node.id}{'.' if node.above else ''}{len(nodes) + 1}",
                     instruction=subtask.instruction,
                     worker=worker,
                     above=(*node.above, _plain(node.instruction)),
                     after=tuple(dict.fromkeys(numbered[place] for place in subtask.after if place in numbered)),
                 )
-            if key in made:
-                numbered[subtask.number] = made[key]
+            if key in nodes:
+                numbered[subtask.number] = nodes[key]
         worker = read_worker(table.get("worker"), names)
-        parts = tuple(made.values())
+        parts = tuple(nodes.values())
         if len(parts) == 1 or self.breadth == 1:
             worker = worker or (parts[0].worker if parts else node.worker)
             parts = ()
@@ -240,7 +240,7 @@ class _Tree(Struct):
             parts=parts,
             why=one_line(table.get("why"), LONGEST_LINE),
             unserved=read_lines(table.get("unserved")),
-            rest=tuple(one.instruction for one in subtasks if one.number not in numbered) if parts else (),
+            rest=tuple(subtask.instruction for subtask in subtasks if subtask.number not in numbered) if parts else (),
         )
 
     def note_split(self, node: _Node, judged: _Split) -> None:

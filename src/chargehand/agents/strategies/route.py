@@ -1,37 +1,72 @@
-"""The strategy `route`: one task for the worker that fits best, or for the best two. Routers say who fits."""
+"""The strategy `route`: one task for the worker that fits best, or for the best two.
 
+Rules come first, then the router of the strategy, or the best available. Routing by meaning compares vectors: the
+embedding makes them, `routing.space` compares them.
+"""
+
+import logging
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from itertools import count
+from typing import TYPE_CHECKING
 
-from chargehand.agents.planner import Lead
-from chargehand.agents.routing.choose import LEAST, decide
-from chargehand.agents.routing.decision import ConfirmedExamples, Decision, out_of_order, seen, shifted
-from chargehand.agents.strategies import Route
+from msgspec import Raw, Struct, structs
+
+from chargehand.agents.inputs import today
+from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
+from chargehand.agents.routing.decision import (
+    MOST_SCORES,
+    ConfirmedExamples,
+    Decision,
+    choose,
+    is_out_of_order,
+    load_text,
+    no_worker,
+    shift_by_load,
+)
+from chargehand.agents.routing.words import Lexicon, WorkerTexts, by_rules, by_tags, by_words, worker_texts
+from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
+from chargehand.agents.strategies import Route, Router
 from chargehand.agents.worker import Worker
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Combine, Task, TaskId
-from chargehand.errors import Invalid
+from chargehand.engine.plan import Combine, Task, TaskId, digest
+from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.memory.archives import Embedding
+from chargehand.models.embeddings import MultilingualEmbedding, find_embedding, has_multilingual
 from chargehand.models.model import Model
-from chargehand.models.request_facts import WorkerCard
+from chargehand.models.providers import install_command
+from chargehand.models.request_facts import Routing, WorkerCard
+from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.runtime.load import WorkerLoad
+from chargehand.text.words import is_english
+from chargehand.tools.threads import THREADS
+from chargehand.tools.tool import ToolFailed
 
-_SHOWN = 5  # scores that are noted
-_NAMED = 12  # workers that a refusal tells of
-_LONGEST = 160
-_CALL = (1000, 1000)  # tokens in and out of a call, where nobody said what a task takes
+if TYPE_CHECKING:
+    from chargehand.agents.routing.space import Reading, Space
+
+logger = logging.getLogger(__name__)
+
+_MOST_NOTED = 5  # scores in the note
+_MOST_LISTED = 12  # workers that a refusal lists
+_LONGEST_DESCRIPTION = 160
+_CALL = (1000, 1000)  # tokens in and out of a call, where no estimate is configured
 
 
 async def route(
     strategy: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, WorkerLoad] | None = None
 ) -> Proposal:
-    """Who does it; nobody is chosen in silence. Asked again, only those who have not had it come into question."""
+    """One task for the chosen worker; the choice is noted. A replan chooses among workers that have not had it."""
     if brief.tasks and not brief.replan:
         return Proposal((), lead.combine or "forward", used=NOTHING)
     try:
-        check(strategy, lead.names)
+        check_route(strategy, lead.names)
     except Invalid as error:
         raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
     had = {task.worker for task in brief.tasks}
@@ -40,15 +75,15 @@ async def route(
     examples = None if store is None else ConfirmedExamples(store)
     if examples is not None:
         cards = await examples.extend(cards)
-    found, used = await decide(
+    decision, used = await decide(
         strategy=strategy, lead=lead, brief=brief, context=context, cards=cards, examples=examples
     )
     view = load or context.worker_loads()
-    found = found if found.router == "rules" else shifted(found, view)
-    names, reason = _chosen(strategy, found, had, view)
+    decision = decision if decision.router == "rules" else shift_by_load(decision, view)
+    names, reason = _choose_workers(strategy, decision, had, view)
     context.expect_work(names)
-    chosen = RouteChosen(names, found.router, found.confidence, found.scores[:_SHOWN])
-    context.note(_told(names, reason, found, view), fact=chosen)
+    chosen = RouteChosen(names, decision.router, decision.confidence, decision.scores[:_MOST_NOTED])
+    context.note(_decision_text(names, reason, decision, view), fact=chosen)
     if not names and brief.tasks:
         some: Combine = "select" if strategy.samples > 1 else "forward"
         return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
@@ -56,75 +91,76 @@ async def route(
         return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
     if strategy.samples > 1:
         names = names[:1] * (1 if brief.tasks else await _affordable_samples(strategy.samples, names[0], lead, context))
-    return _proposed(names[: max(1, lead.max_tasks)], lead, brief, used, sampled=strategy.samples > 1)
+    return _propose_tasks(names[: max(1, lead.max_tasks)], lead, brief, used, sampled=strategy.samples > 1)
 
 
-def check(strategy: Route, names: Sequence[str]) -> None:
-    """Raise Invalid where a way names a worker who is not there, or settings that exclude each other."""
+def check_route(strategy: Route, names: Sequence[str]) -> None:
+    """Raise Invalid for a worker that is not on the team, or settings that exclude each other."""
     if strategy.generalist and strategy.generalist not in names:
         raise Invalid(f"the generalist {strategy.generalist!r} is not on the team; there are {', '.join(names)}")
     if strange := next((name for name in strategy.rules.values() if name not in names), None):
-        raise Invalid(f"a rule of the route names {strange!r}, who is not on the team; there are {', '.join(names)}")
+        raise Invalid(f"a rule of the route names {strange!r}, which is not on the team; there are {', '.join(names)}")
     if strategy.samples > 1 and strategy.secondary:
         raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
 
-def _chosen(
-    strategy: Route, found: Decision, had: set[str], load: Mapping[str, WorkerLoad]
+def _choose_workers(
+    strategy: Route, decision: Decision, had: set[str], load: Mapping[str, WorkerLoad]
 ) -> tuple[tuple[str, ...], str]:
-    """Who gets it, and why these: a fallback says that it is one. What a rule says holds whatever the load."""
+    """The workers that get the request, and why: a fallback says that it is one. A rule holds whatever the load."""
     spare = strategy.generalist if strategy.generalist not in had else ""
-    if spare and found.router != "rules" and not load.get(spare, WorkerLoad()).shut and out_of_order(found, load):
-        return (spare,), f"the generalist gets it: {found.worker} is out of order, and nobody else fits: {found.why}"
-    least = LEAST[found.router] if strategy.threshold is None else strategy.threshold
-    sure = found.router == "rules" or found.confidence >= least
-    pair = (found.worker, found.second) if strategy.secondary else (found.worker,)
+    spare_works = spare and not load.get(spare, WorkerLoad()).shut
+    if spare_works and decision.router != "rules" and is_out_of_order(decision, load):
+        problem = f"{decision.worker} is out of order, and no other worker fits"
+        return (spare,), f"the generalist gets it: {problem}: {decision.why}"
+    least = LEAST[decision.router] if strategy.threshold is None else strategy.threshold
+    sure = decision.router == "rules" or decision.confidence >= least
+    pair = (decision.worker, decision.second) if strategy.secondary else (decision.worker,)
     names = tuple(name for name in pair if name is not None)
-    if found.worker is not None and (sure or len(names) > 1):
-        return names, found.why
-    if found.worker is None:
-        reason = found.why
+    if decision.worker is not None and (sure or len(names) > 1):
+        return names, decision.why
+    if decision.worker is None:
+        reason = decision.why
     else:
-        rival = f" or {found.second}" if found.second else ""
-        reason = (
-            f"not clear enough whether {found.worker}{rival} (confidence {found.confidence:.2f}, needed {least:.2f}): "
-        )
-        reason += found.why
+        rival = f" or {decision.second}" if decision.second else ""
+        confidence = f"confidence {decision.confidence:.2f}, needed {least:.2f}"
+        reason = f"not clear enough whether {decision.worker}{rival} ({confidence}): {decision.why}"
     if spare:
         return (spare,), f"the generalist gets it: {reason}"
     return (), reason
 
 
-def _told(names: Sequence[str], reason: str, found: Decision, load: Mapping[str, WorkerLoad]) -> str:
-    scores = ", ".join(f"{name} {score:.2f}" for name, score in found.scores[:_SHOWN]) or "none"
-    who = " and ".join(names) or "nobody"
-    busy = seen([name for name in dict.fromkeys((*names, *dict(found.scores[:_SHOWN]))) if name in load], load)
-    told = f"scores: {scores}{f'; load: {busy}' if busy else ''}"
-    return f"route to {who}, confidence {found.confidence:.2f}, by {found.router}: {reason} ({told})"
+def _decision_text(names: Sequence[str], reason: str, decision: Decision, load: Mapping[str, WorkerLoad]) -> str:
+    best = dict(decision.scores[:_MOST_NOTED])
+    scores = ", ".join(f"{name} {score:.2f}" for name, score in best.items()) or "none"
+    who = " and ".join(names) or "no worker"
+    busy = load_text([name for name in dict.fromkeys((*names, *best)) if name in load], load)
+    details = f"scores: {scores}{f'; load: {busy}' if busy else ''}"
+    return f"route to {who}, confidence {decision.confidence:.2f}, by {decision.router}: {reason} ({details})"
 
 
 def _unserved(reason: str, cards: Sequence[WorkerCard]) -> str:
-    able = "; ".join(f"{card.name}: {_does(card)}" for card in cards[:_NAMED])
-    more = f"; and {len(cards) - _NAMED} more" if len(cards) > _NAMED else ""
-    return f"Nobody on the team was found for this request: {reason}. The team can do this: {able}{more}."
+    able = "; ".join(f"{card.name}: {_capability(card)}" for card in cards[:_MOST_LISTED])
+    more = f"; and {len(cards) - _MOST_LISTED} more" if len(cards) > _MOST_LISTED else ""
+    return f"No worker on the team fits this request: {reason}. The team can do this: {able}{more}."
 
 
-def _does(card: WorkerCard) -> str:
-    said = card.description or ", ".join(card.phrases) or ", ".join(card.tags) or "says nothing of what it does"
-    return " ".join(said.split())[:_LONGEST].rstrip(". ")
+def _capability(card: WorkerCard) -> str:
+    text = card.description or ", ".join(card.phrases) or ", ".join(card.tags) or "no description"
+    return " ".join(text.split())[:_LONGEST_DESCRIPTION].rstrip(". ")
 
 
-def _proposed(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None, *, sampled: bool) -> Proposal:
+def _propose_tasks(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None, *, sampled: bool) -> Proposal:
     taken = {task.id for task in brief.tasks}
-    free = (one for number in range(1, len(taken) + len(names) + 1) if (one := TaskId(f"t{number}")) not in taken)
+    free = (TaskId(f"t{number}") for number in count(1) if f"t{number}" not in taken)
     gaps = [gap.task for gap in brief.gaps if gap.task in taken]
     tasks: list[Task] = []
     for at, name in enumerate(names):
         replaces = TaskId(gaps[at]) if at < len(gaps) else TaskId("")
-        asked = brief.goal
+        instruction = brief.goal
         if sampled and len(names) > 1:  # a mark tells samples apart, so that none passes for another one done twice
-            asked = f"{brief.goal}\n\nAnswer on your own: this is sample S{at + 1}."
-        tasks.append(Task(next(free), asked, name, replaces=replaces))
+            instruction = f"{brief.goal}\n\nAnswer on your own: this is sample S{at + 1}."
+        tasks.append(Task(next(free), instruction, name, replaces=replaces))
     together = len(names) > 1 or any(task.id not in gaps for task in brief.tasks)
     several: Combine = "select" if sampled else "merge"
     return Proposal(tuple(tasks), lead.combine or (several if together else "forward"), used=used)
@@ -143,7 +179,303 @@ async def _affordable_samples(samples: int, worker: str, lead: Lead, context: St
     """How many samples of this worker's there is money and room for; one in any case."""
     wanted = min(samples, max(1, lead.max_tasks))
     cost = NOTHING if lead.sample is None else lead.sample(worker)
-    count = 1 + await context.afford(cost, wanted - 1) if wanted > 1 else 1
-    if count < samples:
-        context.note(f"{count} of {samples} samples: what is left does not cover more")
-    return count
+    affordable = 1 + await context.afford(cost, wanted - 1) if wanted > 1 else 1
+    if affordable < samples:
+        context.note(f"{affordable} of {samples} samples: what is left does not cover more")
+    return affordable
+
+
+# --- the decision
+
+
+# Confidence below which no worker is chosen: each router has its own measure.
+LEAST: dict[str, float] = {"rules": 0.0, "tags": 0.6, "words": 0.4, "meaning": 0.5, "model": 0.4, "hybrid": 0.4}
+CLEAR = 0.75  # confidence from which no model is asked
+_MARGIN = 0.2  # of shares, between the first two
+_FEW = 4
+# what a model sees of a card
+_PHRASES = 12
+_EXAMPLES = 3
+_LONGEST = 300
+
+
+async def decide(
+    strategy: Route,
+    lead: Lead,
+    brief: Brief,
+    context: StepContext,
+    cards: Sequence[WorkerCard],
+    examples: ConfirmedExamples | None = None,
+) -> tuple[Decision, Amount | None]:
+    """The decision among these workers, and what it cost."""
+    if strategy.rules:
+        free = {card.name for card in cards} | {strategy.generalist}
+        decision = by_rules(brief.goal, {phrase: name for phrase, name in strategy.rules.items() if name in free})
+        if decision.worker is not None:
+            return decision, NOTHING
+    if strategy.router == "rules":
+        return no_worker("rules", "no rule matches" if strategy.rules else "there are no rules"), NOTHING
+    if not cards:
+        return no_worker(strategy.router, "there is no worker to choose from"), NOTHING
+    router = best_router(lead) if strategy.router == "auto" else strategy.router
+    if router == "tags":
+        return by_tags(brief.goal, cards), NOTHING
+    if router == "words":
+        return await by_words(brief.goal, cards), NOTHING
+    if router == "meaning":
+        return await by_meaning(brief.goal, cards, lead.embedding, examples), NOTHING
+    if router == "hybrid" and lead.embedding is not None:
+        return await by_both(lead, brief, context, cards, examples)
+    return await by_model(lead, brief, context, cards)
+
+
+def best_router(lead: Lead) -> Router:
+    """The best router with what is there. Small local models choose no better than meaning does, and take seconds."""
+    if lead.embedding is None:
+        return "model"
+    return "meaning" if lead.model.card.in_process else "hybrid"
+
+
+def find_route_embedding(strategy: Route, cards: Sequence[WorkerCard], lookup: Lookup) -> Embedding | None:
+    """None for words. Raises Invalid where the team names an embedding that is not there."""
+    if strategy.embed == "auto" and has_multilingual() and not is_english(_card_texts(cards)):
+        return MultilingualEmbedding()
+    return find_embedding(strategy.embed, lookup)
+
+
+def _card_texts(cards: Sequence[WorkerCard]) -> list[str]:
+    return [text for card in cards for text in (card.description, *card.phrases, *card.examples)]
+
+
+# --- by meaning, and by a model where meaning is not clear
+
+
+async def by_both(
+    lead: Lead,
+    brief: Brief,
+    context: StepContext,
+    cards: Sequence[WorkerCard],
+    examples: ConfirmedExamples | None = None,
+) -> tuple[Decision, Amount | None]:
+    """The decision and what it cost. A model that fails leaves it at what meaning says."""
+    decision = await by_meaning(brief.goal, cards, lead.embedding, examples)
+    if is_clear(decision):
+        return structs.replace(decision, router="hybrid"), NOTHING
+    near = dict(decision.scores[:_FEW])
+    few = [card for card in cards if card.name in near] or list(cards)
+    try:
+        model_decision, used = await by_model(lead, brief, context, few)
+    except WorkFailed as error:
+        why = f"{decision.why}; not clear, and {lead.model.card.handle} was of no help: {error}"
+        return structs.replace(decision, why=why, router="hybrid"), error.used
+    names = ", ".join(card.name for card in few)
+    why = f"{model_decision.why}; not clear by meaning ({decision.why}), so {lead.model.card.handle} chose of {names}"
+    scores = model_decision.scores or decision.scores
+    return structs.replace(model_decision, why=why, scores=scores, router="hybrid"), used
+
+
+def is_clear(decision: Decision) -> bool:
+    """Whether it needs no second opinion."""
+    if decision.worker is None or decision.confidence < CLEAR:
+        return False
+    shares = [share for _, share in decision.scores[:2]]
+    return len(shares) < 2 or shares[0] - shares[1] >= _MARGIN
+
+
+# --- by a model
+
+
+async def by_model(
+    lead: Lead, brief: Brief, context: StepContext, cards: Sequence[WorkerCard]
+) -> tuple[Decision, Amount | None]:
+    """What the model says, and what that cost. What is wrong with a reply goes back to it as findings."""
+    names = tuple(card.name for card in cards)
+    parts = [f"Request: {brief.goal}"]
+    if brief.findings:
+        parts.append("Your last reply was of no use:\n" + sent_back(brief.findings))
+    question = Question(
+        prompt="route",
+        parts=[*parts, today(brief)],
+        schema=route_schema(names),
+        subject=Routing(brief.goal, tuple(cards)),
+        slots={"workers": list_cards(cards)},
+    )
+    purpose = Purpose("asking a model which worker should do it", alone=not brief.tasks, code="no_route", place="route")
+    return await ask(lead, question.request(lead), context, purpose, partial(read_decision, names=names))
+
+
+@lru_cache(maxsize=64)
+def route_schema(names: tuple[str, ...]) -> Raw:
+    worker = choice_schema(names, or_null=True)
+    return encode_schema(
+        {
+            "reason": text_schema(_LONGEST),
+            "primary": worker,
+            "secondary": worker,
+            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        }
+    )
+
+
+def read_decision(text: str, names: Sequence[str]) -> Decision:
+    """The decision in a reply; raises Invalid, in words for the model, where there is none."""
+    table = find_object(text)
+    if "primary" not in table:
+        raise Invalid("the reply lacks `primary`: a worker's name, or null")
+    worker = _worker(table["primary"], names)
+    second = _worker(table.get("secondary"), names)
+    why = one_line(table.get("reason"), _LONGEST) or "the model gave no reason"
+    if worker is None:
+        return no_worker("model", why)
+    written = table.get("confidence")
+    confidence = min(1.0, max(0.0, float(written))) if isinstance(written, int | float) else 0.5
+    scores = [(worker, round(max(confidence, 0.01), 4))]
+    if second is not None and second != worker:
+        scores.append((second, round((1 - confidence) * 0.5, 4)))
+    return choose("model", scores, confidence, why)
+
+
+def _worker(written: object, names: Sequence[str]) -> str | None:
+    if written is None or written in ("", "null", "none", "None"):
+        return None
+    worker = next((name for name in names if name == written), None)
+    if worker is None:
+        raise Invalid(f"there is no worker {str(written)[:80]!r}; there are {', '.join(names)}")
+    return worker
+
+
+def list_cards(cards: Sequence[WorkerCard]) -> str:
+    """Workers as a model chooses among them."""
+    lines: list[str] = []
+    for card in cards:
+        lines.append(card_line(card))
+        able = [*card.phrases, *(skill.name.replace("_", " ") for skill in card.skills)][:_PHRASES]
+        lines.extend([f"  - can: {'; '.join(able)}"] if able else [])
+        examples = (*card.examples, *reversed(card.confirmed))[:_EXAMPLES]
+        lines.extend(f"  - was asked: {example[:_LONGEST]}" for example in examples)
+    return "\n".join(lines)
+
+
+# --- routing by meaning
+
+
+_FIT_TIMEOUT = 600.0  # seconds for learning; the planner's own clock ends it long before
+_MAX_SPACES = 8
+_SPACES: "OrderedDict[str, Space]" = OrderedDict()
+"""Fitted spaces by the digest of what they were fitted from."""
+_MAX_VECTORS = 5000
+_VECTORS: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+"""Vectors of texts by the handle of their embedding."""
+
+
+class Meaning(Struct, frozen=True):
+    """A team's space, and what makes vectors for it."""
+
+    space: "Space"
+    embedding: Embedding
+    lexicon: Lexicon | None = None  # where descriptions are all there is, words tell more than nothing
+
+    async def decide(self, text: str) -> Decision:
+        (vector,) = await self.embedding.embed([text])
+        reading: Reading = await THREADS.call(
+            lambda: self.space.read(vector, MOST_SCORES, self.by_words(text)), {}, _FIT_TIMEOUT
+        )
+        return reading_decision(reading)
+
+    def by_words(self, text: str) -> list[float]:
+        """What the words of a request add to the logits of the workers."""
+        return [] if self.lexicon is None else self.lexicon.log_shares(text)
+
+
+def reading_decision(reading: "Reading") -> Decision:
+    """A reading in words."""
+    (worker, share), *rest = reading.shares
+    second = rest[0][0] if rest else None
+    if reading.scope < reading.threshold:
+        why = f"it is like nothing that a worker says or was asked (nearest: {worker}, {_measure(reading)})"
+        return no_worker("meaning", why, reading.shares)
+    beside = f", {second} {rest[0][1]:.0%}" if second else ""
+    why = f"its meaning is nearest to {worker} ({share:.0%}{beside}; {_measure(reading)})"
+    return choose("meaning", reading.shares, reading.confidence, why)
+
+
+def _measure(reading: "Reading") -> str:
+    return f"likeness {reading.scope:.2f}, needed {reading.threshold:.2f}"
+
+
+async def fit_meaning(
+    cards: Sequence[WorkerCard], embedding: Embedding, examples: ConfirmedExamples | None = None
+) -> Meaning:
+    """A team is fitted once: the same texts and the same embedding have the same space, in any process.
+
+    `examples` is where another process finds the space.
+    """
+    texts_by_worker = worker_texts(cards)
+    parts: list[str] = []
+    for texts in texts_by_worker:
+        parts += [texts.worker, *texts.phrases, "", *texts.clauses, "", *texts.examples, ""]
+    key = digest(embedding.handle, str(embedding.width), *parts)
+    if (space := _SPACES.get(key)) is None:
+        space = await _load_space(key, texts_by_worker, embedding, examples)
+        _SPACES[key] = space
+        while len(_SPACES) > _MAX_SPACES:
+            _SPACES.popitem(last=False)
+    lexicon = Lexicon(cards) if all(texts.described for texts in texts_by_worker) else None
+    return Meaning(space, embedding, lexicon)
+
+
+async def _load_space(
+    key: str, texts_by_worker: Sequence[WorkerTexts], embedding: Embedding, examples: ConfirmedExamples | None
+) -> "Space":
+    """The stored space, or one that is fitted and stored now; only of embeddings that know their width."""
+    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
+
+    key = digest(spaces.FORMAT, key)
+    names = tuple(texts.worker for texts in texts_by_worker)
+    body = await examples.fitted(key) if examples is not None and embedding.width else None
+    if body is not None:
+        try:
+            return await THREADS.call(lambda: spaces.unpack_space(body, names, embedding.width), {}, _FIT_TIMEOUT)
+        except ToolFailed as error:
+            logger.info("the router is fitted anew: %s", error)
+    vectors = await _embed(spaces.texts_of(texts_by_worker), embedding)
+    space: Space = await THREADS.call(lambda: spaces.build(texts_by_worker, vectors), {}, _FIT_TIMEOUT)
+    if examples is not None and embedding.width:
+        packed: bytes = await THREADS.call(lambda: spaces.pack_space(space), {}, _FIT_TIMEOUT)
+        if len(packed) <= spaces.MOST_BYTES:
+            await examples.keep_fitted(key, packed)
+    return space
+
+
+async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
+    """The vectors of texts; those embedded before come from the cache."""
+    missing = list(dict.fromkeys(text for text in texts if (embedding.handle, text) not in _VECTORS))
+    if len(missing) > _MAX_VECTORS:
+        return await embedding.embed(texts)
+    vectors = {text: _VECTORS[embedding.handle, text] for text in texts if (embedding.handle, text) in _VECTORS}
+    if missing:
+        vectors.update(zip(missing, await embedding.embed(missing), strict=True))
+    for text, vector in vectors.items():
+        _VECTORS[embedding.handle, text] = vector
+    while len(_VECTORS) > _MAX_VECTORS:
+        _VECTORS.popitem(last=False)
+    return [vectors[text] for text in texts]
+
+
+async def by_meaning(
+    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, examples: ConfirmedExamples | None = None
+) -> Decision:
+    """By words, and saying so, where there is no embedding."""
+    if embedding is None:
+        return await _by_words(text, cards, "there is no embedding")
+    if find_spec("numpy") is None:
+        return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
+    try:
+        return await (await fit_meaning(cards, embedding, examples)).decide(text)
+    except (StoreUnavailable, ToolFailed) as error:  # no server there; or vectors that are none
+        return await _by_words(text, cards, str(error))
+
+
+async def _by_words(text: str, cards: Sequence[WorkerCard], reason: str) -> Decision:
+    decision = await by_words(text, cards)
+    return structs.replace(decision, why=f"{decision.why} (by words: {reason})")
