@@ -24,9 +24,10 @@ from chargehand.cli.main import main
 from chargehand.errors import Corrupt, Invalid
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.server.letta.custom_tools import read_source
-from chargehand.server.middleware.keys import KeyFile, create_key, key_file
+from chargehand.server.middleware.gate import open_keys
+from chargehand.server.middleware.keys import create_key
 from chargehand.server.problem import Problem
-from chargehand.server.settings import Limits, Settings, check
+from chargehand.server.settings import Limits, Settings, check, key_store_url
 from chargehand.tools.egress import Egress
 from chargehand.tools.sandbox import available
 from chargehand.tools.urls import Forbidden
@@ -258,7 +259,7 @@ def test_langflow_2025_34291_no_page_of_another_site_reads_anything_and_there_ar
 
 def test_langflow_2026_34046_and_55423_ids_of_others_and_tokens_that_are_over_open_nothing(site: Site) -> None:
     key, token = create_key("other", "", "admin", time.time())
-    with closing(KeyFile(key_file(site.data))) as file:
+    with closing(open_keys(key_store_url(site.data))) as file:
         file.add(key)
         stranger = {"Authorization": f"Bearer {token}"}
         agent = site.agent()
@@ -279,11 +280,11 @@ def test_mcp_inspector_2025_49596_and_sdks_2025_66414_a_rebound_name_and_a_bare_
 
 
 def test_litellm_2026_42208_what_is_in_a_header_never_reaches_the_store(site: Site) -> None:
-    before = key_file(site.data).read_bytes()
+    before = Path(key_store_url(site.data)).read_bytes()
     for said in ("' OR '1'='1", "x'; DROP TABLE keys; --", 'ch_" OR 1=1 --_x', "ch_%_%", "ch_deadbeef_' UNION SELECT"):
         for kind in ("Bearer", "Basic", "ApiKey"):
             assert site.client.get("/v1/agents", headers={"Authorization": f"{kind} {said}"}).status_code == 401
-    assert key_file(site.data).read_bytes() == before
+    assert Path(key_store_url(site.data)).read_bytes() == before
 
 
 # --- addresses

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import httpx
 
-from chargehand.server.middleware.keys import KeyFile, create_key, key_file
+from chargehand.server.middleware.gate import open_keys
+from chargehand.server.middleware.keys import create_key
+from chargehand.server.settings import key_store_url
 from tests.server.running import Running, running, settings_in
 
 GOAL = "What do 40 tomato seedlings cost?"
@@ -133,7 +135,7 @@ def garden(folder: Path, **changes: object) -> Generator[Garden]:
 def key_for(folder: Path, tenant: str, scope: str = "run") -> dict[str, str]:
     """Headers with a new key of a tenant."""
     key, token = create_key(tenant, "for a test", scope, time.time(), None)  # pyright: ignore[reportArgumentType] - a scope
-    keys = KeyFile(key_file(folder / "data"))
+    keys = open_keys(key_store_url(folder / "data"))
     keys.add(key)
     keys.close()
     return {"Authorization": f"Bearer {token}"}

@@ -14,8 +14,7 @@ from starlette.routing import Route
 
 from chargehand.server.app import all_apis
 from chargehand.server.middleware.connections import bounded_http
-from chargehand.server.middleware.gate import guard
-from chargehand.server.middleware.keys import Keyring
+from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.settings import Settings

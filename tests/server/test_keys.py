@@ -12,8 +12,9 @@ import pytest
 
 from chargehand.cli.main import main
 from chargehand.errors import Invalid, StoreError, Unknown
-from chargehand.server.middleware.keys import Allowed, KeyFile, Keyring, create_key, first_token, key_file, token_of
-from chargehand.server.settings import Limits, Settings, check
+from chargehand.server.middleware.gate import Keyring, first_token, open_keys, token_of
+from chargehand.server.middleware.keys import Allowed, create_key, revoke_key
+from chargehand.server.settings import Limits, Settings, check, key_store_url
 from tests.server.guarded import guarded
 
 OPERATOR = "an-operators-own-token-0123456789"
@@ -23,7 +24,7 @@ MANY = Limits(strangers=100_000)
 def made_in(data: Path, tenant: str = "main", scope: Allowed = "run", expires: float | None = None) -> tuple[str, str]:
     """A stored key: its id and its token."""
     key, token = create_key(tenant, "for a test", scope, time.time(), expires)
-    with closing(KeyFile(key_file(data))) as file:
+    with closing(open_keys(key_store_url(data))) as file:
         file.add(key)
     return key.id, token
 
@@ -34,7 +35,7 @@ def test_a_token_has_a_readable_part_and_256_secret_bits_and_only_its_hash_is_ke
     assert len(token.split("_", 2)[2]) == 43
     secret = token.split("_", 2)[2].encode()
     assert all(secret not in file.read_bytes() for file in tmp_path.iterdir())
-    assert key_file(tmp_path).stat().st_mode & 0o077 == 0
+    assert Path(key_store_url(tmp_path)).stat().st_mode & 0o077 == 0
 
 
 def test_the_first_token_is_made_once_and_only_where_there_is_no_other_way_in(tmp_path: Path) -> None:
@@ -186,12 +187,12 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_file_that_is_no_key_file_is_left_alone(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(key_file(tmp_path))) as other:
+    with closing(sqlite3.connect(key_store_url(tmp_path))) as other:
         other.execute("CREATE TABLE diary (day TEXT)")
     with pytest.raises(StoreError, match="not a key file"):
-        KeyFile(key_file(tmp_path))
-    with closing(KeyFile(tmp_path / "x" / "keys.db")) as file, pytest.raises(Unknown):
-        file.revoke("none", 1.0)
+        open_keys(key_store_url(tmp_path))
+    with closing(open_keys(tmp_path / "x" / "keys.db")) as file, pytest.raises(Unknown):
+        revoke_key(file, "none", 1.0)
 
 
 def test_what_holds_the_token_in_a_header_is_found_and_nothing_else() -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from chargehand.server.app import all_apis
 from chargehand.server.middleware.bodies import check_json
-from chargehand.server.middleware.gate import Rates
-from chargehand.server.middleware.keys import Allowed, KeyFile, create_key, key_file
+from chargehand.server.middleware.gate import Rates, open_keys
+from chargehand.server.middleware.keys import Allowed, create_key
 from chargehand.server.problem import Problem
 from chargehand.server.routing import SLASH
-from chargehand.server.settings import Limits, Settings
+from chargehand.server.settings import Limits, Settings, key_store_url
 from tests.server.guarded import guarded
 from tests.server.routes import Called, routes
 from tests.server.running import Running, running, settings_in
@@ -49,7 +49,7 @@ def client(server: Running) -> Iterator[httpx.Client]:
 def key_of(data: Path, tenant: str, scope: Allowed) -> dict[str, str]:
     """Headers with a new key of this tenant."""
     key, token = create_key(tenant, "", scope, time.time())
-    with closing(KeyFile(key_file(data))) as file:
+    with closing(open_keys(key_store_url(data))) as file:
         file.add(key)
     return {"Authorization": f"Bearer {token}"}
 

@@ -17,6 +17,7 @@ from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
 from chargehand.models.providers import install_command
+from chargehand.sqlite.url import file_of_url
 
 if TYPE_CHECKING:
     from chargehand.server.middleware.keys import Key
@@ -62,7 +63,7 @@ def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
         from chargehand.server import serving, settings  # noqa: PLC0415 - only this verb needs them
-        from chargehand.server.middleware.keys import first_token  # noqa: PLC0415 - as above
+        from chargehand.server.middleware.gate import first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise
@@ -125,7 +126,7 @@ def startup_lines(settings: "Settings", port: int, token: str | None, teams: Seq
     if teams:
         facts["teams"] = ", ".join(teams)
     facts["what is where"] = f"http://{reached}:{port}/"
-    facts["its runs"] = f"chargehand runs --journal {quote(str(settings.data / 'main' / 'runs.db'))}"
+    facts["its runs"] = f"chargehand runs --journal {quote(str(settings.stores('main').journal))}"
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
     facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"
@@ -162,28 +163,31 @@ def add_tokens(parser: ArgumentParser) -> None:
 
 def tokens(options: Namespace) -> int:
     """A server that runs in the same folder heeds it at once. Only the hash of a token is kept."""
-    from chargehand.server.middleware.keys import KeyFile, create_key, key_file  # noqa: PLC0415 - the server is an extra
+    from chargehand.server.middleware.gate import open_keys  # noqa: PLC0415 - the server is an extra
+    from chargehand.server.middleware.keys import create_key, revoke_key  # noqa: PLC0415 - as above
+    from chargehand.server.settings import key_store_url  # noqa: PLC0415 - as above
 
     console = Console(sys.stdout)
-    path = key_file(options.data)
-    if options.what == "revoke" and not path.exists():
+    url = key_store_url(options.data)
+    has_keys = file_of_url(url).exists()
+    if options.what == "revoke" and not has_keys:
         raise Unknown(f"there are no tokens in {options.data}; --data names another folder")
     if options.what not in ("create", "revoke"):
         keys: list[Key] = []
-        if path.exists():  # looking makes no folder
-            with closing(KeyFile(path)) as file:
-                keys = file.all()
+        if has_keys:  # listing makes no folder
+            with closing(open_keys(url)) as store:
+                keys = store.all()
         _list_tokens(options, console, keys)
         return 0
     now = time.time()
     token = ""
-    with closing(KeyFile(path)) as file:
+    with closing(open_keys(url)) as store:
         if options.what == "revoke":
-            key = file.revoke(options.id, now)
+            key = revoke_key(store, options.id, now)
         else:
             expires = None if options.expires is None else now + options.expires
             key, token = create_key(options.tenant, options.name, options.scope, now, expires)
-            file.add(key)
+            store.add(key)
     if options.json:
         console.json({"token": token, **_token_facts(key)} if token else _token_facts(key))
     elif token:

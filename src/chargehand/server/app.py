@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chargehand.models.resolve import Lookup
 from chargehand.server.api.routes import own_api
 from chargehand.server.letta.api import letta_api
-from chargehand.server.middleware.gate import guard
-from chargehand.server.middleware.keys import Keyring
+from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
 from chargehand.server.problem import Problem

@@ -15,7 +15,7 @@ from chargehand.server.problem import Problem
 from chargehand.server.run_control import read_run, resume_run
 from chargehand.server.settings import check_tenant
 from chargehand.server.tenant_runs import retry_when_full
-from chargehand.server.tenants import Tenant, Tenants, journal_url
+from chargehand.server.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +84,10 @@ async def _try(tenant: Tenant, work: Awaitable[object]) -> None:
 
 async def reopen(tenants: Tenants) -> None:
     """Open every tenant that has open runs, one after the other."""
-    for name in tenants.names():
+    for name in tenants.settings.tenants():
         try:
             check_tenant(name)
-            if await asyncio.to_thread(list_open_runs, journal_url(tenants.settings, name)):
+            if await asyncio.to_thread(list_open_runs, tenants.settings.stores(name).journal):
                 await tenants.of(name)
         except ChargehandError as error:
             logger.warning("tenant %s cannot be opened: %s", name, error)

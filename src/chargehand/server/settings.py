@@ -8,9 +8,11 @@ from msgspec import Struct
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
+from chargehand.sqlite.url import StoreUrl
 
 FIRST = "main"
 """The tenant that is there from the beginning."""
+_JOURNAL = "runs.db"
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?\Z")
@@ -90,8 +92,31 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     price: Price | None = None
     """The price of models that no table has."""
 
+    def stores(self, tenant: str) -> "StoreUrls":
+        """Where the stores of a tenant are."""
+        folder = self.data / tenant
+        return StoreUrls(folder / _JOURNAL, folder / "memory.db", folder / "letta.db")
+
+    def tenants(self) -> list[str]:
+        """Every tenant that has a journal."""
+        return sorted(journal.parent.name for journal in self.data.glob(f"*/{_JOURNAL}"))
+
     def __repr__(self) -> str:  # without the token and the secrets: it may end up in a log
         return f"Settings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"
+
+
+class StoreUrls(Struct, frozen=True):
+    """Where the stores of a tenant are."""
+
+    journal: StoreUrl
+    memory: StoreUrl
+    index: StoreUrl
+    """Of runs, messages and steps of its agents."""
+
+
+def key_store_url(data: Path) -> StoreUrl:
+    """Where the keys of a server are."""
+    return data / "keys.db"
 
 
 def check(settings: Settings) -> None:

@@ -130,8 +130,9 @@ class Teams:
         self._served: dict[_Kind, ServedTeam] = {}
         self._lock = asyncio.Lock()
         settings = tenant.settings
-        memory = tenant.folder / "memory.db"
-        loaded = [load_team(path, model=settings.model, elsewhere=memory) for path in settings.teams or (None,)]
+        loaded = [
+            load_team(path, model=settings.model, elsewhere=tenant.stores.memory) for path in settings.teams or (None,)
+        ]
         self.teams: Mapping[str, Team] = {team.name: team for team in loaded}
         tenant.stack.push_async_callback(self._stack.aclose)
 

@@ -5,7 +5,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar, cast
 
@@ -27,7 +26,6 @@ from chargehand.server.admission import Admission
 from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, redactor_of
 from chargehand.server.settings import Settings, check_tenant
 from chargehand.server.tenant_runs import TenantRuns, closing
-from chargehand.sqlite.url import StoreUrl
 
 Part = TypeVar("Part")
 WordListener: TypeAlias = Callable[[Work, str], None]
@@ -38,11 +36,6 @@ logger = logging.getLogger(__name__)
 
 
 _MAX_NAMES = 64
-
-
-def journal_url(settings: Settings, tenant: str) -> StoreUrl:
-    """Where the runs of a tenant are."""
-    return settings.data / tenant / "runs.db"
 
 
 class TenantStats:
@@ -70,6 +63,7 @@ class Tenant:
     ) -> None:
         self.name = name
         self.settings = tenants.settings
+        self.stores = tenants.settings.stores(name)
         self.lookup = tenants.lookup
         self.finder = tenants.finder
         self.stats = tenants.stats[name]
@@ -88,10 +82,6 @@ class Tenant:
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
         self._parts: dict[object, object] = {}
         stack.push_async_callback(self.embedding.close)
-
-    @property
-    def folder(self) -> Path:
-        return self.settings.data / self.name
 
     def part(self, make: "Callable[[Tenant], Part]") -> Part:
         """What an API keeps for this tenant: made when it is first asked for."""
@@ -188,12 +178,11 @@ class Tenants:
     @asynccontextmanager
     async def _opened(self, name: str) -> AsyncGenerator[Tenant]:
         """A tenant, open. Its runs are stopped, and can be resumed, before anything else is closed."""
-        folder = self.settings.data / name
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        stores = self.settings.stores(name)
         async with AsyncExitStack() as stack:
-            journal = RedactedJournal(await open_journal(journal_url(self.settings, name)), self.redactor)
+            journal = RedactedJournal(await open_journal(stores.journal), self.redactor)
             stack.push_async_callback(journal.close)
-            catalog = await open_catalog(folder / "memory.db", space=LETTA)
+            catalog = await open_catalog(stores.memory, space=LETTA)
             stack.push_async_callback(catalog.close)
             parts = await stack.enter_async_context(AsyncExitStack())
             runs = await stack.enter_async_context(TenantRuns(self.admission, name, self.settings.grace))
@@ -206,10 +195,6 @@ class Tenants:
             await self._on_open(tenant)
         except Exception:  # it is served all the same
             logger.exception("not everything was put in order for tenant %s", tenant.name)
-
-    def names(self) -> list[str]:
-        """Every tenant that has a journal."""
-        return sorted(journal.parent.name for journal in self.settings.data.glob("*/runs.db"))
 
     async def drain(self, grace: Seconds) -> None:
         """Begin nothing any more, give what is under way so long, and cut the rest. Everything can still be read."""

@@ -101,7 +101,7 @@ async def _add(call: LettaCall, archive: Archive, sent: Sequence[PassageCreate])
             passage.text,
             passage.tags or (),
             passage.metadata or {},
-            created=parse_time(passage.created_at, "created_at") if passage.created_at else 0.0,
+            created=parse_time(passage.created_at, "created_at") or 0.0,
         )
         for passage in sent
     ]
@@ -163,8 +163,8 @@ def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str |
     return Filter(
         tuple(tags),
         "all" if mode == "all" else "any",
-        parse_time(start, "start") if start else None,
-        parse_time(end, "end") if end else None,
+        parse_time(start, "start"),
+        parse_time(end, "end"),
     )
 
 

@@ -13,12 +13,11 @@ from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.memory.conversations import Turn
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import Conditions
+from chargehand.server.letta.index import MessageFilter
 from chargehand.server.letta.messages import (
     OWN_CONVERSATION,
     cancel_runs,
     compact_turns,
-    in_conversation,
     list_messages,
     read_message_request,
     respond,
@@ -229,8 +228,8 @@ async def _inherited(call: LettaCall, resolved: _Resolved, turns: list[Turn]) ->
 
 async def _up_to(call: LettaCall, turns: list[Turn], message: str) -> list[Turn]:
     """The turns up to a message, with the answer it belongs to."""
-    row = await call.sessions.index.message(message)
-    places = [place for place, turn in enumerate(turns, 1) if row is not None and turn.run == row[1]]
+    indexed = await call.sessions.index.message(message)
+    places = [place for place, turn in enumerate(turns, 1) if indexed is not None and turn.run == indexed.run]
     if not places:
         raise unknown("message", message)
     return turns[: places[-1]]
@@ -250,9 +249,8 @@ async def send(call: LettaCall) -> Response:
 @routes.get(f"{_PATH}/messages")
 async def messages(call: LettaCall) -> Response:
     resolved = await _resolve(call)
-    wanted = Conditions().equal("agent", resolved.profile.id)
-    in_conversation(wanted, resolved.id, resolved.inherited)
-    return await list_messages(call, wanted, resolved.profile.id)
+    wanted = MessageFilter(agent=resolved.profile.id, conversation=resolved.id, inherited=resolved.inherited)
+    return await list_messages(call, wanted)
 
 
 @routes.post(f"{_PATH}/stream", "read")

@@ -12,7 +12,7 @@ from chargehand.memory.conversations import LEAST_KEPT, plain_summary, summary_t
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import Conditions
+from chargehand.server.letta.index import MessageFilter
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, Routes, join_json
@@ -194,47 +194,46 @@ async def compact_turns(call: LettaCall, sent: CompactRequest, lane: str) -> Tab
 @routes.get(_OF_AGENT)
 async def list_of_agent(call: LettaCall) -> Response:
     profile = await call.agent()
-    return await list_messages(call, Conditions().equal("agent", profile.id), profile.id)
+    return await list_messages(call, MessageFilter(agent=profile.id))
 
 
 @routes.get("/v1/messages")
 async def list_all(call: LettaCall) -> Response:
-    return await list_messages(call, Conditions(), "")
+    return await list_messages(call, MessageFilter())
 
 
-async def list_messages(call: LettaCall, wanted: Conditions, agent: str) -> Response:
+async def list_messages(call: LettaCall, wanted: MessageFilter) -> Response:
+    """The messages that the query asks for among these."""
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
-    page = call.page(_MAX_LISTED if agent else 100, "desc")
+    page = call.page(_MAX_LISTED if wanted.agent else 100, "desc")
     if call.query.get("group_id"):
         raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
     if conversation := call.query.get("conversation_id"):
         stored = await call.catalog.get(KeptConversation, conversation)
-        in_conversation(wanted, conversation, () if stored is None else conversation_settings(stored).inherited)
-    wanted.among("type", call.query.getlist("include_return_message_types"))
-    return join_json(await (await call.sessions.flush(agent)).messages(wanted, page))
+        inherited = () if stored is None else conversation_settings(stored).inherited
+        wanted = structs.replace(wanted, conversation=conversation_filter(conversation), inherited=inherited)
+    wanted = structs.replace(wanted, types=call.query.getlist("include_return_message_types"))
+    return join_json(await (await call.sessions.flush(wanted.agent)).messages(wanted, page))
 
 
-def in_conversation(wanted: Conditions, conversation: str, inherited: Sequence[tuple[str, float]] = ()) -> None:
-    """Narrow to what belongs to a conversation, with what a fork inherited."""
-    tests = ["conversation = ?", *["(conversation = ? AND at <= ?)"] * len(inherited)]
-    values = [value for pair in inherited for value in pair]
-    own = "" if conversation == OWN_CONVERSATION else conversation
-    wanted.add(f"({' OR '.join(tests)})", own, *values)
+def conversation_filter(conversation: str | None) -> str | None:
+    """What a client calls a conversation, as the index is asked for it; None: any."""
+    return "" if conversation == OWN_CONVERSATION else conversation or None
 
 
 @routes.post("/v1/messages/search", "read")
 async def search(call: LettaCall) -> list[Table]:
     sent = await call.body(SearchRequest)
-    wanted = Conditions().equal("messages.agent", sent.agent_id)
-    if sent.start_date:
-        wanted.add("messages.at >= ?", parse_time(sent.start_date, "start_date"))
-    if sent.end_date:
-        wanted.add("messages.at <= ?", parse_time(sent.end_date, "end_date"))
+    wanted = MessageFilter(
+        agent=sent.agent_id or "",
+        since=parse_time(sent.start_date, "start_date"),
+        until=parse_time(sent.end_date, "end_date"),
+    )
     index = await call.sessions.flush(sent.agent_id or "")
     limit = min(_MAX_HITS, max(1, sent.limit or 50))
     hits: list[Table] = []
-    for body, agent in await index.search(sent.query, wanted, limit):
-        message = msgspec.json.decode(body, type=Message)
+    for hit in await index.search(sent.query, wanted, limit):
+        message = msgspec.json.decode(hit.body, type=Message)
         has_thoughts = message.reasoning is not None
         text = {"reasoning": message.reasoning} if has_thoughts else {"content": message.content or ""}
         hits.append(
@@ -242,7 +241,7 @@ async def search(call: LettaCall) -> list[Table]:
                 "message_id": message.id,
                 "message_type": message.message_type,
                 "created_at": message.date,
-                "agent_id": agent,
+                "agent_id": hit.agent,
                 **text,
             }
         )
@@ -252,7 +251,7 @@ async def search(call: LettaCall) -> list[Table]:
 @routes.get("/v1/messages/{message}")
 async def retrieve(call: LettaCall) -> Response:
     """One message, as a list of it: so its client has it."""
-    row = await (await call.sessions.flush()).message(call.path("message"))
-    if row is None:
+    message = await (await call.sessions.flush()).message(call.path("message"))
+    if message is None:
         raise unknown("message", call.path("message"))
-    return join_json([row[0]])
+    return join_json([message.body])

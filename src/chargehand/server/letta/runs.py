@@ -6,9 +6,9 @@ import msgspec
 from starlette.responses import Response
 
 from chargehand.runtime.trace import trace
-from chargehand.server.letta.index import Conditions, IndexedRun, ListPage
+from chargehand.server.letta.index import IndexedRun, ListPage, MessageFilter, RunFilter, StepFilter
 from chargehand.server.letta.message_log import read_nested_logs
-from chargehand.server.letta.messages import in_conversation
+from chargehand.server.letta.messages import conversation_filter
 from chargehand.server.letta.routing import LettaCall, Routes, join_json
 from chargehand.server.letta.session import Session, View
 from chargehand.server.letta.wire import (
@@ -31,15 +31,14 @@ _STEP = "/v1/steps/{step}"
 @routes.get("/v1/runs")
 async def list_runs(call: LettaCall) -> Response:
     query = call.query
-    wanted = Conditions().equal("stop", query.get("stop_reason"))
-    wanted.among("agent", [*query.getlist("agent_id"), *query.getlist("agent_ids")])
-    wanted.among("status", query.getlist("statuses"))
-    if conversation := query.get("conversation_id"):
-        in_conversation(wanted, conversation)
-    if query.get("background") is not None:
-        wanted.add("background = ?", int(call.flag("background")))
-    if call.flag("active"):
-        wanted.among("status", ("created", "running"))
+    wanted = RunFilter(
+        agents=[*query.getlist("agent_id"), *query.getlist("agent_ids")],
+        statuses=query.getlist("statuses"),
+        stop_reason=query.get("stop_reason", ""),
+        conversation=conversation_filter(query.get("conversation_id")),
+        background=None if query.get("background") is None else call.flag("background"),
+        active=call.flag("active"),
+    )
     page = call.page(100, "desc")
     return join_json(await (await call.sessions.flush()).runs(wanted, page))
 
@@ -62,14 +61,14 @@ async def retrieve(call: LettaCall) -> Response:
 @routes.get(f"{_RUN}/messages")
 async def list_messages(call: LettaCall) -> Response:
     await _find_run(call)
-    wanted = Conditions().equal("run", call.path("run"))
+    wanted = MessageFilter(run=call.path("run"))
     return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
 
 
 @routes.get(f"{_RUN}/steps")
 async def list_run_steps(call: LettaCall) -> list[StepResponse]:
     await _find_run(call)
-    return await call.sessions.index.steps(Conditions().equal("run", call.path("run")), call.page(100, "desc"))
+    return await call.sessions.index.steps(StepFilter(runs=[call.path("run")]), call.page(100, "desc"))
 
 
 @routes.get(f"{_RUN}/usage")
@@ -140,21 +139,22 @@ async def _nested_session(call: LettaCall, run: str) -> Session:
 @routes.get("/v1/steps")
 async def list_steps(call: LettaCall) -> list[StepResponse]:
     query = call.query
-    wanted = Conditions().equal("agent", query.get("agent_id"))
-    wanted.equal("model", query.get("model")).equal("feedback", query.get("feedback"))
-    wanted.among("run", query.getlist("trace_ids"))
-    if query.get("has_feedback") is not None:
-        wanted.add("feedback <> ''" if call.flag("has_feedback") else "feedback = ''")
-    for name, sign in (("start_date", ">="), ("end_date", "<=")):
-        if date := query.get(name):
-            wanted.add(f"at {sign} ?", parse_time(date, name))
+    wanted = StepFilter(
+        agent=query.get("agent_id", ""),
+        runs=query.getlist("trace_ids"),
+        model=query.get("model", ""),
+        feedback=query.get("feedback", ""),
+        has_feedback=None if query.get("has_feedback") is None else call.flag("has_feedback"),
+        since=parse_time(query.get("start_date"), "start_date"),
+        until=parse_time(query.get("end_date"), "end_date"),
+    )
     page = call.page(100, "desc")
     return await (await call.sessions.flush()).steps(wanted, page)
 
 
 @routes.get(_STEP)
 async def retrieve_step(call: LettaCall) -> StepResponse:
-    wanted = Conditions().equal("id", call.path("step"))
+    wanted = StepFilter(id=call.path("step"))
     steps = await (await call.sessions.flush()).steps(wanted, ListPage(limit=1))
     if not steps:
         raise unknown("step", call.path("step"))
@@ -203,7 +203,7 @@ async def step_trace(call: LettaCall) -> Table:
 @routes.get(f"{_STEP}/messages")
 async def list_step_messages(call: LettaCall) -> Response:
     step = await retrieve_step(call)
-    wanted = Conditions().equal("step", step.id)
+    wanted = MessageFilter(step=step.id)
     return join_json(await call.sessions.index.messages(wanted, call.page(100, "asc")))
 
 

@@ -32,11 +32,13 @@ from chargehand.server.letta.message_log import TASK, MessageLog, read_log, read
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.session import Session
 from chargehand.server.letta.settings import settings_of
+from chargehand.server.letta.sqlite_index import SqliteIndex
 from chargehand.server.letta.wire import Message, RunResponse
 from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import root_of
 from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant
+from chargehand.sqlite.url import StoreUrl, file_of_url
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.
@@ -51,12 +53,18 @@ logger = logging.getLogger(__name__)
 _Carry = Callable[[Runner], Awaitable[Outcome]]
 
 
+def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
+    """The index at a URL; `clean` takes secrets out of what is written."""
+    return SqliteIndex(file_of_url(url), clean)
+
+
 class Sessions:
     """The sessions of one tenant: `tenant.part(Sessions)`."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self.index = tenant.part(Index)
+        self.index = open_index(tenant.stores.index, tenant.redactor.clean)
+        tenant.stack.push_async_callback(self.index.close)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
         self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
         self._runner = tenant.open_runner(self.executor, tenant.on_entries)

@@ -28,8 +28,10 @@ def format_time(at: Instant) -> str:
     return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC).isoformat()
 
 
-def parse_time(text: str, name: str) -> Instant:
-    """A time that a client wrote; without a zone it is UTC."""
+def parse_time(text: str | None, name: str) -> Instant | None:
+    """A time that a client wrote, if it wrote one; without a zone it is UTC."""
+    if not text:
+        return None
     try:
         return parse_instant(text)
     except ValueError as error:

@@ -4,22 +4,38 @@ Each check is a middleware around the next; `guard` composes them. Scopes of key
 """
 
 import asyncio
+import base64
+import binascii
+import hmac
+import logging
 import re
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from contextlib import closing
+from types import TracebackType
+from typing import Self, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chargehand.engine.policy import Seconds
+from chargehand.engine.policy import Instant, Seconds
+from chargehand.errors import StoreError
 from chargehand.server.middleware.bodies import Bodies
 from chargehand.server.middleware.connections import check_crowd, trust
-from chargehand.server.middleware.keys import Keyring
+from chargehand.server.middleware.keys import Key, KeyStore, create_key, digest_of
 from chargehand.server.middleware.redaction import Redactor
+from chargehand.server.middleware.sqlite_keys import SqliteKeys
 from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
-from chargehand.server.settings import FIRST, LOOPBACK, Settings
+from chargehand.server.settings import FIRST, LOOPBACK, Settings, key_store_url
+from chargehand.sqlite.url import StoreUrl, file_of_url
 
+OPERATOR = "operator"
+"""What the key of the operator's own token is called."""
+_LONGEST_TOKEN = 512
+_LOOK_EVERY: Seconds = 0.25
+"""How often a revoked key is looked for while streams are open."""
+_ID_IN_TOKEN = slice(3, 11)
 OPEN = frozenset(("/", "/healthz", "/readyz"))
 """Paths that need no token: they show nothing of any tenant."""
 _STRANGER = Caller(FIRST)
@@ -47,6 +63,142 @@ _REPLY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
 )
 _NO_STORE = (b"cache-control", b"no-store")
+
+logger = logging.getLogger(__name__)
+
+
+# --- who is calling
+
+
+def open_keys(url: StoreUrl) -> KeyStore:
+    """The keys at a URL, made if they are missing."""
+    return SqliteKeys(file_of_url(url))
+
+
+def first_token(settings: Settings, now: Instant) -> str | None:
+    """The token of a server that is started for the first time, to be shown once; None where there is a way in."""
+    if settings.token or settings.unlocked:
+        return None
+    with closing(open_keys(key_store_url(settings.data))) as store:
+        if any(key.good(now) for key in store.all()):
+            return None
+        key, token = create_key(FIRST, "first", "admin", now)
+        store.add(key)
+        return token
+
+
+class Keyring:
+    """A token against the keys there are: the same work for a good one and a bad one.
+
+    Enter it to read the keys. Without that only the operator's own token is known.
+    """
+
+    def __init__(self, settings: Settings, now: Callable[[], Instant] = time.time) -> None:
+        self._settings = settings
+        self._now = now
+        self._own = digest_of(settings.token.encode() or secrets.token_bytes(32))
+        self._operator = Caller(FIRST, OPERATOR, "admin")
+        self._no_key, _ = create_key(FIRST, "", "read", 0.0, expires=0.0)
+        self._keys: dict[str, Key] = {}
+        self._store: KeyStore | None = None
+        self._version = -1
+        self._open: dict[str, set[asyncio.Timeout]] = {}
+        self._jobs = asyncio.TaskGroup()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if not self._settings.unlocked:
+            self._store = await asyncio.to_thread(open_keys, key_store_url(self._settings.data))
+            self._refresh()
+        await self._jobs.__aenter__()
+        self._watch = self._jobs.create_task(self._watch_revoked())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._watch is not None, "it was entered"
+        self._watch.cancel()
+        try:
+            await self._jobs.__aexit__(kind, error, trace)
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def caller(self, authorization: bytes) -> Caller | None:
+        """Whose token this is; None for everything that is not a good one."""
+        if self._settings.unlocked:
+            return self._operator
+        token = token_of(authorization)
+        digest = digest_of(token)
+        self._refresh()
+        key = self._keys.get(token[_ID_IN_TOKEN].decode("latin-1"), self._no_key)
+        is_own = hmac.compare_digest(digest, self._own)
+        is_known = hmac.compare_digest(digest, key.digest)
+        if is_own:
+            return self._operator
+        return Caller(key.tenant, key.id, key.scope) if is_known and key.good(self._now()) else None
+
+    def opened(self, key: str, until: asyncio.Timeout) -> None:
+        """Something is open under this key: `until` runs out when the key is revoked or expires."""
+        self._open.setdefault(key, set()).add(until)
+        expires = self._keys[key].expires if key in self._keys else None
+        if expires is not None:
+            until.reschedule(asyncio.get_running_loop().time() + max(0.0, expires - self._now()))
+
+    def closed(self, key: str, until: asyncio.Timeout) -> None:
+        streams = self._open[key]
+        streams.discard(until)
+        if not streams:
+            del self._open[key]
+
+    async def _watch_revoked(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            if self._open:
+                self._refresh()
+
+    def _refresh(self) -> None:
+        """Read the keys again if they have changed. While they cannot be read, no key is valid."""
+        if self._store is None:
+            return
+        try:
+            version = self._store.version()
+            if version == self._version:
+                return
+            keys = self._store.all()
+            self._version = version
+        except StoreError:
+            logger.exception("the keys cannot be read: only the operator's own token is good until they can")
+            keys = []
+            self._version = -1
+        self._keys = {key.id: key for key in keys}
+        now = self._now()
+        for key, streams in self._open.items():
+            is_good = key == OPERATOR or (key in self._keys and self._keys[key].good(now))
+            for until in () if is_good else tuple(streams):
+                if not until.expired():
+                    until.reschedule(asyncio.get_running_loop().time())
+
+
+def token_of(authorization: bytes) -> bytes:
+    """The token of a header: a bearer's, or the password of Basic; nothing where there is none."""
+    kind, _, rest = authorization.partition(b" ")
+    kind = kind.lower()
+    rest = rest.strip()
+    if len(rest) > _LONGEST_TOKEN:
+        return b""
+    if kind == b"bearer":
+        return rest
+    if kind != b"basic":
+        return b""
+    try:
+        return base64.b64decode(rest, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+# --- what every call must pass
 
 
 def guard(
