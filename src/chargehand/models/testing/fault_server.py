@@ -370,7 +370,7 @@ async def _wrong_content_type(exchange: Exchange) -> None:
     await exchange.connection.send_whole(exchange.body, content_type="text/plain")
 
 
-@fault("stream-unasked", "a stream for who wanted one piece, one piece for who wanted a stream")
+@fault("stream-unasked", "a stream where one piece was requested, one piece where a stream was")
 async def _stream_unasked(exchange: Exchange) -> None:
     if exchange.stream:
         return await exchange.connection.send_whole(exchange.whole)
