@@ -7,10 +7,10 @@ from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import Effect
 from chargehand.engine.policy import Policy
-from chargehand.evals.bench import require_approval
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.report import Score
 from chargehand.evals.run import evaluate
+from chargehand.evals.scoring import require_approval
 from chargehand.models.resolve import Finder
 from chargehand.team import Team
 from chargehand.tools.tool import Tool

@@ -2,7 +2,8 @@
 
 import pytest
 
-from chargehand.evals.measures import bootstrap, mean, paired_difference, quantile, seeded_random, sign_test, wilson
+from chargehand.evals.measures import bootstrap, mean, paired_difference, quantile, sign_test, wilson
+from chargehand.evals.scoring import seeded_random
 
 
 @pytest.mark.parametrize(

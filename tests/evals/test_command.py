@@ -51,11 +51,11 @@ def test_a_gate_decides_the_exit_code(typed: Type) -> None:
     held = typed("eval", "routes.jsonl", "--gate", "accuracy=0.6")
     assert held.returncode == 0, held.stderr
     assert "routes: routing: 2 of 3 passed" in held.stdout
-    assert "gate: routes routing: accuracy 66.7% >= 0.6: held" in held.stdout
+    assert "gate: routes routing: accuracy 66.7% >= 0.6: passed" in held.stdout
     under = typed("eval", "routes.jsonl", "golden.yaml", "--gate", "accuracy=0.9")
     assert under.returncode == 6
-    assert "accuracy 66.7% >= 0.9: NOT held" in under.stdout
-    assert "gate: golden run: accuracy 100.0% >= 0.9: held" in under.stdout
+    assert "accuracy 66.7% >= 0.9: NOT passed" in under.stdout
+    assert "gate: golden run: accuracy 100.0% >= 0.9: passed" in under.stdout
 
 
 def test_reports_are_written_and_compared(here: Path, typed: Type) -> None:
@@ -67,7 +67,7 @@ def test_reports_are_written_and_compared(here: Path, typed: Type) -> None:
     assert then.returncode == 0, then.stderr
     report = json.loads(then.stdout)
     assert [one["measure"] for one in report["changes"]] == ["accuracy", "usd", "seconds"]
-    assert report["gates"][0]["held"]
+    assert report["gates"][0]["passed"]
 
 
 def test_what_graders_say_and_print_spoils_no_report(here: Path) -> None:

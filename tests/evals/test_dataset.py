@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Number, find_datasets, kind_of, read_dataset
-from chargehand.evals.gates import select_kinds
+from chargehand.evals.measures import select_kinds
 from tests.evals.samples import written
 
 WHOLE = """\

@@ -46,14 +46,14 @@ async def test_a_gate_that_is_always_open_or_never_is_refused_before_anything_is
 async def test_where_no_case_could_be_tried_every_gate_is_closed_and_the_report_is_there() -> None:
     torn = Case("q", worker="nobody here", expect=Expect(numbers=1))
     report = await evaluate([dataset(TONGS, torn)], store, gate={"seconds": 60.0, "gaps": 5.0})
-    assert {(one.kind, one.measure): one.held for one in report.gates} == {
+    assert {(one.kind, one.measure): one.passed for one in report.gates} == {
         ("run", "seconds"): True,
         ("run", "gaps"): True,
         ("worker", "seconds"): False,
         ("worker", "gaps"): False,
     }
     assert {one.why for one in report.gates} == {"", "it could not be measured"}
-    assert not report.held
+    assert not report.passed
 
 
 def paid(price: float | None) -> Callable[[], Team]:
@@ -68,9 +68,9 @@ async def test_a_cost_nobody_knows_closes_the_gate_on_costs() -> None:
         case = Case("How many tongs are there?", worker="keeper", expect=Expect(rubric="It says how many."))
         return await evaluate([dataset(case)], paid(1.0), judge=judge, gate={"usd": 1.0})
 
-    assert (await judged(5)).held
+    assert (await judged(5)).passed
     found = await judged(None)
-    assert not found.held
+    assert not found.passed
     assert "could not be measured" in found.gates[0].why
 
 
@@ -87,7 +87,7 @@ async def test_cases_that_are_not_in_the_baseline_close_the_gate_on_regressions(
     changed = Case("How many bellows are in stock?", name="tongs", expect=Expect(numbers=0))
     known = Case("How many anvils are in stock?", worker="keeper")
     report = await evaluate([dataset(changed, known)], store, baseline=before, gate={"regressions": 0})
-    assert {one.kind: one.held for one in report.gates} == {"routing": True, "run": False}
+    assert {one.kind: one.passed for one in report.gates} == {"routing": True, "run": False}
     assert report.warnings == (
         "some run: 0 of 1 cases are compared; the others are new or changed, and 1 of the baseline are gone",
     )

@@ -10,8 +10,7 @@ from msgspec import structs
 from chargehand.errors import Invalid
 from chargehand.evals import report as report_module
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.gates import compare_with_baseline
-from chargehand.evals.measures import metrics_of
+from chargehand.evals.measures import compare_with_baseline, metrics_of
 from chargehand.evals.report import Report, Score, Section, Table, read_report, render_junit, render_markdown
 from chargehand.evals.run import evaluate
 from tests.evals.samples import dataset, desk, store
@@ -36,19 +35,19 @@ def changed(before: str, now: str) -> tuple[str, tuple[str, ...], tuple[str, ...
 async def test_a_gate_that_is_not_reached_does_not_hold() -> None:
     for wanted, held in ((0.5, True), (0.51, False)):
         report = await evaluate([dataset(TONGS, WRONG)], store, gate={"accuracy": wanted})
-        assert report.held is held
+        assert report.passed is held
         assert report.gates[0].value == 0.5
 
 
 async def test_less_is_better_where_it_costs_something() -> None:
     report = await evaluate([dataset(TONGS, gate={"seconds": 60, "gaps": 0})], store, gate={"seconds": 0.0})
-    assert {one.measure: one.held for one in report.gates} == {"seconds": False, "gaps": True}
+    assert {one.measure: one.passed for one in report.gates} == {"seconds": False, "gaps": True}
 
 
 async def test_a_gate_may_be_for_one_kind_of_cases() -> None:
     cases = (TONGS, WRONG, Case("How many tongs are in stock?", worker="keeper"))
     report = await evaluate([dataset(*cases)], store, gate={"accuracy": 1.0, "run.accuracy": 0.5})
-    assert report.held
+    assert report.passed
     assert {one.kind: one.wanted for one in report.gates} == {"run": 0.5, "routing": 1.0}
     with pytest.raises(Invalid, match=r"nothing here measures 'plan\.accuracy'"):
         await evaluate([dataset(*cases)], store, gate={"plan.accuracy": 0.5})
@@ -57,7 +56,10 @@ async def test_a_gate_may_be_for_one_kind_of_cases() -> None:
 async def test_a_gate_of_a_dataset_is_its_own() -> None:
     two = [dataset(WRONG, gate={"accuracy": 0.0}), dataset(TONGS, name="other", gate={"accuracy": 1.0})]
     report = await evaluate(two, store)
-    assert [(one.dataset, one.wanted, one.held) for one in report.gates] == [("some", 0.0, True), ("other", 1.0, True)]
+    assert [(one.dataset, one.wanted, one.passed) for one in report.gates] == [
+        ("some", 0.0, True),
+        ("other", 1.0, True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["acuracy", "caught", "out_of_scope"])
@@ -118,10 +120,10 @@ async def test_a_case_that_was_lost_can_close_a_gate() -> None:
     before = await evaluate([dataset(TONGS)], store)
     lost = structs.replace(TONGS, expect=Expect(numbers=13))
     now = await evaluate([dataset(lost)], store, baseline=before, gate={"regressions": 0})
-    assert not now.held
+    assert not now.passed
     assert (now.gates[0].value, now.gates[0].why) == (1.0, "")
     again = await evaluate([dataset(TONGS)], store, baseline=before, gate={"regressions": 0})
-    assert again.held
+    assert again.passed
 
 
 def test_what_is_no_report_cannot_be_compared_with(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ async def test_markdown_has_gates_measures_and_what_failed() -> None:
     report = await evaluate([dataset(TONGS, WRONG)], store, gate={"accuracy": 0.9})
     lines = render_markdown(report).splitlines()
     assert lines[0] == "# Evaluation of store"
-    assert "- some run: accuracy 50.0% >= 0.9: NOT held" in lines
+    assert "- some run: accuracy 50.0% >= 0.9: NOT passed" in lines
     assert any(line.startswith("| accuracy | 50.0% | ") for line in lines)
     assert "- anvils: there is no 13 in it" in lines
 

@@ -8,9 +8,9 @@ from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Expect, PlanShape
-from chargehand.evals.drafts import waiting_pairs
 from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
+from chargehand.evals.scoring import waiting_pairs
 from chargehand.models.messages import Reply, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team

@@ -4,10 +4,9 @@ from chargehand.agents.checks.spec import Reviewer
 from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.worker import Worker
 from chargehand.evals.cases import Case
-from chargehand.evals.measures import seeded_random
 from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate
-from chargehand.evals.verifying import MISTAKES, seed_mistakes
+from chargehand.evals.scoring import MISTAKES, seed_mistakes, seeded_random
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from chargehand.text.numbers import find_quantities
@@ -92,7 +91,7 @@ async def test_a_check_that_does_not_work_has_caught_nothing() -> None:
     case = Case("Report it", worker="a", kind="verifier", right=RIGHT)
     report = await evaluate([dataset(case)], team, gate={"caught": 0.0})
     assert {one.error for one in report.sections[0].scores} == {True}
-    assert not report.held
+    assert not report.passed
 
 
 async def test_where_nobody_could_be_asked_nothing_is_said_of_the_checks() -> None:
@@ -102,4 +101,4 @@ async def test_where_nobody_could_be_asked_nothing_is_said_of_the_checks() -> No
     )
     assert {one.error for one in report.sections[0].scores} == {True}
     assert "no check judged it" in report.sections[0].scores[0].why[0]
-    assert not report.held
+    assert not report.passed

@@ -22,7 +22,7 @@ from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Dataset, find_datasets, read_dataset
-from chargehand.evals.gates import LESS_IS_BETTER, select_kinds
+from chargehand.evals.measures import LESS_IS_BETTER, select_kinds
 from chargehand.evals.report import (
     MEASURE_HEADS,
     Change,
@@ -190,7 +190,7 @@ def _run_eval(options: Namespace) -> int:
         Console(sys.stderr).line(f"chargehand: {problem}", "bad")
     if progress.stop_code:
         return progress.stop_code
-    if report.tried and not report.held:
+    if report.tried and not report.passed:
         return GATE_MISSED
     return 1 if problems else 5 if report.stopped else 0
 
@@ -288,8 +288,8 @@ def print_report(console: Console, report: Report) -> None:
         console.line(f"warning: {text}", "warn")
     for change in report.changes:
         _print_change(console, change)
-    for held_gate in report.gates:
-        console.line(f"gate: {format_gate(held_gate)}", "good" if held_gate.held else "bad")
+    for gate in report.gates:
+        console.line(f"gate: {format_gate(gate)}", "good" if gate.passed else "bad")
     if report.stopped:
         console.line(f"stopped: {report.stopped}", "bad")
 

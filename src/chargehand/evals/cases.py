@@ -17,7 +17,9 @@ from chargehand.tools.json_schema import inner_schemas, schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
-OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", "out of scope"))
+NO_WORKER = "out of scope"
+"""The label of requests that are for no worker."""
+OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", NO_WORKER))
 """Other ways to write that a request is for no worker; the usual one is null."""
 JSON_LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
@@ -220,16 +222,16 @@ def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Every case with a name of its own: comparisons go by it."""
-    named: dict[str, Case] = {}
+    cases_by_name: dict[str, Case] = {}
     for case in cases:
         usual = case.name or " ".join(case.request.split())[:60]
         name = usual
         number = 1
-        while name in named:
+        while name in cases_by_name:
             number += 1
             name = f"{usual} ({number})"
-        named[name] = structs.replace(case, name=name)
-    return tuple(named.values())
+        cases_by_name[name] = structs.replace(case, name=name)
+    return tuple(cases_by_name.values())
 
 
 # --- files

@@ -61,9 +61,9 @@ async def grade_answer(
     problems = [*grade_exact(expect, answer), *grade_words(expect, answer), *grade_numbers(expect, answer)]
     try:
         if expect.matches:
-            problems += await check_rule(Rule(matches=expect.matches), _held(answer))
+            problems += await check_rule(Rule(matches=expect.matches), _checked_result(answer))
         if expect.schema is not None:
-            problems += check_shape(expect.schema, _held(answer))
+            problems += check_shape(expect.schema, _checked_result(answer))
         if expect.python:
             problems += await grade_by_function(expect.python, answer, folder, seconds)
     except CheckFailed as error:
@@ -212,7 +212,7 @@ def _sign_before(text: str, start: int) -> int:
 # --- by pattern, schema and function
 
 
-def _held(answer: Answer) -> CheckedResult:
+def _checked_result(answer: Answer) -> CheckedResult:
     if isinstance(answer.value, str):
         return CheckedResult(value=answer.value, text=answer.text, json=answer.value)
     try:

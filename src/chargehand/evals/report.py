@@ -92,7 +92,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     measure: str
     wanted: float
     value: float
-    held: bool
+    passed: bool
     better: Better = "more"
     percent: bool = False
     why: str = ""
@@ -137,9 +137,9 @@ class Report(Struct, frozen=True, omit_defaults=True):
         return any(not score.error for section in self.sections for score in section.scores)
 
     @property
-    def held(self) -> bool:
+    def passed(self) -> bool:
         """Whether every gate was reached."""
-        return all(gate.held for gate in self.gates)
+        return all(gate.passed for gate in self.gates)
 
 
 def read_report(file: Path) -> Report:
@@ -177,7 +177,7 @@ def format_gate(gate: Gate) -> str:
     sign = ">=" if gate.better == "more" else "<="
     value = format_figure(gate.value, percent=gate.percent)
     why = f" ({gate.why})" if gate.why else ""
-    verdict = "held" if gate.held else "NOT held"
+    verdict = "passed" if gate.passed else "NOT passed"
     return f"{gate.dataset} {gate.kind}: {gate.measure} {value} {sign} {gate.wanted:g}: {verdict}{why}"
 
 
@@ -264,7 +264,7 @@ def render_junit(report: Report) -> str:
         suite = _add(root, "testsuite", name="gates")
         for gate in report.gates:
             test = _add_test(suite, f"{gate.dataset} {gate.kind} {gate.measure}")
-            if not gate.held:
+            if not gate.passed:
                 _add(test, "failure", message=format_gate(gate))
     for suite in root:
         for attribute, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):

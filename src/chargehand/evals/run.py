@@ -1,4 +1,4 @@
-"""An evaluation from its datasets to its report: every case is tried, scored, compared and held against the gates."""
+"""An evaluation from its datasets to its report: every case is tried, scored, compared and checked against gates."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -10,15 +10,11 @@ from msgspec import structs
 
 from chargehand.engine.budget import usd_of
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.answers import score_answer
-from chargehand.evals.bench import Bench, TeamFactory, failed_to_try
 from chargehand.evals.cases import KINDS, Case, Dataset, Kind, check_case, kind_of, name_cases
-from chargehand.evals.drafts import open_draft_scorer
-from chargehand.evals.gates import check_baseline, check_gates, compare_with_baseline, hold_gates
 from chargehand.evals.graders import find_grader
-from chargehand.evals.measures import report_section
+from chargehand.evals.measures import check_baseline, check_gates, compare_with_baseline, evaluate_gates, report_section
 from chargehand.evals.report import Report, Score, Section
-from chargehand.evals.verifying import score_results
+from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, score_results, untried_score
 from chargehand.models.model import Model
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.team import Team
@@ -118,16 +114,16 @@ async def evaluate(
     report = Report(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
     if baseline is not None:
         report = compare_with_baseline(report, baseline)
-    gates = hold_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
+    gates = evaluate_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
     return structs.replace(report, gates=gates)
 
 
 def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str, seed: int = 0) -> Report:
     """The report of an evaluation that was stopped: the cases that were tried, by dataset, without gates."""
     sections: list[Section] = []
-    for dataset, known in scores.items():
+    for dataset, tried in scores.items():
         for kind in KINDS:
-            own = [score for score in known if score.kind == kind]
+            own = [score for score in tried if score.kind == kind]
             sections += [report_section(dataset, kind, own, seed)] if own else []
     return Report(team, tuple(sections), seed=seed, stopped=stopped)
 
@@ -204,11 +200,11 @@ class _Loop:
     async def _try_case(self, case: Case, score_case: ScoreCase) -> list[Score]:
         if refusal := self._refuse():
             self.stopped = refusal
-            return [failed_to_try(case, Refused(refusal))]
+            return [untried_score(case, Refused(refusal))]
         try:
             scores = await score_case(case)
         except Exception as error:  # noqa: BLE001 - whatever foreign tools and graders do, the other cases count
-            return [failed_to_try(case, error)]
+            return [untried_score(case, error)]
         self._spent_usd += sum(score.usd or 0.0 for score in scores)
         self._cost_unknown = self._cost_unknown or any(score.usd is None for score in scores)
         return scores

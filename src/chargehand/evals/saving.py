@@ -25,8 +25,8 @@ _LIST_ITEM = re.compile(r"^( *)- (?:request|name|kind):", re.MULTILINE)
 def case_of_run(run: str, entries: Sequence[Entry]) -> Case:
     """The case that a run makes: the same again would pass. Refused while it is under way, and for a message."""
     state = replay(entries)
-    given = state.requested.plan
-    if given is not None and given.combine == "none":  # the team would plan the request, and may choose other workers
+    plan = state.requested.plan
+    if plan is not None and plan.combine == "none":  # the team would plan it anew, and may choose other workers
         raise Refused(f"run {run!r} asked workers directly, and a case asks the whole team; ask it: chargehand run")
     workers = tuple(dict.fromkeys(name for task in planned(state).tasks if (name := task.worker)))
     if state.ended is None and state.input is not None and state.input.what == "tool":
