@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.cli.main import VERBS
-from chargehand.cli.scripts import ScriptedRun
+from chargehand.cli.teams import ScriptedRun
 from chargehand.engine.policy import Breaking, Limits, Policy, Retry
 from tests.cli.commands import chargehand, python
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.artifacts import save_artifacts
+from chargehand.cli.diagrams import save_artifacts
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.runtime.trace import TaskTrace, Trace

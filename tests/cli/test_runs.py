@@ -45,6 +45,18 @@ def test_the_journal_may_be_named_before_and_after(folder: Path, tmp_path: Path)
     assert "ending: complete" in chargehand(tmp_path, "runs", "--journal", journal, "show", "one").stdout
 
 
+def test_the_journal_may_be_named_by_its_url(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"))
+    assert chargehand(tmp_path, "play", file, "--run", "one", "--journal", "sqlite:///some/runs.db").returncode == 0
+    assert (tmp_path / "some" / "runs.db").exists()
+    for url in ("sqlite:///some/runs.db", f"sqlite:///{tmp_path}/some/runs.db"):
+        assert "one" in chargehand(tmp_path, "runs", "--journal", url).stdout
+        assert "ending: complete" in chargehand(tmp_path, "runs", "show", "last", "--journal", url).stdout
+    strange = chargehand(tmp_path, "runs", "--journal", "postgres://here/runs")
+    assert strange.returncode == 2
+    assert "'postgres://here/runs' is not the URL of a store; write sqlite:///PATH" in strange.stderr
+
+
 def test_every_step_of_a_run_is_exported(folder: Path) -> None:
     told = json.loads(chargehand(folder, "runs", "export", "cascade").stdout)
     assert told["ending"] == "complete"

@@ -13,7 +13,7 @@ from msgspec import Raw
 import chargehand.config as config
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import ScriptedExecutor
-from chargehand.cli.scripts import read_script
+from chargehand.cli.teams import read_script
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId

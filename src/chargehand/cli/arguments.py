@@ -13,6 +13,7 @@ from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
 from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
+from chargehand.sqlite.url import file_of_url
 
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
@@ -49,6 +50,14 @@ def positive(text: str) -> int:
     if number < 1:
         raise ArgumentTypeError(f"{text!r} is less than 1; write it like 1 or 16")
     return number
+
+
+def store_file(text: str) -> Path:
+    """The file of a journal or a memory, from a path or a URL such as `sqlite:///runs.db`."""
+    try:
+        return file_of_url(text)
+    except Invalid as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 class TokenPrice(NamedTuple):
@@ -113,14 +122,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--memory": {
         "metavar": "PATH",
-        "type": Path,
-        "help": f"the SQLite file of the team's memory (default: as the team says, else {USUAL_MEMORY})",
+        "type": store_file,
+        "help": f"the SQLite file of the team's memory, or its URL (default: as the team says, else {USUAL_MEMORY})",
     },
     "--journal": {
         "metavar": "PATH",
-        "type": Path,
+        "type": store_file,
         "default": Path(USUAL_JOURNAL),
-        "help": f"the SQLite file of the runs (default {USUAL_JOURNAL})",
+        "help": f"the SQLite file of the runs, or its URL (default {USUAL_JOURNAL})",
     },
     "--data": {
         "metavar": "DIR",
@@ -256,7 +265,7 @@ def resolve_runs(options: Namespace) -> None:
     for argument in _ARGUMENTS.get(options.verb, ()):
         typed: str | None = getattr(options, argument, None)
         if typed:
-            setattr(options, argument, resolve_run(Path(options.journal), typed))
+            setattr(options, argument, resolve_run(options.journal, typed))
 
 
 def resolve_run(journal: Path, typed: str) -> str:
@@ -274,14 +283,14 @@ def resolve_run(journal: Path, typed: str) -> str:
     candidates = [name for name in outermost if name.startswith(typed)]
     candidates = candidates or [name for name in names if name.startswith(typed)]
     if len(candidates) > 1:
-        raise Refused(f"{typed!r} may be any of {_listed(candidates)}; type more of its name")
+        raise Refused(f"{typed!r} may be any of {_list_candidates(candidates)}; type more of its name")
     return candidates[0] if candidates else typed
 
 
-def _listed(candidates: Sequence[str]) -> str:
+def _list_candidates(candidates: Sequence[str]) -> str:
     more = len(candidates) - _MOST_CANDIDATES
-    shown = ", ".join(candidates[:_MOST_CANDIDATES])
-    return f"{len(candidates)} runs: {shown}{f' and {more} more' if more > 0 else ''}"
+    names = ", ".join(candidates[:_MOST_CANDIDATES])
+    return f"{len(candidates)} runs: {names}{f' and {more} more' if more > 0 else ''}"
 
 
 def is_nested(name: str, names: set[str]) -> bool:

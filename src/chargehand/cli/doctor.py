@@ -187,10 +187,10 @@ def _select_team(team: Path, workers: tuple[WorkerHealth, ...]) -> tuple[WorkerH
     agents = loaded.staff.agents
     members = {("worker", agent.name) for agent in agents} | {("model", agent.model) for agent in agents if agent.model}
     members |= {("tool", tool) for agent in agents for tool in agent.tools}
-    known = [worker for worker in workers if (worker.what, worker.name) in members]
-    called = {(worker.what, worker.name) for worker in known}
+    own = [worker for worker in workers if (worker.what, worker.name) in members]
+    called = {(worker.what, worker.name) for worker in own}
     idle = [name for what, name in sorted(members - called) if what == "worker"]
-    return (*known, *(WorkerHealth(what="worker", name=name) for name in idle))
+    return (*own, *(WorkerHealth(what="worker", name=name) for name in idle))
 
 
 def _table_row(worker: WorkerHealth, now: float) -> tuple[str, ...]:

@@ -85,9 +85,9 @@ def describe_gaps(gaps: Sequence[ev.Gap]) -> list[str]:
         groups.setdefault(structs.replace(gap, task=NO_TASK) if gap.task and not gap.run else gap, []).append(gap.task)
     lines: list[str] = []
     for gap, tasks in groups.items():
-        named = ", ".join(tasks[:_NAMED_TASKS])
+        names = ", ".join(tasks[:_NAMED_TASKS])
         more = f" and {len(tasks) - _NAMED_TASKS} more" if len(tasks) > _NAMED_TASKS else ""
-        lines.append(_describe_gap(gap, f"{named}{more}"))
+        lines.append(_describe_gap(gap, f"{names}{more}"))
     return lines
 
 

@@ -47,6 +47,9 @@ VERBS = {
 }
 """What each verb is for. Its function has its name, in the module of its name, which is imported when it is called."""
 _MODULES = {
+    "watch": "run",
+    "init": "team_file",
+    "check": "team_file",
     "resume": "run",
     "replay": "run",
     "play": "run",

@@ -228,9 +228,9 @@ class _Session(Struct, frozen=True):
         return id_of(kind, self.declared.memory.space or self.declared.team, name)
 
 
-def _unknown(kind: str, name: str, known: Sequence[str], hint: str) -> Unknown:
-    there_are = f"; there are {listed(known) or 'none'}; {hint}"
-    return Unknown(f"there is no {kind} {name!r}{near(name, known) or there_are}")
+def _unknown(kind: str, name: str, existing: Sequence[str], hint: str) -> Unknown:
+    there_are = f"; there are {listed(existing) or 'none'}; {hint}"
+    return Unknown(f"there is no {kind} {name!r}{near(name, existing) or there_are}")
 
 
 def _with_defaults(value: object) -> object:
@@ -450,24 +450,25 @@ async def _embed_archive(session: _Session) -> None:
     archive = await session.archive()
     passages, with_vectors = await session.opened.catalog.count(archive.id)
     missing = passages - with_vectors
-    made = 0
-    with _resumable(lambda: f"{counted(made, 'vector')} of {archive.name} made"), progress_bar(archive.name) as show:
+    embedded = 0
+    progress = progress_bar(archive.name)
+    with _resumable(lambda: f"{counted(embedded, 'vector')} of {archive.name} made"), progress as show:
 
         def report(done: int) -> None:
-            nonlocal made
-            made = done
+            nonlocal embedded
+            embedded = done
             show("vectors", done, missing)
 
         try:
-            made = await session.opened.embed_rest(archive, report)
+            embedded = await session.opened.embed_rest(archive, report)
         except Unknown:
             raise
         except Refused as error:
             pull = "chargehand models pull minilm  (chargehand doctor says what else is missing)"
             fix = "say  embed: auto  of it in the team file" if archive.embedding == "words" else pull
             raise Refused(f"{error}: {fix}") from error
-    note = f"{archive.name}: {counted(made, 'vector') + ' made' if made else 'none was missing'}"
-    session.print({"archive": archive.name, "made": made, "missing": max(0, missing - made)}, note)
+    note = f"{archive.name}: {counted(embedded, 'vector') + ' made' if embedded else 'none was missing'}"
+    session.print({"archive": archive.name, "made": embedded, "missing": max(0, missing - embedded)}, note)
 
 
 async def _add_passages(session: _Session) -> None:
@@ -484,9 +485,9 @@ async def _add_passages(session: _Session) -> None:
             show("texts", start, len(passages))
             inserted += await session.opened.add(archive, passages[start : start + _BATCH])
     new = sum(passage.new for passage in inserted)
-    known = len(inserted) - new
-    already = f", {known:,} were there already" if known else ""
-    document = {"archive": archive.name, "new": new, "known": known, "ids": [passage.id for passage in inserted]}
+    existing = len(inserted) - new
+    already = f", {existing:,} were there already" if existing else ""
+    document = {"archive": archive.name, "new": new, "known": existing, "ids": [passage.id for passage in inserted]}
     session.print(document, f"{archive.name}: {counted(new, 'new passage')}{already}")
 
 

@@ -14,8 +14,15 @@ from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.diagrams import describe_finding, mermaid, print_plan
 from chargehand.cli.format import counted, money
-from chargehand.cli.scripts import ScriptedRun, decode_script, read_script, read_table
-from chargehand.cli.teams import forecast_plan, load_team_of, read_goal
+from chargehand.cli.teams import (
+    ScriptedRun,
+    decode_script,
+    forecast_plan,
+    load_team_of,
+    read_goal,
+    read_script,
+    read_table,
+)
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.forecast import forecast
 from chargehand.engine.lint import lint

@@ -1,40 +1,46 @@
-"""`chargehand run`, `resume`, `replay` and `play`: the verbs that drive a run of a team or of a script."""
+"""`chargehand run`, `resume`, `replay`, `play` and `watch`: the verbs that drive, or show, one run."""
 
+import asyncio
 import secrets
 import shlex
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from msgspec import structs
 
 from chargehand.agents.result import planned
 from chargehand.cli.arguments import RUN_HELP, TEAM, add_execution, add_request, add_shared, duration, positive
-from chargehand.cli.artifacts import make_save_folder
 from chargehand.cli.console import Console, clean
-from chargehand.cli.diagrams import describe_finding
+from chargehand.cli.diagrams import describe_finding, make_save_folder
+from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.run_session import RunSession
-from chargehand.cli.scripts import read_plan, read_script, read_value
+from chargehand.cli.signals import StopSignals
 from chargehand.cli.teams import (
     find_executor,
     load_team_of,
     read_goal,
+    read_plan,
+    read_script,
+    read_value,
     script_executor,
     team_executor,
     warn_above_budget,
 )
-from chargehand.cli.watch import show_again
+from chargehand.cli.transcript import Transcript
 from chargehand.engine import events as ev
+from chargehand.engine.events import Entry
 from chargehand.engine.fold import replay as fold_entries
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan, TaskId, in_order, needs
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
 from chargehand.engine.view import offers
-from chargehand.errors import Invalid, PlanInvalid, Refused
-from chargehand.journal.protocol import Journal, check_name
-from chargehand.journal.store import read_run
+from chargehand.errors import Invalid, PlanInvalid, Refused, RunUnknown
+from chargehand.journal.protocol import Journal, RunRow, check_name
+from chargehand.journal.store import list_runs, read_run
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 
@@ -287,3 +293,90 @@ def play(options: Namespace) -> int:
         return await runner.start(name, request, wait_for_input=session.asks)
 
     return script_executor(file, script).execute(options, name, act)
+
+
+# --- watch, and a finished run shown again
+
+
+_LOOK = 0.2  # seconds between two looks at the journal
+_IDLE = 1.0  # a run that no process has driven for so long is not going on
+_MAX_PAUSE = 2.0  # seconds between two entries that are shown again
+_PICTURE = 0.125
+
+
+def add_watch(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--from-seq", metavar="N", type=int, default=0, help="show what happened from entry N on")
+    add_shared(parser, "--jsonl", "--journal", "--no-color")
+
+
+def watch(options: Namespace) -> int:
+    """Until the run ends, or no process drives it any more; the exit code is that of the run."""
+    transcript = Transcript.of_command(options, options.name, Console(sys.stdout))
+    _run(transcript, _follow(transcript, options))
+    end = transcript.state.ended
+    if end is not None:
+        return exit_code(end.ending, end.reason)
+    resume = f"chargehand resume {shlex.quote(options.name)}"
+    transcript.console.line(f"no process drives it; go on: {resume}", "warn")
+    return 4 if transcript.state.input is not None else 1
+
+
+async def _follow(transcript: Transcript, options: Namespace) -> None:
+    run: str = options.name
+    entries = read_run(options.journal, run)
+    first = max(0, min(options.from_seq - 1, len(entries)))
+    transcript.catch_up(run, entries[:first])
+    transcript.show(run, entries[first:])
+    idle = 0.0
+    while transcript.state.ended is None and idle < _IDLE:
+        await asyncio.sleep(_LOOK)
+        row = _find_row(options.journal, run)
+        idle = 0.0 if row.held or row.seq > transcript.state.seq else idle + _LOOK
+        if row.seq > transcript.state.seq:
+            transcript.show(run, read_run(options.journal, run, after=transcript.state.seq))
+        if transcript.live is not None:
+            transcript.live.draw()
+
+
+def _find_row(journal: Path, run: str) -> RunRow:
+    for row in list_runs(journal):
+        if row.run == run:
+            return row
+    raise RunUnknown(run)
+
+
+def show_again(options: Namespace, entries: Sequence[Entry]) -> int:
+    """A run as it went, at --speed."""
+    now = entries[0].at
+    transcript = Transcript.of_command(options, options.name, Console(sys.stdout), lambda: now)
+    usual = 4.0 if transcript.console.terminal else 0.0
+    speed: float = usual if options.speed is None else options.speed
+
+    async def play() -> None:
+        nonlocal now
+        for entry in entries:
+            pause = min(_MAX_PAUSE, (entry.at - now) / speed) if speed > 0 else 0.0
+            pictures = int(pause / _PICTURE)
+            step = (entry.at - now) / (pictures + 1)
+            for _ in range(pictures):
+                await asyncio.sleep(_PICTURE)
+                now += step
+                if transcript.live is not None:
+                    transcript.live.draw()
+            now = entry.at
+            transcript.show(options.name, [entry])
+
+    _run(transcript, play())
+    return 0
+
+
+def _run(transcript: Transcript, main: Coroutine[None, None, None]) -> None:
+    """Show a run to its end. Ctrl-C is raised between two pictures, and leaves a whole one."""
+    try:
+        with StopSignals() as signals:
+            signals.run(main)
+    finally:
+        if transcript.live is not None:
+            transcript.live.stop(keep=True)
+    transcript.close()

@@ -17,8 +17,8 @@ from msgspec import Struct
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli import USUAL_JOURNAL
-from chargehand.cli.artifacts import save_artifacts
 from chargehand.cli.console import Console, clean, clean_lines
+from chargehand.cli.diagrams import save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
 from chargehand.cli.format import describe_gaps, money, roughly
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls

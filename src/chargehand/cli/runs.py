@@ -267,8 +267,8 @@ def _export(options: Namespace, console: Console) -> int:
 def _diff(options: Namespace, console: Console) -> int:
     """What is different between two runs: goal, tasks, results, answer."""
     traces = [trace(name, read_run(options.journal, name)) for name in (options.name, options.other)]
-    left, right = (_comparable_lines(traced) for traced in traces)
-    changes = list(unified_diff(left, right, options.name, options.other, lineterm="", n=1))
+    before, after = (_comparable_lines(traced) for traced in traces)
+    changes = list(unified_diff(before, after, options.name, options.other, lineterm="", n=1))
     if options.json:
         console.json({"runs": [_summarize(traced) for traced in traces], "diff": changes})
         return 0
@@ -358,9 +358,9 @@ def _prune(options: Namespace, console: Console) -> int:
 def _choose_prunable(rows: Sequence[RunRow], options: Namespace) -> list[str]:
     """Runs in the states that are named which changed last before that time, but for the latest; with those inside."""
     names = [row.run for row in rows]
-    known = set(names)
+    all_names = set(names)
     statuses = options.state or _ENDED
-    outer = [row for row in rows if not is_nested(row.run, known) and read_status(options.journal, row) in statuses]
+    outer = [row for row in rows if not is_nested(row.run, all_names) and read_status(options.journal, row) in statuses]
     outer.sort(key=lambda row: row.changed, reverse=True)
     before = time.time() - (options.older_than or 0)
     chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}

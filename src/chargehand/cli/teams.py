@@ -1,38 +1,153 @@
-"""The team or script of a command: loaded, priced, kept within its budget, run, and its background work after a run."""
+"""The team or script of a command: read, priced, kept within its budget, run; its background work after a run."""
 
 import asyncio
+import json
+import secrets
 import sys
 from argparse import Namespace
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeAlias
+from pathlib import Path
+from typing import TypeAlias, cast
 
+import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.background import BackgroundRun, run_due
 from chargehand.agents.cost_forecast import CostForecast, PlanForecast
 from chargehand.agents.draft import foreseen
-from chargehand.agents.scripted import ScriptedExecutor
+from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import read_request
 from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
 from chargehand.cli.format import counted, dollars
 from chargehand.cli.run_session import Advice, ExecutorSource, RunSession, program
-from chargehand.cli.scripts import ScriptedRun, read_script
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
-from chargehand.engine.budget import usd_of
+from chargehand.config.source import near
+from chargehand.engine.budget import Budget, usd_of
 from chargehand.engine.events import RunRequested
+from chargehand.engine.plan import Plan, parse
+from chargehand.engine.policy import Policy, Seconds
+from chargehand.engine.roster import Roster
 from chargehand.engine.state import RunState
-from chargehand.errors import ChargehandError, Invalid
+from chargehand.engine.validation import describe_misfit
+from chargehand.engine.value import encode_value
+from chargehand.errors import ChargehandError, Invalid, NotJson
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal
 from chargehand.models.prices import flat
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.team import Team
+
+
+class ScriptedRun(Script, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """A script with the request it answers. Without `plan` the first of `plans` is proposed by the planner.
+
+    `seconds` is the time the run has. `seed` fixes the waits between attempts; left out, each run has its own.
+    """
+
+    goal: str
+    roster: Roster
+    plan: Plan | None = None
+    policy: Policy = Policy()
+    budget: Budget = Budget()
+    seconds: Seconds = 3600.0
+    seed: int | None = None
+
+    def request(self, now: float) -> RunRequested:
+        seed = secrets.randbits(32) if self.seed is None else self.seed
+        return RunRequested(
+            goal=self.goal,
+            roster=self.roster,
+            policy=self.policy,
+            budget=self.budget,
+            deadline=now + self.seconds,
+            seed=seed,
+            plan=self.plan,
+        )
+
+
+def read_script(path: str) -> ScriptedRun:
+    """A script from a file; Invalid says what is wrong with it, and where."""
+    return decode_script(path, read_table(path))
+
+
+def decode_script(path: str, table: dict[str, object]) -> ScriptedRun:
+    try:
+        script = msgspec.convert(table, ScriptedRun)
+    except msgspec.ValidationError as error:
+        problem = describe_misfit(error, ScriptedRun, table)
+        raise Invalid(f"{path} is not a script: {problem}; docs/cli.md lists the fields") from error
+    if script.plan is None and not script.plans:
+        raise Invalid(f"{path} has no plan: give `plan`, or `plans` for a planner to propose")
+    workers = script.roster.names()
+    if len(set(workers)) < len(workers):
+        twice = next(name for name in workers if workers.count(name) > 1)
+        raise Invalid(f"{path}: there are two workers {twice!r}; give each a name of its own")
+    for agent in script.roster.agents:
+        _check_names(f"{path}: worker {agent.name!r} falls back to", agent.fallbacks, workers, "worker of the roster")
+    plans = (*script.plans, *([script.plan] if script.plan else []))
+    tasks = {str(task.id).strip() for plan in plans for task in plan.tasks}
+    for field, names in (("moves", script.moves), ("refined", script.refined)):
+        _check_names(f"{path}: {field} names", [name.partition("[")[0] for name in names], tasks, "task of the plan")
+    for place, moves in (*script.moves.items(), ("answers", script.answers), ("otherwise", (script.otherwise,))):
+        for move in moves:
+            amounts = (move.seconds, move.retry_after, *(structs.astuple(move.used) if move.used else ()))
+            if min(amounts) < 0:
+                raise Invalid(f"{path}: a move of {place!r} has a number below zero; times and costs are 0 or more")
+    return script
+
+
+def _check_names(lead: str, names: Iterable[str], allowed: Iterable[str], what: str) -> None:
+    for name in names:
+        if name not in allowed:
+            raise Invalid(f"{lead} {name!r}, which is no {what}{near(name, allowed)}")
+
+
+def read_table(path: str) -> dict[str, object]:
+    """A JSON object from a file, or from standard input for `-`."""
+    try:
+        body = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}; name an existing JSON file") from error
+    value = read_value(path, body)
+    if not isinstance(value, dict):
+        raise Invalid(f"{path} holds no JSON object but a {type(value).__name__}; begin with {{")
+    return cast("dict[str, object]", value)
+
+
+def read_plan(path: str) -> Plan:
+    """A plan from a file, or the one in a script or in what `plan --json` prints."""
+    table = read_table(path)
+    inside = table.get("plan")
+    return parse(cast("dict[str, object]", inside) if isinstance(inside, dict) and "tasks" not in table else table)
+
+
+def read_value(path: str, body: bytes) -> object:
+    """A JSON value; Invalid says where it is none, or holds what cannot be stored."""
+    try:
+        value: object = json.loads(body.decode())
+        encode_value(value)
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise Invalid(f"{where}: this is not JSON: {error.msg}") from error
+    except NotJson as error:
+        raise Invalid(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise Invalid(f"{path} is nested too deeply; send something flatter") from error
+    except UnicodeError as error:
+        raise Invalid(f"{path} is not JSON: it is not text in UTF-8") from error
+    except ValueError as error:
+        raise Invalid(f"{path} is not JSON: {error}") from error
+    return value
+
+
+# --- the team of a command
+
 
 _MAY_HAVE_ANSWERED = (0, 3, 5)  # exit codes
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from chargehand.agents.result import fallback_answer, planned
-from chargehand.cli.artifacts import charts_of
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
-from chargehand.cli.diagrams import LEGEND, draw_chart, print_plan, timeline_lines
+from chargehand.cli.diagrams import LEGEND, charts_of, draw_chart, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import describe_gaps, money, seconds
 from chargehand.cli.questions import format_question, name_calls
