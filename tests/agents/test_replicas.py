@@ -168,7 +168,10 @@ def test_a_team_file_names_the_replicas(tmp_path: Path) -> None:
     assert [agent.model for agent in loaded.roster.agents] == ["openai:a | openai:b", "demo"]
 
 
-@pytest.mark.parametrize("wrong", ["replicas: 3", "replicas: [demo]\n    model: demo"])
-def test_what_is_wrong_with_replicas_is_said_of_their_line(tmp_path: Path, wrong: str) -> None:
-    with pytest.raises(Invalid, match=r"team.yaml:6.*workers.ann.replicas"):
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [("replicas: 3", r"team.yaml:6.*workers.ann.replicas"), ("replicas: [demo]\n    model: demo", r"team.yaml:4.*ann")],
+)
+def test_what_is_wrong_with_replicas_is_said_of_their_worker(tmp_path: Path, wrong: str, place: str) -> None:
+    with pytest.raises(Invalid, match=place):
         load_team(write(tmp_path, FILE.format(more=wrong)))

@@ -37,7 +37,7 @@ from tests.mast.reproducers import (
     send,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "failure-modes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "when-things-fail.md"
 NOTIFY = plan(("Send the baker a letter about the apples.", "ann", ()), combine="forward")
 SENT = "The letter about the apples was sent to the baker."
 

@@ -440,8 +440,8 @@ MONEY = (
     Bug(
         "a reply may be longer than was reserved",
         "agents/spending.py",
-        "settings = structs.replace(request.settings, max_tokens=limit)",
-        "settings = structs.replace(request.settings, max_tokens=2 * limit)",
+        "self._settings[key] = structs.replace(request.settings, max_tokens=limit)",
+        "self._settings[key] = structs.replace(request.settings, max_tokens=2 * limit)",
     ),
     Bug(
         "what tools say of themselves is not reckoned with",
