@@ -15,7 +15,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
 from chargehand.team import Team
-from chargehand.tools.json_schema import problems
+from chargehand.tools.schema import problems
 from tests.agents.crowd import model
 from tests.agents.test_acceptance import LONG, ONE, QUICK, YES, executor, no, steps
 

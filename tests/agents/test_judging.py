@@ -23,7 +23,7 @@ from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Given, Judging, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
-from chargehand.tools.json_schema import problems
+from chargehand.tools.schema import problems
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 from tests.agents.judges import Desk, writer
 

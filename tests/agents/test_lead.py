@@ -24,7 +24,7 @@ from chargehand.models.messages import Request, Usage
 from chargehand.models.model import Hear, ModelCard
 from chargehand.models.request_facts import Planning, Refining
 from chargehand.models.testing.scripted import ScriptedModel
-from chargehand.tools.json_schema import problems
+from chargehand.tools.schema import problems
 from chargehand.tools.tool import tool
 from tests.agents.crowd import FREE, call, calls, model, of_kind, plan, team
 

@@ -21,7 +21,7 @@ from chargehand.models.local import pull
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.runtime.load import WorkerLoad
-from chargehand.tools.json_schema import problems
+from chargehand.tools.schema import problems
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 TEAM = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.main import main
-from chargehand.config.discover import TEMPLATES
+from chargehand.config.source import TEMPLATES
 
 SHOP = TEMPLATES / "shop"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.main import main
-from chargehand.config.discover import TEMPLATES
+from chargehand.config.source import TEMPLATES
 from tests.cli.commands import COMMAND, chargehand, environment, script, task
 
 FULL = "chargehand: the output cannot be written: No space left on device; "

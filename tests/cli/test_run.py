@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chargehand.cli.main import main
-from chargehand.config.discover import TEMPLATES
+from chargehand.config.source import TEMPLATES
 from chargehand.engine.events import AttemptStarted, Entry, InputAnswered, ResultReused, RunRequested, StepStarted
 from chargehand.journal.store import read_run
 from tests.cli.commands import JOURNAL, Done, Underway, chargehand, fed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.discover import TEMPLATES, find_team
+from chargehand.config.source import TEMPLATES, find_team
 from chargehand.errors import Invalid
 
 

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from chargehand.config import yaml
-from chargehand.config.discover import TEMPLATES
 from chargehand.config.keys import json_schema
+from chargehand.config.source import TEMPLATES, read_yaml
 from tests.config.files import shaped, write
 
 SCHEMA = json_schema()
@@ -76,7 +75,7 @@ CHECKS: dict[str, Callable[[Any, Any, dict[str, Any]], bool]] = {
 
 @pytest.mark.parametrize("name", sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir()))
 def test_a_template_fits_the_schema(name: str) -> None:
-    assert fits(yaml.read((TEMPLATES / name / "team.yaml").read_text(encoding="utf-8")).data, SCHEMA)
+    assert fits(read_yaml((TEMPLATES / name / "team.yaml").read_text(encoding="utf-8")).data, SCHEMA)
 
 
 GOOD = [
@@ -117,20 +116,20 @@ BAD = [
 @pytest.mark.parametrize("text", GOOD)
 def test_what_the_loader_takes_fits(tmp_path: Path, text: str) -> None:
     body = f"version: 1\n{text}\n"
-    assert fits(yaml.read(body).data, SCHEMA)
+    assert fits(read_yaml(body).data, SCHEMA)
     assert list(shaped(write(tmp_path, body))[1]) == []
 
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_the_loader_refuses_does_not_fit(tmp_path: Path, text: str) -> None:
     body = f"version: 1\n{text}\n"
-    assert not fits(yaml.read(body).data, SCHEMA)
+    assert not fits(read_yaml(body).data, SCHEMA)
     assert list(shaped(write(tmp_path, body))[1]) != []
 
 
 @pytest.mark.parametrize("text", ["tools: {a: {}}", "tools: {a: {sql: x, files: y}}", "workers: {a: {rules: [{}]}}"])
 def test_exactly_one_source_and_one_rule_are_asked_for(text: str) -> None:
-    assert not fits(yaml.read(f"version: 1\n{text}\n").data, SCHEMA)
+    assert not fits(read_yaml(f"version: 1\n{text}\n").data, SCHEMA)
 
 
 def test_nothing_of_our_own_names_shows() -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from chargehand.config.yaml import DEPTH, NotYaml, read
+from chargehand.config.source import DEPTH, NotYaml, read_yaml
 
 
 @pytest.fixture(params=["the C parser", "the Python parser"], autouse=True)
@@ -16,12 +16,12 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 def refused(text: str) -> NotYaml:
     with pytest.raises(NotYaml) as caught:
-        read(text)
+        read_yaml(text)
     return caught.value
 
 
 def test_only_true_and_false_are_booleans() -> None:
-    data = read("a: true\nb: FALSE\nc: yes\nd: on\ne: off\nf: n\non: 1\nno: 2\ny: 3").data
+    data = read_yaml("a: true\nb: FALSE\nc: yes\nd: on\ne: off\nf: n\non: 1\nno: 2\ny: 3").data
     words = {"a": True, "b": False, "c": "yes", "d": "on", "e": "off", "f": "n"}
     assert data == {**words, "on": 1, "no": 2, "y": 3}
 
@@ -47,15 +47,15 @@ def test_scalars_have_the_types_of_the_core_schema() -> None:
         "2026-11-15",
         "0b1",
     ]
-    assert read(text).data == expected
+    assert read_yaml(text).data == expected
 
 
 def test_keys_are_text_as_written() -> None:
-    assert read("1: a\ntrue: b\n~: c\n1.0: d").data == {"1": "a", "true": "b", "~": "c", "1.0": "d"}
+    assert read_yaml("1: a\ntrue: b\n~: c\n1.0: d").data == {"1": "a", "true": "b", "~": "c", "1.0": "d"}
 
 
 def test_every_value_has_its_line() -> None:
-    document = read("a: 1\nb:\n  c: [x,\n      y]\n  d:\n    - {e: 2}\n")
+    document = read_yaml("a: 1\nb:\n  c: [x,\n      y]\n  d:\n    - {e: 2}\n")
     assert document.lines == {
         ("a",): 1,
         ("b",): 2,
@@ -69,7 +69,11 @@ def test_every_value_has_its_line() -> None:
 
 
 def test_an_alias_stands_for_its_anchor() -> None:
-    assert read("a: &x {k: 1}\nb: *x\nc: [*x, *x]").data == {"a": {"k": 1}, "b": {"k": 1}, "c": [{"k": 1}, {"k": 1}]}
+    assert read_yaml("a: &x {k: 1}\nb: *x\nc: [*x, *x]").data == {
+        "a": {"k": 1},
+        "b": {"k": 1},
+        "c": [{"k": 1}, {"k": 1}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,7 @@ def test_deep_nesting_is_refused_at_once(text: str) -> None:
 
 
 def test_as_deep_as_allowed_is_read() -> None:
-    assert read("[" * DEPTH + "]" * DEPTH).data is not None
+    assert read_yaml("[" * DEPTH + "]" * DEPTH).data is not None
 
 
 def test_a_billion_laughs_are_not_laughed() -> None:

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from chargehand.config.discover import TEMPLATES
 from chargehand.config.load import load_team
+from chargehand.config.source import TEMPLATES
 from chargehand.evals.cases import find_datasets, read_dataset
 from chargehand.evals.run import evaluate
 from chargehand.team import Team

@@ -28,9 +28,8 @@ from chargehand.server.middleware.gate import open_keys
 from chargehand.server.middleware.keys import create_key
 from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check, key_store_url
-from chargehand.tools.egress import Egress
+from chargehand.tools.egress import Egress, Forbidden
 from chargehand.tools.sandbox import available
-from chargehand.tools.urls import Forbidden
 from tests.server.routes import routes
 from tests.server.running import Running, running, settings_in
 from tests.tools.test_egress import SPELLINGS

@@ -26,7 +26,7 @@ _AT_THE_START = frozenset(
         "chargehand.memory.sqlite_search._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",
-        "chargehand.tools.urls.NAME",
+        "chargehand.tools.egress.NAME",
     }
 )
 """Only looked for at the beginning of a text: to search with them would not be linear."""

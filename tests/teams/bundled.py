@@ -11,7 +11,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from chargehand.config.yaml import read
+from chargehand.config.source import read_yaml
 from chargehand.engine import events as ev
 from chargehand.evals.cases import read_dataset
 from chargehand.journal.store import read_run
@@ -103,5 +103,5 @@ def lacking(team: str) -> list[str]:
 
 def _workers(file: Path) -> dict[str, list[str]]:
     """The tools of each worker, as the file has them."""
-    written = cast("dict[str, dict[str, dict[str, list[str]]]]", read(file.read_text(encoding="utf-8")).data)
+    written = cast("dict[str, dict[str, dict[str, list[str]]]]", read_yaml(file.read_text(encoding="utf-8")).data)
     return {name: worker.get("tools", []) for name, worker in written["workers"].items()}

@@ -14,9 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from chargehand.tools.calling import ToolFailed
-from chargehand.tools.egress import LARGEST, Egress, Forbidden, check_url
-from chargehand.tools.pinned import gate
-from chargehand.tools.urls import objection
+from chargehand.tools.egress import LARGEST, Egress, Forbidden, check_url, gate, objection
 
 Reply = Callable[[asyncio.StreamWriter], Awaitable[None]]
 connected: list[object] = []

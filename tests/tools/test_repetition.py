@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chargehand.tools.repetition import Repetition
+from chargehand.tools.rules import Repetition
 
 
 def rounds(trace: list[tuple[str, str, str]]) -> int | None:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chargehand.tools.calling import ToolFailed
-from chargehand.tools.threads import GivenUp, Threads
+from chargehand.tools.calling import GivenUp, Threads, ToolFailed
 
 
 async def test_no_more_run_at_a_time_than_allowed() -> None:

@@ -22,7 +22,7 @@ from chargehand.engine.plan import Task, TaskId, needs
 from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
-from chargehand.tools.threads import THREADS
+from chargehand.tools.calling import THREADS
 from chargehand.tools.tool import CAP, ToolFailed
 
 _MAX_SECONDS = 86400.0  # the run's own clock ends it long before

@@ -27,8 +27,7 @@ from chargehand.models.messages import Message, ToolCall, wrap
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
-from chargehand.tools.repetition import NOT_SEEN, Repetition
-from chargehand.tools.rules import Called, may_exit, needs_approval, objection
+from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
 
 _PIECE = 16 * 1024

@@ -17,9 +17,9 @@ from chargehand.cli.format import counted
 from chargehand.cli.run_session import StdoutClaim
 from chargehand.cli.runs import describe_mode
 from chargehand.cli.signals import StopSignals
-from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
+from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Dataset, find_datasets, read_dataset
 from chargehand.evals.measures import LESS_IS_BETTER, select_kinds

@@ -14,10 +14,9 @@ import msgspec
 from chargehand.cli.arguments import add_shared, model_handle
 from chargehand.cli.console import Console, Tone, print_table, short
 from chargehand.cli.format import counted
-from chargehand.config.discover import NAMES, TEMPLATES, Detected, detect_model
 from chargehand.config.explain import Description, WorkerLine, describe
 from chargehand.config.keys import is_known, json_schema, key_at, paths
-from chargehand.config.source import near, read_source
+from chargehand.config.source import NAMES, TEMPLATES, Detected, detect_model, near, read_source
 from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
 from chargehand.models.providers import BUILT_IN

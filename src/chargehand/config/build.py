@@ -32,9 +32,8 @@ from chargehand.config.schema import (
     VerifierShape,
     WorkerShape,
 )
-from chargehand.config.source import Finding, Source, inside, near, read_prose, read_schema, within
+from chargehand.config.source import Finding, Path, Source, inside, near, read_prose, read_schema, within
 from chargehand.config.tools import make_tools, named_object
-from chargehand.config.yaml import Path
 from chargehand.engine.budget import Amount
 from chargehand.engine.roster import Match, fits
 from chargehand.errors import Invalid

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from chargehand import __version__
-from chargehand.config.discover import find_team
 from chargehand.config.environment import DOTENV_BYTES, dotenv, lookup, models_home, origin
 from chargehand.config.explain import Description, describe
+from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
 from chargehand.memory.store import examine_catalog

@@ -8,15 +8,13 @@ from typing import cast
 from msgspec import Struct, structs
 
 from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
-from chargehand.config.discover import find_team
 from chargehand.config.environment import lookup_beside, origin
 from chargehand.config.keys import key_at
 from chargehand.config.load import build_team, named_models
 from chargehand.config.schema import TeamShape
-from chargehand.config.source import Finding, Source, Unreadable, read_source, written
+from chargehand.config.source import Finding, Path, Source, Unreadable, find_team, read_source, written
 from chargehand.config.tools import long_form, source_of
 from chargehand.config.validate import validate
-from chargehand.config.yaml import Path
 from chargehand.models.providers import BUILT_IN, without_secrets
 from chargehand.models.resolve import Finder
 

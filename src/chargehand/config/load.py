@@ -18,12 +18,10 @@ from chargehand.config.build import (
     merge_settings,
     read_prompts,
 )
-from chargehand.config.discover import find_team
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.schema import VerifierShape, WorkerShape
-from chargehand.config.source import Unreadable, read_source, refuse
+from chargehand.config.source import Path, Unreadable, find_team, read_source, refuse
 from chargehand.config.validate import validate
-from chargehand.config.yaml import Path
 from chargehand.engine.budget import Budget
 from chargehand.engine.declared import check_declared
 from chargehand.engine.policy import Policy

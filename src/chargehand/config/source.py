@@ -1,23 +1,196 @@
-"""A team file as plain data: read, parsed, variables filled in; and what there is to say of places in it.
+"""A team file: which one is meant, and the file as plain data, with its variables filled in and the line of each value.
 
-What its keys mean is not known here.
+YAML has the core types of version 1.2: only `true` and `false` are booleans, and keys are text as written. Duplicate
+keys, tags, merge keys and a second document are errors; aliases count as often as they are used. What the keys of the
+file mean is not known here.
 """
 
+import json
+import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path as File
 from shlex import quote
-from typing import cast
+from typing import Any, Literal, TypeAlias, cast
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
 
 import msgspec
+import yaml
 from msgspec import Struct, structs
+from yaml.error import MarkedYAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
 
 from chargehand.config.environment import Lookup, lookup_beside
-from chargehand.config.yaml import DEPTH, Document, NotYaml, Path, read
 from chargehand.errors import Invalid
+from chargehand.models.prices import is_local
+from chargehand.models.providers import BUILT_IN, OWN, is_free
 from chargehand.text.names import nearest_names
+
+Path: TypeAlias = tuple[str | int, ...]
+"""From the top of a file to a value: keys, and numbers of list items."""
+DEPTH = 32
+"""How deep tables and lists may be nested."""
+
+
+NODES = 50_000
+_LONGEST_KEY = 200
+
+
+class NotYaml(Exception):
+    """What is wrong, and in which line (0: unknown)."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        self.line = line
+        super().__init__(problem)
+
+
+class Document(Struct, frozen=True):
+    """Data, and the line of each value by its path; a key's line where the value is a table or a list."""
+
+    data: object
+    lines: dict[Path, int]
+
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}\Z")
+_OTHER_BASE = re.compile(r"0o[0-7]{1,20}\Z|0x[0-9a-fA-F]{1,15}\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,4})?\Z")
+_WORDS: dict[str, object] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+def scalar_value(text: str) -> object:
+    """What an unquoted scalar means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.match(text):
+        return int(text)
+    if _OTHER_BASE.match(text):
+        return int(text, 0)
+    if _FLOAT.match(text):
+        return float(text)
+    return text
+
+
+def read_yaml(text: str) -> Document:
+    """One YAML document; NotYaml says where it is none."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times as fast; wheels have it
+    parse = cast("Callable[..., Iterator[Event]]", yaml.parse)
+    try:
+        return _Builder(parse(text, Loader=loader)).build()
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        began = error.context_mark.line + 1 if error.context_mark else 0
+        since = f" (in what begins in line {began})" if mark and began and began != mark.line + 1 else ""
+        problem = f"this is not YAML: {error.problem or error.context}{since}"
+        raise NotYaml(mark.line + 1 if mark else 0, problem) from error
+    except yaml.YAMLError as error:
+        raise NotYaml(0, f"this is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise NotYaml(0, f"this is nested more than {DEPTH} levels deep; make it flatter") from error
+
+
+class _Builder:
+    """Makes values of events. The depth bounds the recursion, the count of values everything else."""
+
+    def __init__(self, events: Iterator[Event]) -> None:
+        self._events = events
+        self._lines: dict[Path, int] = {}
+        self._anchors: dict[str, tuple[object, int]] = {}
+        """What each stands for, and how many values are in it."""
+        self._count = 0
+
+    def build(self) -> Document:
+        data: object = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise NotYaml(_line(event), "a second document begins here; a team file holds one")
+            elif isinstance(event, NodeEvent):
+                data = self._value(event, ())
+        return Document(data, self._lines)
+
+    def _value(self, event: NodeEvent, path: Path) -> object:
+        """The value that begins with this event."""
+        anchor = cast("str | None", event.anchor)
+        if isinstance(event, AliasEvent):
+            if anchor not in self._anchors:
+                raise NotYaml(_line(event), f"the alias *{anchor} has no finished anchor &{anchor} before it")
+            value, count = self._anchors[anchor]
+            self._add(count, event)
+            return value
+        tag = cast("str | None", getattr(event, "tag", None))
+        if tag is not None:
+            raise NotYaml(_line(event), f"the tag {tag!r} is not understood; write plain data")
+        before = self._count
+        self._add(1, event)
+        if isinstance(event, ScalarEvent):
+            text = str(event.value)
+            value = scalar_value(text) if event.style in (None, "") else text
+        else:
+            if len(path) >= DEPTH:
+                raise NotYaml(_line(event), f"this is nested more than {DEPTH} levels deep; make it flatter")
+            value = self._table(path) if isinstance(event, MappingStartEvent) else self._list(path)
+        if anchor:
+            self._anchors[anchor] = (value, self._count - before)
+        return value
+
+    def _list(self, path: Path) -> list[object]:
+        items: list[object] = []
+        while not isinstance(event := next(self._events), SequenceEndEvent):
+            self._lines[*path, len(items)] = _line(event)
+            items.append(self._value(cast("NodeEvent", event), (*path, len(items))))
+        return items
+
+    def _table(self, path: Path) -> dict[str, object]:
+        table: dict[str, object] = {}
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            line = _line(event)
+            if not isinstance(event, ScalarEvent):
+                raise NotYaml(line, "a key must be text, not a table or a list")
+            key = str(event.value)
+            place = (*path, key)
+            if key in table:
+                raise NotYaml(line, f"the key {key!r} is here twice (first in line {self._lines[place]}); keep one")
+            if len(key) > _LONGEST_KEY:
+                raise NotYaml(line, f"a key has more than {_LONGEST_KEY} characters; is a quotation mark missing?")
+            if key == "<<":
+                raise NotYaml(line, "merge keys (<<) are not understood; write the keys out")
+            self._lines[place] = line
+            table[key] = self._value(cast("NodeEvent", next(self._events)), place)
+        return table
+
+    def _add(self, count: int, event: NodeEvent) -> None:
+        self._count += count
+        if self._count > NODES:
+            words = f"there are more than {NODES:,} values here, aliases counted; make the file smaller"
+            raise NotYaml(_line(event), words)
+
+
+def _line(event: Event) -> int:
+    return int(event.start_mark.line) + 1
+
+
+# --- YAML
+
 
 _MAX_BYTES = 1024 * 1024
 _MAX_MESSAGE_CHARS = 600
@@ -156,7 +329,7 @@ def _parse(file: File, text: str) -> Document:
     if file.suffix == ".toml":
         return _parse_toml(file, text)
     try:
-        return read(text)
+        return read_yaml(text)
     except NotYaml as error:
         near_line = text.splitlines()[error.line - 1 : error.line]
         hint = "; inside { } and [ ] put ${…} in quotes" if near_line and "${" in near_line[0] else ""
@@ -289,3 +462,126 @@ def read_schema(folder: File, written: str | dict[str, object]) -> dict[str, obj
     if not isinstance(schema, dict) or not isinstance(cast("dict[str, object]", schema).get("type"), str):
         raise Invalid('is no JSON Schema: begin with  type: object  (or "type": "object" in a file)')
     return cast("dict[str, object]", schema)
+
+
+# --- which team file
+
+
+NAMES = ("team.yaml", "team.yml", "team.toml")
+VARIABLE = "CHARGEHAND_TEAM"
+BUNDLED = "shop"
+TEMPLATES = File(__file__).parent / "templates"
+
+How: TypeAlias = Literal["named", "environment", "found", "bundled"]
+
+
+class Found(Struct, frozen=True):
+    """A team file, and how it was come by."""
+
+    file: File
+    how: How
+
+    @property
+    def words(self) -> str:
+        return {
+            "named": "named on the command line",
+            "environment": f"named by {VARIABLE}",
+            "found": "the nearest one upwards",
+            "bundled": f"the bundled team {BUNDLED!r}, because there is no team file here or above",
+        }[self.how]
+
+
+def find_team(named: File | str | None = None, start: File | None = None) -> Found:
+    """The team file to use; Invalid where one is named that is not there."""
+    if named is not None:
+        if not str(named):  # a variable of a script that is not set: another team than was meant must not run
+            raise Invalid("the team has an empty name; name a team file or its folder, or name none")
+        return Found(_file(File(named), ""), "named")
+    if variable := os.environ.get(VARIABLE):
+        return Found(_file(File(variable), f" (from {VARIABLE})"), "environment")
+    if (nearest := _upwards((start or File.cwd()).resolve())) is not None:
+        return Found(nearest, "found")
+    return Found(TEMPLATES / BUNDLED / NAMES[0], "bundled")
+
+
+def _file(named: File, how: str) -> File:
+    if named.is_dir():
+        inside = [named / name for name in NAMES if (named / name).is_file()]
+        if not inside:
+            raise Invalid(f"{named}{how} holds no {' or '.join(NAMES)}; write one, or: chargehand init minimal {named}")
+        return _only(inside)
+    if not named.exists():
+        template = named.parent == File() and (TEMPLATES / named / NAMES[0]).is_file()
+        bundled = f"; for the bundled one: chargehand init {named}" if template else ""
+        raise Invalid(f"there is no team file {named}{how}{bundled or '; to begin one: chargehand init minimal'}")
+    return named
+
+
+def _only(inside: list[File]) -> File:
+    if len(inside) > 1:
+        both = " and ".join(file.name for file in inside)
+        raise Invalid(f"{inside[0].parent} holds {both}; keep one, or name the one you mean with --team")
+    return inside[0]
+
+
+def _upwards(start: File) -> File | None:
+    """The nearest team file, not above the root of the repository we are in."""
+    for folder in (start, *start.parents):
+        inside = [folder / name for name in NAMES if (folder / name).is_file()]
+        if inside:
+            return _only(inside)
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+# --- the model of a new team
+
+
+_USUAL_NAMES = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "openrouter": "openai/gpt-5-mini"}
+_MODEL = "CHARGEHAND_MODEL"
+_PATIENCE = 0.5  # seconds: it runs on this machine, or it does not run
+_MOST_BYTES = 1_000_000
+
+
+class Detected(Struct, frozen=True):
+    """A model by its handle, and why it was chosen. `charged`: its calls cost money."""
+
+    handle: str
+    why: str
+    charged: bool = False
+
+
+def detect_model(environment: Mapping[str, str]) -> Detected:
+    """Nothing is sent but one question to the Ollama of this machine, and that only where no key is set."""
+    if handle := environment.get(_MODEL, "").strip():
+        return Detected(handle, f"{_MODEL} names it", charged=not is_free(handle))
+    for provider, name in _USUAL_NAMES.items():
+        if environment.get(OWN[provider].key, "").strip():
+            return Detected(f"{provider}:{name}", f"{OWN[provider].key} is set", charged=True)
+    place = OWN["ollama"]
+    url = environment.get(place.base, "").strip() or place.url
+    where = urlsplit(url).netloc.rpartition("@")[2]
+    names = ollama_models(url)
+    if names:
+        return Detected(f"ollama:{names[0]}", f"Ollama runs on {where} and has it")
+    if names is not None:
+        return Detected(BUILT_IN, f"no key is set, and Ollama on {where} has no model yet (ollama pull NAME)")
+    return Detected(BUILT_IN, f"no key is set, and no Ollama answers on {where}")
+
+
+def ollama_models(url: str) -> list[str] | None:
+    """The models an Ollama on this machine has; None where none runs there."""
+    if not is_local(url):
+        return None
+    address = f"{url.rstrip('/').removesuffix('/v1')}/api/tags"
+    try:
+        with build_opener(ProxyHandler({})).open(address, timeout=_PATIENCE) as reply:
+            listed: object = json.loads(reply.read(_MOST_BYTES))
+    except (URLError, HTTPException, OSError, ValueError):
+        return None
+    models = cast("dict[str, object]", listed).get("models") if isinstance(listed, dict) else None
+    if not isinstance(models, list):
+        return None
+    named = [cast("dict[str, object]", model) for model in cast("list[object]", models) if isinstance(model, dict)]
+    return [str(model["name"]) for model in named if model.get("name")]

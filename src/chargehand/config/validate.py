@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
-from chargehand.config.source import Finding, Source, near
-from chargehand.config.yaml import Path, typed
+from chargehand.config.source import Finding, Path, Source, near, scalar_value
 from chargehand.engine.declared import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
@@ -56,7 +55,7 @@ class _Fitting(Struct):
         if isinstance(kind, inspect.CollectionType):
             return self._list(value, kind, path)
         if isinstance(value, str) and path in self.source.used and _wants_number(kind):
-            value = typed(value)
+            value = scalar_value(value)
         if problem := _leaf(value, kind):
             self.say(path, problem)
             return value

@@ -9,11 +9,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from chargehand.agents.checks.spec import LONGEST_PATTERN
-from chargehand.config.source import read_bytes
-from chargehand.config.yaml import NotYaml, read
+from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.tools.json_schema import inner_schemas, schema_problem
+from chargehand.tools.schema import inner_schemas, schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
@@ -299,7 +298,7 @@ def _read_json_lines(file: Path, text: str) -> tuple[_File, list[int]]:
 
 def _read_yaml(file: Path, text: str) -> tuple[_File, list[int]]:
     try:
-        document = read(text)
+        document = read_yaml(text)
     except NotYaml as error:
         raise Invalid(f"{file}, line {error.line}: {error}") from error
     is_list = isinstance(document.data, list)

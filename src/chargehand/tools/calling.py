@@ -1,9 +1,23 @@
-"""How a call of a tool ends: failures in words, results cut to size."""
+"""How a call of a tool runs and ends: plain functions in threads, failures in words, results cut to size.
 
-from collections.abc import Mapping
+Blocking functions run beside the event loop, in a bounded number of threads. Python cannot stop a thread: one whose
+time is up is given up. It runs on until its function returns or the process ends, another takes its place, and neither
+the caller nor the end of the interpreter waits for it.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
 
 from chargehand.code_errors import code_error, is_outage, message_of
 from chargehand.engine.failure import CodeError
+from chargehand.engine.policy import Seconds
 
 _ROOM = 2000
 _ASKED_WRONG = (ValueError, LookupError, ArithmeticError)  # what functions raise for arguments they cannot use
@@ -60,3 +74,142 @@ def capped(text: str, cap: int) -> tuple[str, bool]:
     left = len(body) - len(kept.encode())
     gap = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{gap}[cut here: {left:,} of {len(body):,} bytes are not shown]", True
+
+
+# --- threads
+
+
+MAX_THREADS = 64
+MAX_LOST = 256
+
+
+class GivenUp(Exception):
+    """The function did not return in time. Its thread is left to itself."""
+
+
+class _Job:
+    __slots__ = ("arguments", "began", "context", "ended", "error", "function", "future", "loop", "lost", "value")
+
+    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.context = contextvars.copy_context()
+        self.began: Seconds = 0.0
+        self.ended = False
+        self.lost = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class Threads:
+    """At most `most` jobs at a time; the others wait, and their time does not run yet."""
+
+    def __init__(self, most: int = MAX_THREADS, max_lost: int = MAX_LOST) -> None:
+        self._most = most
+        self._most_lost = max_lost
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        """No threads, no jobs: so it is at first, and in a forked process, which has none of its parent's threads."""
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0  # threads that are not given up
+        self._idle = 0  # of these, the ones no job in the queue is meant for
+        self._backlog = 0  # jobs in the queue that no thread is meant for yet
+        self._lost = 0
+
+    async def call(self, function: Callable[..., Any], arguments: dict[str, Any], seconds: Seconds) -> Any:
+        """What the function returns; ToolFailed when it raises, GivenUp when its time is up."""
+        job = _Job(function, arguments)
+        self._take(job)
+        timer = job.loop.call_later(seconds, self._watch, job, seconds)
+        try:
+            await job.future
+        except BaseException:
+            self._give_up(job)
+            raise
+        finally:
+            timer.cancel()
+        if job.lost:
+            raise GivenUp
+        if job.error is not None:
+            raise failed_by(job.error, arguments)
+        return job.value
+
+    def _take(self, job: _Job) -> None:
+        with self._lock:
+            if self._lost >= self._most_lost:
+                raise ToolFailed(f"{self._lost} calls of tools never returned, so no more are made; start over")
+            if self._idle:
+                self._idle -= 1
+            elif self._count < self._most:
+                self._spawn()
+            else:
+                self._backlog += 1
+        self._jobs.put(job)
+
+    def _spawn(self) -> None:
+        self._count += 1
+        threading.Thread(target=self._work, name="chargehand-tool", daemon=True).start()
+
+    def _watch(self, job: _Job, seconds: Seconds) -> None:
+        """The time is up, unless the job has spent some of it waiting for a thread."""
+        left = job.began + seconds - monotonic() if job.began else seconds
+        if left > 0.001:
+            job.loop.call_later(left, self._watch, job, seconds)
+        elif not job.future.done():
+            self._give_up(job)
+            job.settle()
+
+    def _give_up(self, job: _Job) -> None:
+        with self._lock:
+            if job.ended or job.lost:
+                return
+            job.lost = True
+            if not job.began:
+                return  # still in the queue: a thread will drop it
+            self._count -= 1
+            self._lost += 1
+            if self._backlog:
+                self._backlog -= 1
+                self._spawn()
+
+    def _work(self) -> None:
+        while self._next():
+            pass
+
+    def _next(self) -> bool:
+        """Do one job; False when this thread is to end."""
+        job = self._jobs.get()
+        with self._lock:
+            job.began = 0.0 if job.lost else monotonic()
+        if job.began:
+            try:
+                job.value = job.context.run(job.function, **job.arguments)
+            except BaseException as error:  # noqa: BLE001 - a foreign function; nothing it raises may end this thread
+                job.error = error
+        return self._finish(job)
+
+    def _finish(self, job: _Job) -> bool:
+        with self._lock:
+            job.ended = True
+            if job.lost and job.began:
+                self._lost -= 1  # its place was given to another
+                return False
+            if self._backlog:
+                self._backlog -= 1
+            else:
+                self._idle += 1
+        with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
+            job.loop.call_soon_threadsafe(job.settle)
+        return True
+
+
+THREADS = Threads()

@@ -15,9 +15,8 @@ from chargehand.engine.events import Effect
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.messages import ToolSpec
-from chargehand.tools.calling import ToolFailed, failed_by
+from chargehand.tools.calling import THREADS, GivenUp, ToolFailed, failed_by
 from chargehand.tools.schema import Arguments, Caller, CallKey, declared_arguments, function_arguments, name_of
-from chargehand.tools.threads import THREADS, GivenUp
 
 __all__ = [
     "CAP",

@@ -18,7 +18,7 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.artifacts import Product
 from chargehand.text.words import WORD
-from chargehand.tools.threads import THREADS, GivenUp
+from chargehand.tools.calling import THREADS, GivenUp
 from chargehand.tools.tool import ToolFailed
 
 _MAX_SEARCHED = 100_000  # characters of a result that a pattern is tried on

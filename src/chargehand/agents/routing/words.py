@@ -11,8 +11,8 @@ from chargehand.agents.routing.decision import Decision, choose, no_worker, shar
 from chargehand.models.request_facts import WorkerCard
 from chargehand.text.sentences import split_sentences
 from chargehand.text.words import stem, stems, tokenize, words_by_stem
+from chargehand.tools.calling import THREADS
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
-from chargehand.tools.threads import THREADS
 
 # Where a sentence lists what a worker does. `like` lists too, but is a verb as well: both readings cost little.
 _CLAUSE = re.compile(

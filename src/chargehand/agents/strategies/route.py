@@ -45,7 +45,7 @@ from chargehand.models.resolve import Lookup
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.runtime.load import WorkerLoad
 from chargehand.text.words import is_english
-from chargehand.tools.threads import THREADS
+from chargehand.tools.calling import THREADS
 from chargehand.tools.tool import ToolFailed
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from chargehand.server.letta.request import NO_PARAMETERS, ClientReturn, ClientR
 from chargehand.server.letta.wire import ClientTool, Table
 from chargehand.server.problem import Problem
 from chargehand.server.tenants import Tenant
-from chargehand.tools.json_schema import problems
 from chargehand.tools.sandbox import Ran, available, python_sandbox
+from chargehand.tools.schema import problems
 from chargehand.tools.tool import Caller, Tool, ToolFailed
 
 RETURN_LIMIT = 50_000

@@ -17,7 +17,7 @@ from chargehand.runtime.runner import checked_goal
 from chargehand.server.letta.settings import check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.problem import Problem, check_choice, invalid
-from chargehand.tools.json_schema import schema_problem
+from chargehand.tools.schema import schema_problem
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""

@@ -18,8 +18,8 @@ from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields, 
 from chargehand.server.problem import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
 from chargehand.tools import rules
-from chargehand.tools.json_schema import schema_problem
 from chargehand.tools.rules import ToolRule
+from chargehand.tools.schema import schema_problem
 
 AgentType = Literal[
     "memgpt_agent",
