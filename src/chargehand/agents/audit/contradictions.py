@@ -50,7 +50,7 @@ _UNSURE = re.compile(
     re.IGNORECASE,
 )
 _VERDICT = re.compile(r"\W*(yes|no|true|false)\b(?=\s*(?:[,.;:!\u2013\u2014-]|$))", re.IGNORECASE)
-_CITATION = re.compile(r"\[[^\]]*\]")
+_CITATION = re.compile(r"\[[^\[\]]*\]")
 _NO_MEASURE = re.compile(r"(?:^|[_\s])(?:id|year|month|day|date|week|code|no|rank|quarter)s?$", re.IGNORECASE)
 
 
