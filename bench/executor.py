@@ -12,8 +12,7 @@ import msgspec
 
 from bench.measure import MICRO, Bare, Calls, Lap, Laps, Settings, bare_fan, fresh, in_turn, resident, timed
 from bench.table import Row, Target, shown
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.journal.memory import MemoryJournal

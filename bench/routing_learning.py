@@ -15,7 +15,7 @@ from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.space import Space
 from chargehand.agents.routing.words import WorkerTexts
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.route_examples import RouteExample
+from chargehand.journal.protocol import RouteExample
 
 STOPS = (500, 2000, 5000)
 REFIT = 250

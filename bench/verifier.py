@@ -13,9 +13,8 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from bench.verifier_cases import CASES, KINDS, Seeded
-from chargehand.agents.checks.spec import Check, Verifier
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.checks import Check, Verifier
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Request

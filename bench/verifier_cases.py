@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.agents.checks.spec import Check, Rule
+from chargehand.agents.checks import Check, Rule
 
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
 _ADDRESS = re.compile(r"https?://\S+")

@@ -9,8 +9,7 @@ from multiprocessing.connection import Connection
 
 from bench.measure import MICRO, Lap, Laps, Settings, in_turn, timed
 from bench.table import Row, Target
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy
 from chargehand.journal.memory import MemoryJournal

@@ -8,15 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
-    from chargehand.agents.function_worker import Assignment
-    from chargehand.agents.hedging import Hedge
+    from chargehand.agents.checks import Reviewer, Rule, Verifier
+    from chargehand.agents.executor import Assignment
     from chargehand.agents.messages import Replies, WorkerReply
     from chargehand.agents.result import Result
+    from chargehand.agents.roles import Contacts, Factory, Hedge, Supervisor, Worker
     from chargehand.agents.scripted import Move, Script, ScriptedExecutor
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
-    from chargehand.agents.supervisor import Supervisor
-    from chargehand.agents.worker import Contacts, Factory, Worker
     from chargehand.config.load import load_team
     from chargehand.engine.budget import Amount, Budget
     from chargehand.engine.events import CancelRequested, InputAnswered, RunRequested
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from chargehand.memory.archives import Archive
     from chargehand.memory.blocks import Block, Grant
     from chargehand.memory.catalog import Memory
-    from chargehand.memory.store import open_catalog
+    from chargehand.memory.session import open_catalog
     from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, Usage
     from chargehand.models.model import Model, ModelCard, ModelFailed
     from chargehand.models.testing.scripted import ScriptedModel
@@ -48,27 +46,25 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until somebody configures logging
 
 _MODULES = {
-    "agents.checks.spec": ("Reviewer", "Rule", "Verifier"),
+    "agents.checks": ("Reviewer", "Rule", "Verifier"),
     "runtime.executor": ("Executor", "Done", "StepContext", "Proposal", "Refined", "WorkFailed"),
-    "agents.function_worker": ("Assignment",),
-    "agents.hedging": ("Hedge",),
+    "agents.executor": ("Assignment",),
     "agents.messages": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedExecutor"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
-    "agents.supervisor": ("Supervisor",),
-    "agents.worker": ("Contacts", "Factory", "Worker"),
+    "agents.roles": ("Contacts", "Factory", "Hedge", "Supervisor", "Worker"),
     "config.load": ("load_team",),
     "engine.owed": ("Brief",),
     "errors": ("ChargehandError",),
     "memory.archives": ("Archive",),
     "memory.blocks": ("Block", "Grant"),
     "memory.catalog": ("Memory",),
+    "memory.session": ("open_catalog",),
     "models.messages": ("Message", "Reply", "Request", "Settings", "ToolCall", "Usage"),
     "models.model": ("Model", "ModelCard", "ModelFailed"),
     "models.testing.scripted": ("ScriptedModel",),
     "runtime.approving": ("ApprovalRequest",),
     "runtime.runner": ("Runner", "Outcome"),
-    "memory.store": ("open_catalog",),
     "journal.memory": ("MemoryJournal",),
     "journal.store": ("open_journal",),
     "agents.result": ("Result",),

@@ -15,21 +15,19 @@ from msgspec import structs
 
 from chargehand.agents import background
 from chargehand.agents.background import TurnSignal, rest_team, work_in_background
-from chargehand.agents.checks.spec import Check, declare_checks
+from chargehand.agents.checks import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
-from chargehand.agents.hedging import Hedging
 from chargehand.agents.memory_session import SharedMemory
 from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
 from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
-from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
-from chargehand.agents.supervisor import Supervisor
+from chargehand.agents.spending import CallCap, Hedging, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
-from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.agents.worker import Worker
+from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.engine import budget as budgets
 from chargehand.engine import events as ev
 from chargehand.engine import policy as policies
@@ -42,8 +40,7 @@ from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.protocol import Journal
-from chargehand.journal.route_examples import RouteExample, Source
+from chargehand.journal.protocol import Journal, RouteExample, Source
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
@@ -55,7 +52,7 @@ from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import Outcome, Runner, checked_goal, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
-from chargehand.sqlite.url import StoreUrl
+from chargehand.sqlite import StoreUrl
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal

@@ -11,11 +11,10 @@ from msgspec import Struct, convert
 
 from bench.verifier import measured
 from chargehand.agents.audit.failure_modes import audit_run
-from chargehand.agents.checks.review import Verdict, read_verdict
-from chargehand.agents.checks.spec import Check, Reviewer, Rule, Verifier
+from chargehand.agents.checks import Check, Reviewer, Rule, Verifier
+from chargehand.agents.checks.run import Verdict, read_verdict
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from chargehand.agents.checks.review import read_verdict
-from chargehand.agents.checks.spec import Check, Rule, Verifier
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.checks import Check, Rule, Verifier
+from chargehand.agents.checks.run import read_verdict
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from chargehand.agents.artifact_text import result_text
+from chargehand.agents.inputs import result_text
 from chargehand.models.artifacts import Passage, Passages, Product
 from chargehand.models.request_facts import Given
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.roles import Factory, Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
 from chargehand.engine.policy import Limits, Policy, Retry

@@ -3,7 +3,7 @@
 import pytest
 
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.roles import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

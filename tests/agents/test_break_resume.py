@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.roles import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.history import History, read_on
-from chargehand.agents.plan_form import PlanStream, read
+from chargehand.agents.inputs import History, read_on
+from chargehand.agents.planner import PlanStream, read
+from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.shape import Shape, find_json
 from chargehand.agents.tool_calls import LARGEST
-from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
 from chargehand.engine.policy import Policy, Retry

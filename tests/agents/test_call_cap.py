@@ -5,9 +5,8 @@ import logging
 import pytest
 
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Factory, Supervisor, Worker
 from chargehand.agents.spending import PriceUnknown, calls_for
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.plan import Plan, Task, TaskId

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chargehand.agents.audit.assessment import untraced_sections
 from chargehand.agents.audit.claims import trace_answer, unsupported
-from chargehand.agents.audit.report import untraced_sections
 from chargehand.engine.facts import Statement, Tracing
 from chargehand.models.artifacts import Figure, Passage, Passages, Product, Table
 from chargehand.models.request_facts import Given

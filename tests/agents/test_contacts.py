@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import MAIL, MATCHING, ONE
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Contacts, Worker
+from chargehand.agents.roles import Contacts, Supervisor, Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.checks.spec import Verifier
-from chargehand.agents.cost_forecast import CostForecast
-from chargehand.agents.draft import foreseen
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.checks import Verifier
+from chargehand.agents.draft import CostForecast, foreseen
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.plan import Combine, Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry

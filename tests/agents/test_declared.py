@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from chargehand import Broadcast, Budget, Policy, Route, Supervisor, Team, Worker, tool
-from chargehand.agents.hedging import Hedge
+from chargehand.agents.roles import Hedge
 from chargehand.agents.strategies import RoundRobin
 from chargehand.errors import Invalid
 from tests.agents.options import make_team

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.policy import Policy

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.tool_calls import LARGEST, LARGEST_OF_ACTION
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.events import Effect

@@ -11,7 +11,7 @@ from chargehand.agents.routing.decision import ConfirmedExamples
 from chargehand.agents.routing.space import pack_space, unpack_space
 from chargehand.agents.strategies import route as module
 from chargehand.agents.strategies.route import fit_meaning
-from chargehand.journal.route_examples import MAX_FITTED, SqliteRouteExamples
+from chargehand.journal.protocol import MAX_FITTED, SqliteRouteExamples
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.request_facts import WorkerCard
 from tests.agents.test_routers import TEAM, Bag, with_examples

@@ -9,9 +9,7 @@ from random import Random
 
 import pytest
 
-from chargehand.agents.hedging import Hedge
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Hedge, Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.result import Result
-from chargehand.agents.worker import REPEATS, Worker
+from chargehand.agents.roles import REPEATS, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid

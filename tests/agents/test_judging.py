@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
+from chargehand.agents.audit.evidence import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
-from chargehand.agents.reduce import Piece, join_pieces, reduce_results
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Worker
-from chargehand.agents.writer import WriterCalls
+from chargehand.agents.roles import Worker
+from chargehand.agents.writer import Piece, WriterCalls, join_pieces, reduce_results
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount
 from chargehand.engine.facts import Contradiction

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.plan_form import PlanStream, read, schema
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.planner import PlanStream, read, schema
+from chargehand.agents.roles import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.lint import lint

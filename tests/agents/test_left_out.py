@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Loop
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.cli.runs import runs
 from chargehand.engine.failure import Gap
 from chargehand.engine.fold import replay

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import ONE
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, Plan, Task, TaskId

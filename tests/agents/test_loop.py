@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from chargehand.agents.messages import MAIL, MessageTools, Replies, WorkerMessage, WorkerReply, shown
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

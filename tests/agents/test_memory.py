@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
@@ -16,8 +16,7 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block, Grant, Rethink
-from chargehand.memory.catalog import Memory
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Memory, Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Request, unwrap
 from chargehand.models.model import ModelCard

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.recall import BlockView, instructions, material, shortened
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure
@@ -16,8 +16,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.memory.blocks import Append, Block, Origin
-from chargehand.memory.catalog import Memory
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Memory, Turn
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Working

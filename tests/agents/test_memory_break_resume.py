@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from chargehand.agents.messages import MATCHING
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.roles import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -18,8 +18,7 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Lease
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
-from chargehand.memory.catalog import Memory, Profile
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Memory, Profile, Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Making, Working

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine.policy import Policy, Retry
 from chargehand.memory.blocks import Access, Block, Grant
 from chargehand.memory.catalog import Memory

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from chargehand.agents.history import tokens
-from chargehand.agents.reduce import Piece, cut_evenly, group_pieces, join_pieces, reduce_results
+from chargehand.agents.inputs import tokens
+from chargehand.agents.roles import Worker
 from chargehand.agents.spending import Spending
-from chargehand.agents.worker import Worker
-from chargehand.agents.writer import WriterCalls
+from chargehand.agents.writer import Piece, WriterCalls, cut_evenly, group_pieces, join_pieces, reduce_results
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure

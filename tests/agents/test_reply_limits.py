@@ -6,9 +6,8 @@ import socket
 import pytest
 from msgspec import structs
 
+from chargehand.agents.roles import Factory, Supervisor, Worker
 from chargehand.agents.spending import Spending, SupervisorCalls
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Factory, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

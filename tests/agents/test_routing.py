@@ -8,11 +8,10 @@ from msgspec import structs
 
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check_route, route
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import NotedFact

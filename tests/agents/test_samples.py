@@ -9,9 +9,8 @@ import pytest
 from msgspec import convert
 
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Worker
 from chargehand.agents.strategies import Loop
 from chargehand.agents.strategies.loop import are_alike
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Edge, LoopState

@@ -4,8 +4,7 @@ import pytest
 
 from chargehand.agents.messages import ONE as SEND
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy

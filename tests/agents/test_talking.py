@@ -5,10 +5,9 @@ import msgspec
 import pytest
 
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin, Strategy
 from chargehand.agents.strategies.chat import says_token
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
+from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Policy, Retry

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
+from chargehand.agents.draft import BASIS, CostForecast, PlanForecast
 from chargehand.cli.diagrams import forecast_lines
 from chargehand.cli.teams import above_budget
 from chargehand.engine.budget import Amount

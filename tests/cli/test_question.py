@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.questions import format_question
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId

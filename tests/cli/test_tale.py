@@ -4,7 +4,7 @@ import io
 from typing import get_args
 
 from chargehand import Plan, ScriptedModel, Supervisor, Task, Team, Worker
-from chargehand.agents.checks.spec import Reviewer
+from chargehand.agents.checks import Reviewer
 from chargehand.cli.console import Console
 from chargehand.cli.format import describe_gaps
 from chargehand.cli.transcript import Transcript

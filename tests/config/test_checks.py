@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.checks.spec import Reviewer, Rule, Verifier
+from chargehand.agents.checks import Reviewer, Rule, Verifier
 from chargehand.agents.strategies import Route
 from chargehand.config.explain import describe
 from chargehand.config.load import build_team, load_team

@@ -14,8 +14,7 @@ from chargehand.config import doctor
 from chargehand.config.doctor import CheckResult, journal_file
 from chargehand.config.environment import models_home
 from chargehand.models.providers import without_secrets
-from chargehand.sqlite.connection import JOURNAL
-from chargehand.sqlite.examine import examine
+from chargehand.sqlite.connection import JOURNAL, examine
 from tests.config.files import write
 
 SECRET = "sk-hush-hush-0123456789"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.hedging import Hedge
+from chargehand.agents.roles import Hedge
 from chargehand.config.load import load_team
 from chargehand.errors import Invalid
 from chargehand.team import Team

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from chargehand.agents.checks.spec import Rule
+from chargehand.agents.checks import Rule
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine.events import Effect
 from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Dataset, read_dataset

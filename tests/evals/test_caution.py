@@ -2,8 +2,7 @@
 
 import pytest
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Factory, Worker
+from chargehand.agents.roles import Factory, Supervisor, Worker
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import Effect
 from chargehand.engine.policy import Policy

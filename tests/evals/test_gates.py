@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.cli.evaluate import gate
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Case, Expect

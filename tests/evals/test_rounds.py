@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.cli.console import Console
 from chargehand.cli.evaluate import PrintedProgress
 from chargehand.errors import Invalid

@@ -1,8 +1,7 @@
 """Routes: the confusion matrix, requests out of scope, and what a route costs."""
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine.failure import Failure
 from chargehand.evals.cases import Case
 from chargehand.evals.measures import macro_f1, report_section

@@ -3,8 +3,7 @@
 import pytest
 
 from chargehand.agents.audit.failure_modes import audit_run
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy
 from chargehand.evals.cases import Case, Expect, PlanShape

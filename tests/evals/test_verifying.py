@@ -1,8 +1,7 @@
 """Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
 
-from chargehand.agents.checks.spec import Reviewer
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.checks import Reviewer
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate

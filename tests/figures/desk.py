@@ -4,8 +4,7 @@ import json
 from collections.abc import Callable
 
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.models.messages import Reply, Request, ToolCall

@@ -9,10 +9,9 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.audit.assessment import Traced
-from chargehand.agents.checks.spec import Verifier
+from chargehand.agents.checks import Verifier
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.events import Noted
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Plan, Task, TaskId

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal

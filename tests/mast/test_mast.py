@@ -9,8 +9,8 @@ import pytest
 
 from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Worker
 from chargehand.agents.strategies import Loop
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.memory import sources
+from chargehand.memory import chunking
 from chargehand.memory.archives import Passage
 from chargehand.memory.blocks import Origin
-from chargehand.memory.sources import read_sources
+from chargehand.memory.chunking import read_sources
 
 
 def text(text: str, source: str) -> Passage:
@@ -55,13 +55,13 @@ def test_nothing_and_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         read_sources(tmp_path)
     for name in "abc":
         (tmp_path / f"{name}.md").write_text("x" * 10)
-    monkeypatch.setattr(sources, "MOST_FILES", 2)
+    monkeypatch.setattr(chunking, "MOST_FILES", 2)
     with pytest.raises(Invalid, match="holds 3 texts of 30 bytes"):
         read_sources(tmp_path)
-    monkeypatch.setattr(sources, "MOST_FILES", 9)
-    monkeypatch.setattr(sources, "_LARGEST", 5)
+    monkeypatch.setattr(chunking, "MOST_FILES", 9)
+    monkeypatch.setattr(chunking, "_LARGEST", 5)
     with pytest.raises(Invalid, match=r"a\.md is larger than 5 bytes"):
         read_sources(tmp_path)
-    monkeypatch.setattr(sources, "_LOOKED_AT", 2)
+    monkeypatch.setattr(chunking, "_LOOKED_AT", 2)
     with pytest.raises(Invalid, match="holds more than 2 files"):
         read_sources(tmp_path)

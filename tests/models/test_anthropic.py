@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents.plan_form import schema
+from chargehand.agents.planner import schema
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.call_errors import CallFailed
 from chargehand.models.http import Timeouts

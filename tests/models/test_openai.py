@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 import pytest
 from msgspec import Raw, structs
 
-from chargehand.agents import judge, plan_form
+from chargehand.agents import judge, planner
 from chargehand.agents.strategies import loop, recursive, route
 from chargehand.errors import Invalid
 from chargehand.models.call_errors import CallFailed
@@ -488,7 +488,7 @@ def test_bounds_that_strict_modes_refuse_are_left_out_and_names_of_fields_are_no
 
 TEAM = ("ann", "bob")
 FORMS = {
-    "plan": plan_form.schema(TEAM, ("sql",), 50),
+    "plan": planner.schema(TEAM, ("sql",), 50),
     "route": route.route_schema(TEAM),
     "judge": judge.ruling_schema(("t1", "t2"), "contradiction"),
     "vote": judge.ruling_schema(("t1", "t2"), "vote"),

@@ -7,9 +7,7 @@ from random import Random
 
 import pytest
 
-from chargehand.agents.hedging import Hedge
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Hedge, Supervisor, Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Breaking, Limits, Policy

@@ -6,8 +6,7 @@ from typing import Literal
 import pytest
 
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Plan, Task, TaskId

@@ -9,8 +9,7 @@ import pytest
 
 from chargehand.agents.audit.assessment import Traced, assess
 from chargehand.agents.result import Result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.events import Entry
 from chargehand.engine.facts import Ruling
 from chargehand.engine.fold import replay

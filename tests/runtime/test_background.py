@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents import background
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid

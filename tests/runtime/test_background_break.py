@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents import background
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.setup import only_reads
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay

@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 
 from chargehand.agents.result import Result, read_result
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.exit_codes import exit_code
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget

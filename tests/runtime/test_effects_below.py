@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.checks.spec import Rule
+from chargehand.agents.checks import Rule
 from chargehand.agents.messages import ONE as SEND
 from chargehand.agents.result import Result
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry

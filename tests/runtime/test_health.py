@@ -5,9 +5,8 @@ import time
 
 import pytest
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief

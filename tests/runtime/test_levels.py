@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.report import report
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget

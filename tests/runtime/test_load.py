@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import Raw, structs
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.decision import Decision, shift_by_load
 from chargehand.agents.strategies import Route
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure, FailureKind

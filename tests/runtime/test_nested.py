@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import MATCHING, ONE
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure

@@ -13,8 +13,7 @@ import pytest
 from chargehand import config
 from chargehand.agents.messages import ONE
 from chargehand.agents.nested import RunnableTeam
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget

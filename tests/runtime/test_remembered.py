@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.memory_session import SharedMemory, id_of, open_memory
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine.roster import Match
 from chargehand.errors import ChargehandError
 from chargehand.memory.archives import Archive
@@ -162,7 +162,7 @@ async def test_many_may_open_at_once(tmp_path: Path) -> None:
 def test_processes_that_open_it_at_once_come_to_the_same(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.agents.memory_session import open_memory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chargehand.agents.memory_session import SharedMemory, open_memory
 from chargehand.agents.messages import ONE
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Append, Block

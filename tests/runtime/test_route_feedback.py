@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.result import Result
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Loop, Route, Strategy
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
-from chargehand.journal import route_examples as store
+from chargehand.journal import protocol
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.route_examples import RouteExample
+from chargehand.journal.protocol import RouteExample
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import opened_journal
 from chargehand.models.messages import Request
@@ -158,7 +157,7 @@ async def test_what_cannot_be_judged_is_refused() -> None:
 
 
 async def test_of_each_worker_and_source_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MAX_EXAMPLES", 2)
+    monkeypatch.setattr(protocol, "MAX_EXAMPLES", 2)
     examples = MemoryJournal().route_examples("shop")
     for number in range(4):
         for worker in ("billing", "repairs"):

@@ -2,9 +2,8 @@
 
 import pytest
 
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Loop, Recursive, Route, Strategy, Whole
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.failure import Failure

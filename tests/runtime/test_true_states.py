@@ -5,8 +5,7 @@ import time
 from pathlib import Path
 
 from chargehand.agents.result import fallback_answer
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.cli.runs import read_status
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure

@@ -14,7 +14,7 @@ _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
     {
-        "chargehand.agents.audit.contradictions._VERDICT",
+        "chargehand.agents.audit.evidence._VERDICT",
         "chargehand.agents.audit.claims._NAME_EQUATED",
         "chargehand.memory.chunking._FENCE",
         "chargehand.memory.edits._HEADER",
@@ -35,7 +35,7 @@ _SHORT_TEXTS = frozenset(
         "chargehand.server.settings._HOST",  # what an operator says
         "chargehand.server.middleware.redacted._OPEN_END",  # the last 512 characters of what was said
         "chargehand.agents.routing.words._CLAUSE",  # what a team file says of a worker
-        "chargehand.memory.sqlite_turns._WORD",  # the first 4,000 characters of a question
+        "chargehand.memory.sqlite_things._WORD",  # the first 4,000 characters of a question
     }
 )
 _PIECES = (

@@ -13,8 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.config.environment import secret_values
 from chargehand.engine import events as ev
 from chargehand.engine.owed import Brief

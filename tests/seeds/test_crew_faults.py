@@ -27,7 +27,7 @@ import time
 
 import pytest
 
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import TaskId

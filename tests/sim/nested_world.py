@@ -9,11 +9,9 @@ import random
 
 from msgspec import Struct
 
-from chargehand.agents.checks.spec import Verifier
-from chargehand.agents.hedging import Hedge
+from chargehand.agents.checks import Verifier
+from chargehand.agents.roles import Factory, Hedge, Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import NOTHING, Amount, Budget, usd_of
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Plan, Task, TaskId

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Corrupt, StoreUnavailable
-from chargehand.journal import blobs as module
-from chargehand.journal.blobs import Blobs, FileBlobs
+from chargehand.journal import rows
+from chargehand.journal.rows import Blobs, FileBlobs
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_body_that_cannot_be_kept_leaves_nothing_behind(
 
     blobs = FileBlobs(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(*((module.os, "fsync") if fault == "fsync" else (Path, "replace")), full)
+        patch.setattr(*((rows.os, "fsync") if fault == "fsync" else (Path, "replace")), full)
         with pytest.raises(StoreUnavailable, match="No space left"):
             blobs.put(b"hello")
         assert list(tmp_path.iterdir()) == []

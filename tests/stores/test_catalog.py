@@ -11,8 +11,7 @@ from chargehand.engine.roster import Match
 from chargehand.errors import Conflict, Corrupt, Invalid, NotJson, Refused, StoreError, Unknown
 from chargehand.memory.archives import Archive, Passage
 from chargehand.memory.blocks import PERSON, TEAM, Access, Block, Change, Grant, Origin
-from chargehand.memory.catalog import Catalog, Group, KeptTool, Profile, Thing
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Catalog, Group, KeptTool, Profile, Thing, Turn
 from chargehand.memory.edits import Append, Insert, Redo, Replace, Restore, Rethink, Undo
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 

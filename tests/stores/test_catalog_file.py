@@ -13,8 +13,7 @@ import pytest
 from chargehand.errors import Corrupt, Refused, StoreError, StoreUnavailable
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import PERSON, Block, Grant
-from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Catalog, Profile, Turn
 from chargehand.memory.edits import Append
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.sqlite.connection import connect

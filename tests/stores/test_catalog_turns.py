@@ -3,8 +3,7 @@
 import pytest
 
 from chargehand.errors import Invalid, Refused, Unknown
-from chargehand.memory.catalog import Catalog, Profile
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Catalog, Profile, Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 
 

@@ -10,8 +10,7 @@ from msgspec import Raw
 from chargehand.engine.events import AttemptStarted, AttemptSucceeded, Entry, Event, Noted, RunEnded
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Corrupt, Fenced, Invalid, NotJson, Refused, RunBusy, RunUnknown
-from chargehand.journal.protocol import Journal, JournalProxy, Lease
-from chargehand.journal.route_examples import RouteExample
+from chargehand.journal.protocol import Journal, JournalProxy, Lease, RouteExample
 from chargehand.journal.store import list_runs, open_journal, opened_journal, read_run
 from tests.stores.samples import AT, SHAPES, entries, noted, numbers, sample
 

@@ -11,9 +11,9 @@ import pytest
 
 from chargehand.errors import Corrupt, Refused, RunUnknown
 from chargehand.journal import rows
-from chargehand.journal.blobs import FileBlobs
 from chargehand.journal.codec import encode
 from chargehand.journal.protocol import Lease
+from chargehand.journal.rows import FileBlobs
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import back_up, list_runs, prune_runs, read_run, restore
 from chargehand.sqlite.database import read_at_once

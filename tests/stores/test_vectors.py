@@ -276,7 +276,7 @@ import asyncio, struct, sys
 sys.modules["numpy"] = None  # as if it were not installed
 from chargehand.errors import StoreUnavailable
 from chargehand.memory.archives import Archive, Passage
-from chargehand.memory.store import open_catalog
+from chargehand.memory.session import open_catalog
 
 async def main():
     catalog = await open_catalog(sys.argv[1])

@@ -13,7 +13,7 @@ from chargehand.errors import Fenced, Refused, StoreError, StoreUnavailable
 from chargehand.journal.ownership import Owner
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.sqlite.connection import open_writer
-from chargehand.sqlite.writer import Writer
+from chargehand.sqlite.database import Writer
 from tests.stores.faults import Fault, failing
 from tests.stores.samples import entries, noted, numbers
 

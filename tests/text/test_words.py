@@ -2,14 +2,15 @@
 
 import pytest
 
-from chargehand.text.bm25 import BM25
-from chargehand.text.sentences import find_sentences, split_sentences
 from chargehand.text.words import (
+    BM25,
     FUNCTION_WORDS,
     STOP_WORDS,
     content_words,
+    find_sentences,
     quoted_phrases,
     singular,
+    split_sentences,
     split_words,
     stem,
     stems,

@@ -7,8 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 
-from chargehand.agents.artifact_text import result_text
-from chargehand.agents.inputs import by_id, gap_text, read_inputs, today
+from chargehand.agents.inputs import by_id, gap_text, read_inputs, result_text, today
 from chargehand.agents.recall import instructions, material, shortened
 from chargehand.agents.spending import cut_off, too_expensive
 from chargehand.agents.writer import Writer, WriterCalls
@@ -74,7 +73,7 @@ def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given
 def _report_results(brief: Brief, results: Sequence[Given]) -> Sequence[AnswerSection]:
     if not any(source.tracing is not None for source in brief.inputs):
         return ()
-    from chargehand.agents.audit.report import report_results  # noqa: PLC0415 - imported only by teams that need it
+    from chargehand.agents.audit.assessment import report_results  # noqa: PLC0415 - imported only by teams that need it
 
     return report_results(brief, results)
 
@@ -110,9 +109,9 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
 
 async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> Done:
     """What a model writes from the results, and below it what has to be said about that."""
-    from chargehand.agents.audit.report import report_answer, settle_contradictions  # noqa: PLC0415 - as above
+    from chargehand.agents.audit.assessment import report_answer, settle_contradictions  # noqa: PLC0415 - as above
     from chargehand.agents.judge import describe_contradictions  # noqa: PLC0415 - as above
-    from chargehand.agents.reduce import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
+    from chargehand.agents.writer import cut_evenly, join_pieces, reduce_results, result_pieces  # noqa: PLC0415
 
     writer = calls.writer
     context = calls.context

@@ -17,8 +17,8 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.agents.nested import text
 from chargehand.agents.result import Result, fallback_answer, read_result
+from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
-from chargehand.agents.worker import Worker
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING

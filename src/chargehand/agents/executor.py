@@ -1,19 +1,21 @@
-"""An executor of models: workers at their loops, a supervisor who plans, refines and answers."""
+"""The executor of a team: workers at their loops, functions and teams as workers, a supervisor."""
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents import planner
 from chargehand.agents.answer import answer
-from chargehand.agents.checks.spec import NO_CHECKS, Checks
-from chargehand.agents.function_worker import WorkerFunction, call_function
-from chargehand.agents.inputs import request_text
+from chargehand.agents.checks import NO_CHECKS, Checks
+from chargehand.agents.inputs import read_inputs, request_text
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.nested import Subteam
 from chargehand.agents.planner import Lead
+from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.setup import ReadyWorker, make_ready, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.spending import cut_off, supervision
@@ -21,15 +23,17 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.agents.strategies.loop import next_task
 from chargehand.agents.strategies.recursive import split
 from chargehand.agents.strategies.route import route
-from chargehand.agents.worker import Factory, Worker
 from chargehand.agents.writer import Writer
+from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.events import RunRequested
-from chargehand.engine.failure import Failure
+from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Plan
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.errors import Invalid
+from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Making
@@ -37,7 +41,87 @@ from chargehand.runtime.executor import Done, Listener, Proposal, Refined, StepC
 from chargehand.runtime.load import LoadView
 
 if TYPE_CHECKING:
-    from chargehand.agents.cost_forecast import CostForecast
+    from chargehand.agents.draft import CostForecast
+
+
+# --- workers that are functions: an agent of another framework, a service, a script
+
+
+class Assignment(Struct, frozen=True):
+    """One attempt at a task, for the function that makes it."""
+
+    goal: str
+    """What the run was asked for."""
+    task: str
+    """The task's id."""
+    instruction: str
+    """What is to be done."""
+    inputs: Mapping[str, object] = {}
+    """The results of the tasks it needs, by their ids: `{"text": ...}` for text, else plain data."""
+    gaps: tuple[Gap, ...] = ()
+    """What it needs and does not get."""
+    attempt: int = 1
+    """Which attempt of the task: 1, 2, 3 …"""
+    failure: str = ""
+    """Why the last attempt failed."""
+    until: Instant = 0.0
+    """When its time is over: the function is cancelled then."""
+
+
+WorkerFunction: TypeAlias = Callable[[Assignment, StepContext], Awaitable[object]]
+"""An async function, or an object with an async `__call__`, that makes an attempt.
+
+It returns text, plain data, or a `Done` that says what was used. What it raises fails the attempt.
+"""
+
+
+async def call_function(function: WorkerFunction, brief: Brief, context: StepContext) -> Done:
+    """The attempt of a brief, made by a function. What it does in `context.step` is not done again after a crash."""
+    assignment = Assignment(
+        goal=brief.goal,
+        task=brief.work.task,
+        instruction=brief.instruction,
+        inputs={source.task: source.value for source in read_inputs(brief, {})},
+        gaps=tuple(gap for source in brief.inputs for gap in source.gaps),
+        attempt=brief.work.number,
+        failure=brief.failure,
+        until=brief.until,
+    )
+    called = f"the function of worker {brief.worker!r}"
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    try:
+        result = await function(assignment, context)
+    except SystemExit as error:  # it must not end the program
+        message = f"{called} called sys.exit({error.code!r}); return a result, or raise an error"
+        raise WorkFailed(mistake_failure(error_in(function, "SystemExit", message))) from error
+    done = result if isinstance(result, Done) else Done(result)
+    _check_time(called, clock() - began, brief, context, done)
+    if done.value is None:
+        message = f"{called} returned nothing; return text, plain data or a Done"
+        raise WorkFailed(mistake_failure(error_in(function, "TypeError", message)), done.used)
+    if isinstance(done.value, str):
+        if not done.value.strip():
+            message = f"{called} returned empty text; return a result, or raise an error"
+            raise WorkFailed(Failure("logic", message, code="empty_reply"), done.used)
+        return Done(Product(done.value), done.used, tracing=done.tracing)
+    return done
+
+
+def _check_time(called: str, seconds: Seconds, brief: Brief, context: StepContext, done: Done) -> None:
+    """Raise WorkFailed for a result that is too late. A function that blocks the event loop cannot be cancelled."""
+    agents = context.request.roster.agents
+    timeout = next((agent.timeout for agent in agents if agent.name == brief.worker), math.inf)
+    if seconds > timeout:
+        message = (
+            f"{called} returned after {seconds:.1f} s, and its timeout is {timeout:g} s: the event loop was blocked. "
+            "Use await for what it waits for, or asyncio.to_thread"
+        )
+        raise WorkFailed(Failure("timeout", message), done.used)
+
+
+# --- the executor
+
 
 _LONGEST_PERSONA = 2000
 _WHOLE = Whole()
@@ -146,7 +230,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
 
     def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "CostForecast":
         """The estimated cost of carrying out a plan of this request."""
-        from chargehand.agents.cost_forecast import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
+        from chargehand.agents.draft import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
 
         workers = dict(self.workers)
         if self.workshop is not None:

@@ -1,23 +1,169 @@
-"""Results as those who work from them see them: as data in envelopes, cut to size, and as plain values."""
+"""What a model is shown: the history of an attempt, and results as data in envelopes, as plain values, as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents.history import read_on
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import Input
-from chargehand.models.artifacts import PICTURES
-from chargehand.models.messages import new_nonce, wrap
+from chargehand.errors import Invalid
+from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Product, Table
+from chargehand.models.messages import Message, new_nonce, wrap
 from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import CAP
+
+# --- history of an attempt
+
+
+_CHARACTERS = 4  # a token has about so many
+_FULL = 0.8
+_LEAST_TURNS = 2
+_RECENT = 6
+_EXCERPT = 300
+
+
+def tokens(text: str) -> int:
+    return len(text) // _CHARACTERS + 1
+
+
+def read_on(handle: str, text: str, shown: str) -> str:
+    """How to get at the rest of a text that `capped` cut: from where what is shown of it ends."""
+    start = shown.rfind("[cut here: ")
+    if start > 0 and text[start - 1] != "\n":
+        start -= 1  # the line break before the note is the note's
+    return f"\n… cut; read on with read_more(handle={handle!r}, start={start})"
+
+
+class History:
+    """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
+
+    __slots__ = ("_chain", "_end", "_pinned", "_size", "_window", "kept", "messages", "nonce")
+
+    def __init__(self, brief: tuple[Message, Message], window: int, nonce: str = "") -> None:
+        """`nonce` is the number of the envelopes: it differs each time and changes nothing that is said."""
+        self.messages: list[Message] = list(brief)
+        self._pinned = 2  # messages of the brief
+        self.kept: dict[str, str] = {}
+        self._window = window
+        self.nonce = nonce
+        self._end = f"\n</data {nonce}>" if nonce else ""
+        self._size = _size(brief[0]) + _size(brief[1])
+        plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
+        self._chain = blake2b((brief[0].text + plain).encode(), digest_size=16)
+
+    @property
+    def tokens(self) -> int:
+        return self._size
+
+    @property
+    def chain(self) -> str:
+        return self._chain.hexdigest()
+
+    def add(self, message: Message, means: str = "") -> None:
+        """Add a message; `means` is what it says without its envelope, whose number differs each time."""
+        self.messages.append(message)
+        self._size += _size(message)
+        self._chain.update((means or message.text).encode())
+        for call in message.calls:
+            self._chain.update(f"{call.id}\0{call.name}\0{call.arguments}".encode())
+
+    @property
+    def chat_turns(self) -> int:
+        """How many messages between the system message and the task are earlier turns."""
+        return self._pinned - 2
+
+    @property
+    def brief(self) -> tuple[Message, Message]:
+        """What the model is told about itself, and its task."""
+        return self.messages[0], self.messages[self._pinned - 1]
+
+    def reopen(self, brief: Sequence[Message]) -> None:
+        """Put another brief in the place of the first: what it shows has changed. Earlier turns stand in its middle."""
+        for message in self.messages[: self._pinned]:
+            self._size -= _size(message)
+        self.messages[: self._pinned] = brief
+        self._pinned = len(brief)
+        for message in brief:
+            self._size += _size(message)
+            self._chain.update(message.text.replace(self.nonce, "").encode() if self.nonce else message.text.encode())
+
+    def keep(self, handle: str, text: str) -> None:
+        """Remember a text that was shown in part."""
+        self.kept[handle] = text
+
+    def fit(self) -> bool:
+        """Make room before the next call, where there is too little; whether anything was cut."""
+        room = int(self._window * _FULL)
+        if self._size <= room:
+            return False
+        self._shorten(room, _RECENT)
+        if self._size > room:
+            self._drop_turns(room)
+        if self._size > room:
+            self._drop(room)
+        if self._size > room:
+            self._shorten(room, 0)
+        if self._size > self._window:
+            raise Invalid(
+                f"the task, its inputs and its memory take {self._size} tokens, the model reads {self._window}; "
+                "hand over less, or choose a model with a larger window"
+            )
+        return True
+
+    def _shorten(self, room: int, recent: int) -> None:
+        """Results become their beginning, old ones first; the rest can be read again by handle."""
+        for at in range(self._pinned, len(self.messages) - recent):
+            message = self.messages[at]
+            if message.role == "tool" and len(message.text) > 2 * _EXCERPT:
+                handle = f"earlier-{len(self.kept) + 1}"  # not its place, which another message may take
+                self.keep(handle, message.text)
+                text = (
+                    f"{message.text[:_EXCERPT]}\n… shortened; the rest: read_more(handle={handle!r}, start={_EXCERPT})"
+                    f"{self._end}"
+                )
+                self._replace(at, Message("tool", text, call=message.call, is_error=message.is_error))
+            if self._size <= room:
+                return
+
+    def _drop_turns(self, room: int) -> None:
+        """Earlier turns go, the oldest first: what this attempt found counts for more."""
+        while self._size > room and self._pinned - 2 > _LEAST_TURNS:
+            self._size -= _size(self.messages[1])
+            del self.messages[1]
+            self._pinned -= 1
+
+    def _drop(self, room: int) -> None:
+        """Whole exchanges go, oldest first: a call and its results stay or leave together."""
+        while self._size > room:
+            end = next(
+                (at for at in range(self._pinned + 1, len(self.messages)) if self.messages[at].role != "tool"), 0
+            )
+            if not end or end >= len(self.messages) - 1:
+                return
+            self._size -= sum(_size(message) for message in self.messages[self._pinned : end])
+            del self.messages[self._pinned : end]
+
+    def _replace(self, at: int, message: Message) -> None:
+        self._size += _size(message) - _size(self.messages[at])
+        self.messages[at] = message
+
+
+def _size(message: Message) -> int:
+    size = len(message.text) // _CHARACTERS + 1
+    for call in message.calls:
+        size += (len(call.arguments) + len(call.name)) // _CHARACTERS + 2
+    return size
+
+
+# --- inputs
 
 
 class ShownInputs(Struct, frozen=True):
@@ -119,3 +265,60 @@ def without_pictures(value: object) -> object:
 
 def by_id(tasks: Sequence[Task]) -> dict[TaskId, Task]:
     return {task.id: task for task in tasks}
+
+
+# --- results as Markdown
+
+
+_MAX_ROWS = 20
+_MAX_PASSAGES = 3
+
+
+def result_text(given: Given, *, whole: bool = False) -> str:
+    """A result with what backs it. `whole`: also what hardly does, for those that judge it."""
+    if isinstance(given.value, str):
+        return given.value
+    try:
+        product = msgspec.convert(given.value, Product)
+    except msgspec.ValidationError:
+        return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
+    unrelated = frozenset[str]() if whole else _unrelated_sources(product)
+    texts = [_artifact_text(artifact, product.text, unrelated) for artifact in product.artifacts]
+    sources = f"Sources: {', '.join(source for source in product.sources if source not in unrelated)}"
+    if product.sources and not product.text.endswith(sources):  # the answer of a team has them already
+        texts.append(sources)
+    return "\n\n".join([product.text, *(text for text in texts if text and text not in product.text)])
+
+
+def _unrelated_sources(product: Product) -> frozenset[str]:
+    """The sources of passages that the result does not name and that fit much worse than those it names."""
+    artifacts = [artifact for artifact in product.artifacts if isinstance(artifact, Passages)]
+    passages = [passage for artifact in artifacts for passage in artifact.found]
+    best = max((passage.score for passage in passages if passage.source in product.text), default=0.0)
+    kept = {passage.source for passage in passages if passage.score >= best / 3 or passage.source in product.text}
+    return frozenset(passage.source for passage in passages) - kept
+
+
+def _artifact_text(artifact: Artifact, text: str, unrelated: frozenset[str]) -> str:
+    match artifact:
+        case Table():
+            rows = [artifact.columns, ["---"] * len(artifact.columns), *artifact.rows[:_MAX_ROWS]]
+            more = artifact.more + max(0, len(artifact.rows) - _MAX_ROWS)
+            return "\n".join(map(_row_text, rows)) + (f"\n\n… and {more} more rows" if more else "")
+        case Chart():
+            return f"Chart: {artifact.title}" + (f" ({artifact.summary})" if artifact.summary else "")
+        case Figure():
+            return f"{artifact.expression} = {artifact.value} {artifact.unit}".strip() if artifact.expression else ""
+        case Passages():
+            plain = " ".join(text.split())
+            passages = [passage for passage in artifact.found[:_MAX_PASSAGES] if passage.source not in unrelated]
+            new = [
+                passage
+                for passage in passages
+                if passage.source not in plain or " ".join(passage.text.split()) not in plain
+            ]
+            return "\n".join(f"> {passage.text.strip()}\n> ({passage.source})" for passage in new)
+
+
+def _row_text(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(str('' if cell is None else cell).replace('|', '/') for cell in cells)} |"

@@ -10,8 +10,8 @@ from typing import Literal, cast
 
 from msgspec import Raw, Struct
 
-from chargehand.agents.artifact_text import result_text
-from chargehand.agents.audit.contradictions import read_yes_or_no
+from chargehand.agents.audit.evidence import read_yes_or_no
+from chargehand.agents.inputs import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction

@@ -7,23 +7,20 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
-from chargehand.agents.hedging import Hedging
-from chargehand.agents.history import History, tokens
-from chargehand.agents.inputs import DAY, day_text, show_inputs
+from chargehand.agents.inputs import DAY, History, day_text, show_inputs, tokens
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
+from chargehand.agents.roles import REPEATS
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
-from chargehand.agents.spending import Spending, cut_off
-from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolCalls
-from chargehand.agents.worker import REPEATS
+from chargehand.agents.spending import Hedging, Spending, cut_off
+from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolBreakers, ToolCalls
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
 from chargehand.errors import Invalid
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import Turn
 from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts

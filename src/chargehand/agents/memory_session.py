@@ -16,20 +16,18 @@ import msgspec
 from msgspec import structs
 
 from chargehand.agents.recall import supervisor_of
+from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, tool_name
-from chargehand.agents.worker import Worker
 from chargehand.errors import Conflict, Refused, Unknown
 from chargehand.memory.archives import Archive, Embedding, Filter
 from chargehand.memory.blocks import TEAM, Block, Grant, Rethink
 from chargehand.memory.catalog import PREFIXES, Catalog, Group, Kept, Memory, Profile, Thing
-from chargehand.memory.chunking import cut
-from chargehand.memory.session import OpenMemory
-from chargehand.memory.sources import read_sources
-from chargehand.memory.store import open_catalog
+from chargehand.memory.chunking import cut, read_sources
+from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Lookup, models_folder
 from chargehand.models.wrappers import as_model
 from chargehand.runtime.shared import Shared
-from chargehand.sqlite.url import MEMORY
+from chargehand.sqlite import MEMORY
 
 
 class Embeddings:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.worker import Contacts, Worker
+from chargehand.agents.roles import Contacts, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import InputRequested

@@ -10,8 +10,8 @@ from msgspec import Raw, Struct, structs
 from chargehand.agents.messages import MessageTools
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import EarlierTurns, WorkerMemory
+from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.shape import Shape
-from chargehand.agents.worker import Factory, Worker
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.declared import parse_duration
 from chargehand.engine.plan import digest

@@ -6,15 +6,15 @@ from functools import partial
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.checks.spec import NO_CHECKS, Checks, Verifier
+from chargehand.agents.checks import NO_CHECKS, Checks, Verifier
 from chargehand.agents.executor import AgentExecutor, Workshop
-from chargehand.agents.hedging import Hedging
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
+from chargehand.agents.roles import Supervisor, Worker, check_worker_name
 from chargehand.agents.setup import (
     ReadyWorker,
     check_worker,
@@ -26,13 +26,11 @@ from chargehand.agents.setup import (
     toolset,
     worker_card,
 )
-from chargehand.agents.spending import Spending, supervision, unpriced_handles
+from chargehand.agents.spending import Hedging, Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
 from chargehand.agents.strategies.route import check_route, sample_cost
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.tool_breakers import ToolBreakers
-from chargehand.agents.worker import Worker, check_worker_name
+from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.declared import WrittenDuration

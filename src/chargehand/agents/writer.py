@@ -1,17 +1,22 @@
-"""The model that writes answers and judges results, and the calls it makes for one answer."""
+"""The model that writes answers and judges results: its calls, and results reduced until it can read them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from chargehand.agents.inputs import origin_of, tokens, value_text
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import BlockView
 from chargehand.agents.spending import Reservation, Spending, SupervisorCalls
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
-from chargehand.models.messages import Reply, Settings
+from chargehand.models.messages import Message, Reply, Request, Settings, wrap
 from chargehand.models.model import Hear, Model
+from chargehand.models.request_facts import Given
 from chargehand.runtime.executor import StepContext, WorkFailed
+from chargehand.tools.calling import capped
 
 
 class Writer(Struct, frozen=True):
@@ -51,3 +56,132 @@ class WriterCalls(SupervisorCalls):
         if not reply.text.strip():
             raise WorkFailed(Failure("logic", f"{self.model.card.handle} answered with nothing"), self.total())
         return reply
+
+
+# --- results made to fit the writer's window
+
+
+_WINDOW_SHARE = 0.5  # that results may take before they are reduced
+_MAX_ROUNDS = 4
+_CONCURRENCY = 8
+_MAX_CALLS = 64  # a round
+_MAX_TOKENS = 2_048  # that a piece is shortened to, as far as nothing else is set
+_CHARACTERS = 3  # a token of a piece, with room for the prompt around it
+_BREAKS = ("\n", "\\n", ". ", " ")  # where a slice may end, best first; in JSON a new line is a backslash and an n
+
+
+class Piece(Struct, frozen=True):
+    """Some text, and the tasks whose results are in it. One with an `origin` is data, and shown as such."""
+
+    text: str
+    tasks: tuple[str, ...]
+    origin: str = ""
+
+
+def result_pieces(results: Sequence[Given], max_bytes: int) -> list[Piece]:
+    """Each result as a model reads it."""
+    return [
+        Piece(capped(value_text(result.value), max_bytes)[0], (result.task,), origin_of(result)) for result in results
+    ]
+
+
+def join_pieces(pieces: Sequence[Piece], nonce: str) -> str:
+    return "\n\n".join(wrap(nonce, piece.origin, piece.text) if piece.origin else piece.text for piece in pieces)
+
+
+async def reduce_results(calls: WriterCalls, goal: str, pieces: Sequence[Piece], nonce: str) -> Sequence[Piece]:
+    """The results as they are, if they fit, else shortened. What had to be left out is added to what is lost."""
+    room = int(calls.model.card.window * _WINDOW_SHARE)
+    text = join_pieces(pieces, nonce)
+    rounds = 0
+    while tokens(text) > room:
+        rounds += 1
+        calls.context.note(f"the results take {tokens(text)} tokens, {room} fit: they are reduced first")
+        groups = group_pieces(pieces, room * _CHARACTERS)
+        if len(groups) > _MAX_CALLS:
+            calls.lose(f"{len(groups) - _MAX_CALLS} of {len(groups)} pieces of the results are too much and left out")
+            groups = groups[:_MAX_CALLS]
+        shorter = await _shorten(calls, goal, groups, nonce)
+        if shorter is None:
+            calls.lose(f"the budget does not cover the {len(groups)} calls that takes: all results are cut instead")
+            return cut_evenly(pieces, room * _CHARACTERS)
+        before = len(text)
+        pieces = shorter
+        text = join_pieces(pieces, nonce)
+        is_stuck = len(text) >= before  # a model that does not shorten will not the next time
+        if tokens(text) > room and (is_stuck or rounds == _MAX_ROUNDS):
+            calls.lose("the results could not be reduced enough: all of them are cut")
+            return cut_evenly(pieces, room * _CHARACTERS)
+    return pieces
+
+
+def group_pieces(pieces: Sequence[Piece], size: int) -> list[list[Piece]]:
+    """The pieces in groups of at most so many characters: short ones together, long ones in slices."""
+    groups: list[list[Piece]] = []
+    room = 0
+    for piece in pieces:
+        for text in _slice(piece.text, max(1, size)):
+            if not groups or len(text) > room:
+                groups.append([])
+                room = size
+            groups[-1].append(structs.replace(piece, text=text))
+            room -= len(text)
+    return groups
+
+
+def _slice(text: str, size: int) -> Iterator[str]:
+    """A statement cut in two is lost to both slices: each ends with a line, a sentence or a word, where it can."""
+    start = 0
+    while len(text) - start > size:
+        end = start + size
+        least = start + size * 3 // 4
+        breaks = (at + len(mark) for mark in _BREAKS if (at := text.rfind(mark, least, end)) >= 0)
+        end = next(breaks, end)
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def cut_evenly(pieces: Sequence[Piece], size: int) -> list[Piece]:
+    """The pieces in about so many bytes: short ones as they are, the others each cut to the same length."""
+    lengths = sorted(len(piece.text.encode(errors="replace")) + len(piece.origin) for piece in pieces)
+    rest = size
+    level = 0
+    for place, length in enumerate(lengths):
+        level = rest // (len(lengths) - place)
+        if length > level:
+            break
+        rest -= length
+        level = length
+    return [structs.replace(piece, text=capped(piece.text, max(0, level - len(piece.origin)))[0]) for piece in pieces]
+
+
+async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piece]], nonce: str) -> list[Piece] | None:
+    """Each group as one shorter piece; None where the budget does not cover the calls for all of them."""
+    reserved: list[tuple[Reservation, tuple[str, ...]]] = []
+    for group in groups:
+        tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
+        text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
+        messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
+        request = Request(messages, settings=calls.settings)
+        held = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
+        if held is None:
+            for call, _ in reserved:
+                calls.context.release(call.amount_held)
+            return None
+        reserved.append((held, tasks))
+    gate = asyncio.Semaphore(_CONCURRENCY)
+
+    async def shorten(held: Reservation, tasks: tuple[str, ...]) -> Piece:
+        async with gate:
+            reply = await calls.ask(held)
+        short = reply.text.strip()
+        if reply.finish == "length":
+            calls.lose(f"what is left of {', '.join(tasks)} was cut off while it was shortened")
+        unnamed = [task for task in tasks if f"[{task}]" not in short]
+        return Piece(f"[{', '.join(unnamed)}]: {short}" if unnamed else short, tasks)
+
+    async with BareTaskGroup() as group:
+        jobs = [group.create_task(shorten(held, tasks)) for held, tasks in reserved]
+    return [job.result() for job in jobs]

@@ -11,7 +11,7 @@ from typing import Literal, cast
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.cost_forecast import BASIS, CostForecast, PlanForecast
+from chargehand.agents.draft import BASIS, CostForecast, PlanForecast
 from chargehand.cli.console import Console, clean, short
 from chargehand.cli.format import counted, dollars, money, roughly, seconds
 from chargehand.engine.budget import Amount

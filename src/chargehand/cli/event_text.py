@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.checks.review import Verdict
+from chargehand.agents.checks.run import Verdict
 from chargehand.cli.console import Tone, clean, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.engine import events as ev

@@ -26,8 +26,8 @@ from chargehand.config.source import near
 from chargehand.errors import Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Grant, Origin, Restore, Rethink
+from chargehand.memory.chunking import KINDS, read_sources
 from chargehand.memory.session import OpenMemory
-from chargehand.memory.sources import KINDS, read_sources
 from chargehand.text.names import listed
 
 _MAX_CHANGE = 80  # characters shown of a change

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.agents.cost_forecast import PlanForecast
-from chargehand.agents.draft import Draft
+from chargehand.agents.draft import Draft, PlanForecast
 from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.diagrams import describe_finding, mermaid, print_plan

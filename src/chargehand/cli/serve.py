@@ -17,7 +17,7 @@ from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
 from chargehand.models.providers import install_command
-from chargehand.sqlite.url import file_of_url
+from chargehand.sqlite import file_of_url
 
 if TYPE_CHECKING:
     from chargehand.server.middleware.keys import Key

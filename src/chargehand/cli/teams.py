@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.background import BackgroundRun, run_due
-from chargehand.agents.cost_forecast import CostForecast, PlanForecast
-from chargehand.agents.draft import foreseen
+from chargehand.agents.draft import CostForecast, PlanForecast, foreseen
 from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import read_request

@@ -13,13 +13,13 @@ from typing import Any, cast
 from msgspec import Struct, structs
 
 from chargehand.agents.background import check as check_background
-from chargehand.agents.checks.spec import Check, Checks, Reviewer, Rule, Verifier, declare_checks
+from chargehand.agents.checks import Check, Checks, Reviewer, Rule, Verifier, declare_checks
 from chargehand.agents.messages import MAIL, check_contacts
 from chargehand.agents.prompts import Prompts
+from chargehand.agents.roles import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
 from chargehand.agents.setup import check_memory, tool_name, toolset, with_memory_tools
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
 from chargehand.agents.strategies.route import check_route
-from chargehand.agents.worker import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
 from chargehand.config.schema import (
     CHECK_KINDS,
     PLAIN_SOURCES,
@@ -40,7 +40,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
-from chargehand.memory.sources import source_files
+from chargehand.memory.chunking import source_files
 from chargehand.models.messages import Settings
 from chargehand.text.names import listed
 from chargehand.tools import rules

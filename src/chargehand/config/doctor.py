@@ -28,7 +28,7 @@ from chargehand.config.explain import Description, describe
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
-from chargehand.memory.store import examine_catalog
+from chargehand.memory.session import examine_catalog
 from chargehand.models.providers import (
     BUILT_IN,
     HIDDEN,
@@ -39,7 +39,7 @@ from chargehand.models.providers import (
     key_variable,
     without_secrets,
 )
-from chargehand.sqlite.examine import Examined
+from chargehand.sqlite.connection import Examined
 
 _PYTHON = (3, 11)
 _SQLITE = (3, 24, 0)  # upserts

@@ -5,9 +5,7 @@ from pathlib import Path as File
 
 from msgspec import Struct, structs
 
-from chargehand.agents.hedging import Hedge
-from chargehand.agents.supervisor import Supervisor
-from chargehand.agents.worker import Worker
+from chargehand.agents.roles import Hedge, Supervisor, Worker
 from chargehand.config.build import (
     Overrides,
     TeamBuild,

@@ -14,10 +14,18 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from msgspec import Meta, Struct, inspect
 
-from chargehand.agents.hedging import Hedge
+from chargehand.agents.roles import (
+    AttemptKeys,
+    Contacts,
+    Factory,
+    FactoryKeys,
+    Hedge,
+    Supervisor,
+    SupervisorKeys,
+    Worker,
+    WorkerKeys,
+)
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
-from chargehand.agents.supervisor import Supervisor, SupervisorKeys
-from chargehand.agents.worker import AttemptKeys, Contacts, Factory, FactoryKeys, Worker, WorkerKeys
 from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from chargehand.agents.checks.spec import LONGEST_PATTERN
+from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.validation import describe_misfit
 from chargehand.errors import Invalid

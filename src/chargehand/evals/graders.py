@@ -11,10 +11,17 @@ from textwrap import shorten
 import msgspec
 from msgspec import Struct
 
-from chargehand.agents.artifact_text import result_text
-from chargehand.agents.checks.review import FORM, read_verdict
-from chargehand.agents.checks.rules import CheckedResult, CheckFailed, check_function, check_rule, check_shape
-from chargehand.agents.checks.spec import Rule
+from chargehand.agents.checks import Rule
+from chargehand.agents.checks.run import (
+    FORM,
+    CheckedResult,
+    CheckFailed,
+    check_function,
+    check_rule,
+    check_shape,
+    read_verdict,
+)
+from chargehand.agents.inputs import result_text
 from chargehand.config.tools import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from chargehand.agents.artifact_text import result_text
+from chargehand.agents.inputs import result_text
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.engine.events import Entry
 from chargehand.engine.fold import replay

@@ -16,13 +16,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.failure_modes import audit_run
-from chargehand.agents.checks.spec import Check, Reviewer, Verifier
+from chargehand.agents.checks import Check, Reviewer, Verifier
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.result import Result, read_result
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
-from chargehand.agents.supervisor import Supervisor
 from chargehand.agents.team_spec import TeamSpec
-from chargehand.agents.worker import Worker
 from chargehand.engine.events import AttemptFailed, Noted
 from chargehand.engine.facts import NotReviewed
 from chargehand.engine.failure import Failure

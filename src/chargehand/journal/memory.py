@@ -19,6 +19,7 @@ from chargehand.journal.protocol import (
     Lease,
     Readable,
     RunRow,
+    SqliteRouteExamples,
     check_claim,
     check_name,
     check_numbers,
@@ -26,7 +27,6 @@ from chargehand.journal.protocol import (
     fenced,
     misfit,
 )
-from chargehand.journal.route_examples import SqliteRouteExamples
 
 if TYPE_CHECKING:
     from chargehand.sqlite.database import Database

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 from chargehand.engine.events import Entry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import BackedUp, Journal, JournalStore, Pruned, Readable, RunRow
-from chargehand.sqlite.url import MEMORY, StoreUrl, file_of_url
+from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
 
 if TYPE_CHECKING:
-    from chargehand.sqlite.connection import Durability
-    from chargehand.sqlite.examine import Examined
+    from chargehand.sqlite.connection import Durability, Examined
 
 
 def journal_store(url: StoreUrl) -> JournalStore:
     """The store that keeps a journal; Invalid for a URL that names none."""
     path = file_of_url(url)
-    from chargehand.journal.sqlite_file import SqliteFile  # noqa: PLC0415 - a journal in memory needs no SQLite
+    from chargehand.journal.sqlite import SqliteFile  # noqa: PLC0415 - a journal in memory needs no SQLite
 
     return SqliteFile(path)
 

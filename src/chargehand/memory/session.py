@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -20,6 +21,25 @@ from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, H
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
 from chargehand.memory.edits import check_text
+from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
+
+if TYPE_CHECKING:
+    from chargehand.sqlite.connection import Examined
+
+
+async def open_catalog(url: StoreUrl = MEMORY, *, space: str = "default") -> Catalog:
+    """The catalog at a URL (`sqlite:///memory.db`, `memory:`) or in a file, made if it is missing."""
+    from chargehand.memory.sqlite_catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
+
+    return await SqliteCatalog.open(None if url == MEMORY else file_of_url(url), space=space)
+
+
+def examine_catalog(url: StoreUrl) -> "Examined":
+    """What is wrong with a catalog that is there; takes a few seconds at most."""
+    from chargehand.sqlite.connection import CATALOG, examine  # noqa: PLC0415 - as above
+
+    return examine(file_of_url(url), CATALOG)
+
 
 Embeddings = Callable[[str], Embedding | None]
 """The embedding model behind a handle (`auto` is one); None when there is none here: then words have to do."""

@@ -17,11 +17,10 @@ from chargehand.errors import Invalid, Refused
 from chargehand.memory import blocks
 from chargehand.memory import sqlite_passages as passage_rows
 from chargehand.memory import sqlite_things as thing_rows
-from chargehand.memory import sqlite_turns as turn_rows
+from chargehand.memory import sqlite_things as turn_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Thing
-from chargehand.memory.conversations import Role, Turn
+from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Role, Thing, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.sqlite_search import search
 from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect

@@ -158,7 +158,7 @@ def _all(chosen: Sequence[str]) -> str:
     return " AND ".join(map(_quoted, chosen))
 
 
-MOST = 1_000  # hits of one search
+MAX_HITS = 1_000  # hits of one search
 EXACT = 2_000  # passages that are all compared exactly when a filter leaves no more: some 5 ms
 MANY = 1_000  # candidates where it leaves more
 CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the ten nearest are among them
@@ -176,7 +176,7 @@ def search(
     limit: int,
 ) -> list[Hit]:
     """`open_index` is called only if there are vectors to compare."""
-    limit = min(limit, MOST)
+    limit = min(limit, MAX_HITS)
     found = [kept for archive in archives if (kept := holding(db, space, archive.id)) is not None and kept.passages]
     if limit <= 0 or not found:
         return []

@@ -11,7 +11,7 @@ from chargehand.memory.sqlite_passages import ROOM, Holding, listed
 from chargehand.memory.vectors import Asked, Signs, likeness, unit
 
 FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
-MOST = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
+MAX_SIGNS = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
 
 _NEW = "SELECT sign, number, bits FROM passage_signs WHERE sign > ? AND sign < ? ORDER BY sign"
 _EXACT = """
@@ -34,7 +34,7 @@ class VectorIndex:
     May be used by several threads at once, and does not mind who else writes to the file.
     """
 
-    def __init__(self, *, most: int = MOST) -> None:
+    def __init__(self, *, most: int = MAX_SIGNS) -> None:
         self._most = most
         self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
         self._lock = threading.Lock()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from chargehand.text.sentences import split_sentences
+from chargehand.text.words import split_sentences
 
 LEFT = "Not answered here: "
 

@@ -35,7 +35,7 @@ from chargehand.runtime.nested import NestedRuns, StartingStep
 from chargehand.waits import waiting
 
 if TYPE_CHECKING:
-    from chargehand.journal.route_examples import RouteExamples
+    from chargehand.journal.protocol import RouteExamples
     from chargehand.runtime.load import WorkerLoad
 
 

@@ -20,8 +20,7 @@ from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
 
 if TYPE_CHECKING:
-    from chargehand.journal.protocol import Journal
-    from chargehand.journal.route_examples import RouteExamples
+    from chargehand.journal.protocol import Journal, RouteExamples
     from chargehand.runtime.load import LoadView, WorkerLoad
 
 

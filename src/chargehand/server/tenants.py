@@ -14,8 +14,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Work
 from chargehand.journal.store import open_journal
 from chargehand.memory.catalog import Catalog
-from chargehand.memory.session import OpenMemory
-from chargehand.memory.store import open_catalog
+from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.feed import Feed

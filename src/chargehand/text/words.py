@@ -1,7 +1,9 @@
-"""Words of a text: tokens, stems, stop words and quoted phrases, and whether they are English."""
+"""Words of a text: tokens, stems, stop words, quoted phrases, its language, its sentences, and ranking (BM25)."""
 
+import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 WORD = re.compile(r"[^\W_]+")
@@ -160,3 +162,97 @@ def is_english(texts: Iterable[str]) -> bool:
             elif word in _OTHERS or not word.isascii():
                 others += 1
     return others < 2 or others <= english
+
+
+# --- sentences
+
+
+_BREAK = re.compile(r"(?P<mark>[.!?;:])\s+|\n\s*")
+_ABBREVIATIONS = "approx bzw ca cf dr e.g i.e incl inkl mr mrs ms prof st vs z z.b"
+_ABBREVIATED = frozenset(_ABBREVIATIONS.split())
+_BEFORE_DIGITS = "fig no nr p jan feb mar apr jun jul aug sep sept oct okt nov dec dez"
+_ABBREVIATED_BEFORE_DIGITS = frozenset(_BEFORE_DIGITS.split())
+_LONGEST_ABBREVIATION = 7
+_MONTH = re.compile(
+    r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[^\W\d_]{0,6}\b", re.IGNORECASE
+)
+
+
+def split_sentences(text: str, marks: str = ".!?") -> list[str]:
+    """The sentences of a text, without the space around them; a line break always ends one.
+
+    `marks` are the signs that end a sentence where space follows. An abbreviation or a numbered day (3. May) does not.
+    """
+    sentences = (text[start:end].strip() for start, end in find_sentences(text, marks))
+    return [sentence for sentence in sentences if sentence]
+
+
+def find_sentences(text: str, marks: str = ".!?") -> Iterator[tuple[int, int]]:
+    """Where the sentences of a text begin and end."""
+    start = 0
+    for match in _BREAK.finditer(text):
+        mark = match["mark"]
+        is_line_end = "\n" in match[0]
+        if not is_line_end and (mark not in marks or (mark == "." and not _ends_sentence(text, match))):
+            continue
+        yield start, match.start() + (mark is not None)
+        start = match.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    """Whether a full stop with space behind it ends a sentence."""
+    before = text[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start()].split()
+    last_word = before[-1].lstrip("([").casefold() if before else ""
+    if last_word in _ABBREVIATED:
+        return False
+    if last_word in _ABBREVIATED_BEFORE_DIGITS and text[match.end() : match.end() + 1].isdigit():
+        return False
+    is_numbered_day = last_word.isdigit() and len(last_word) <= 2 and _MONTH.match(text, match.end())
+    return not is_numbered_day
+
+
+# --- BM25
+
+
+_SATURATION = 1.5  # k1: how soon another occurrence of a term stops to count
+_LENGTH_WEIGHT = 0.75  # b: how much a long document is held to be less about each of its terms
+
+
+class BM25:
+    """An index of documents, each given as its terms and known by its number. Made once, then asked."""
+
+    def __init__(self, documents: Iterable[Sequence[str]]) -> None:
+        self._lengths: list[int] = []
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        for number, terms in enumerate(documents):
+            self._lengths.append(max(1, len(terms)))
+            for term, count in Counter(terms).items():
+                self._postings.setdefault(term, []).append((number, count))
+        self._average_length = sum(self._lengths) / len(self._lengths) if self._lengths else 1.0
+
+    @property
+    def terms(self) -> list[str]:
+        """Every term of the documents, the most common first."""
+        return sorted(self._postings, key=lambda term: (-len(self._postings[term]), term))
+
+    def holders(self, term: str) -> list[int]:
+        """The documents that hold a term."""
+        return [number for number, _ in self._postings.get(term, ())]
+
+    def rarity(self, term: str) -> float:
+        """How much a term tells: the fewer documents hold it, the more (inverse document frequency)."""
+        holders = len(self._postings.get(term, ()))
+        return math.log(1 + (len(self._lengths) - holders + 0.5) / (holders + 0.5))
+
+    def scores(self, query: Iterable[str]) -> dict[int, float]:
+        """The score of every document that holds a term of the query."""
+        scores: dict[int, float] = {}
+        for term in dict.fromkeys(query):
+            rarity = self.rarity(term)
+            for number, count in self._postings.get(term, ()):
+                relative_length = self._lengths[number] / self._average_length
+                penalty = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * relative_length)
+                scores[number] = scores.get(number, 0.0) + rarity * count * (_SATURATION + 1) / (count + penalty)
+        return scores

@@ -19,8 +19,7 @@ from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.artifacts import Passage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
-from chargehand.text.bm25 import BM25
-from chargehand.text.words import quoted_phrases, stems
+from chargehand.text.words import BM25, quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 LONGEST = 800

@@ -26,8 +26,7 @@ from chargehand.memory.blocks import (
     ReplaceAll,
     Rethink,
 )
-from chargehand.memory.catalog import Attached
-from chargehand.memory.conversations import Role
+from chargehand.memory.catalog import Attached, Role
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Passage as Found
 from chargehand.models.artifacts import Passages

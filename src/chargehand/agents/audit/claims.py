@@ -31,8 +31,7 @@ from chargehand.models.artifacts import Product
 from chargehand.models.request_facts import Given
 from chargehand.text.dates import Date, find_dates
 from chargehand.text.numbers import Number, blank_spans, find_quantities
-from chargehand.text.sentences import find_sentences
-from chargehand.text.words import QUOTED
+from chargehand.text.words import QUOTED, find_sentences
 
 MAX_MATERIAL = 4_000_000
 """Characters of results that are read; below more of them, nothing is traced."""

@@ -1,26 +1,28 @@
 """An attempt whose result must pass checks: it is done, or it failed in words that help the next attempt."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import inspect
+import re
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
+from json import JSONDecoder
 from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents.checks.review import FORM, Panel, ReviewCase, Verdict, review
-from chargehand.agents.checks.rules import (
-    CheckedResult,
-    CheckFailed,
-    check_function,
-    check_rule,
-    check_shape,
-    read_result,
-)
-from chargehand.agents.checks.spec import Checks, Reviewer, Rule, Verifier, describe_unknown
-from chargehand.agents.inputs import read_inputs
+from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
+from chargehand.agents.audit.evidence import URL
+from chargehand.agents.checks import Checks, Reviewer, Rule, Verifier, describe_unknown
+from chargehand.agents.inputs import read_inputs, result_text, today
 from chargehand.agents.loop import Attempt
 from chargehand.agents.nested import ONCE, Came
+from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker
-from chargehand.agents.worker import Worker
+from chargehand.agents.shape import Shape, encode_schema, list_schema, one_line, text_schema
+from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect, StepKind
@@ -29,10 +31,297 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.value import decode_value, encode_value
+from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.artifacts import Product
+from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
-from chargehand.models.request_facts import Given
+from chargehand.models.request_facts import Given, Reviewing
 from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
+from chargehand.text.words import WORD
+from chargehand.tools.calling import THREADS, GivenUp, capped
+from chargehand.tools.tool import CAP, ToolFailed
+
+# --- rules
+
+
+_MAX_SEARCHED = 100_000  # characters of a result that a pattern is tried on
+_CPU_SECONDS = 2  # that a pattern may compute
+_MAX_SECONDS = 30.0  # for it, however busy the machine is
+_ATTEMPT_SECONDS = 86400.0  # the attempt's own time ends a function long before
+_DETERMINISTIC = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
+_CITATION = re.compile(
+    r"\[[^\[\]\n]{1,200}\]|\((?:see |source:? )?[\w./ -]{1,100}\.\w{1,5}(?:[:#][^()\n]{1,60})?\)"
+    r"|\b(?i:sources?: *\S|according to \S)"
+)
+_SOURCE_KEY = re.compile(r"\.(?:source|url|citation|reference)s?(?:\.|$)")
+_SEARCH = (
+    "import json,re,sys\n"
+    f"try:\n import resource\n resource.setrlimit(resource.RLIMIT_CPU,({_CPU_SECONDS},{_CPU_SECONDS}))\n"
+    "except (ImportError,OSError,ValueError):\n pass\n"
+    "given=json.load(sys.stdin.buffer)\n"
+    "print(int(re.search(given['pattern'],given['text'],re.MULTILINE) is not None))"
+)
+
+
+class CheckFailed(ChargehandError):
+    """The check itself does not work: nothing is known of the result."""
+
+
+class CheckedResult(Struct, frozen=True):
+    """A result as checks see it: as plain data, as words, and as what its shape is read from."""
+
+    value: object
+    text: str
+    json: str
+
+
+def read_result(result: object) -> CheckedResult:
+    """NotJson for what cannot be kept. Of a product the words are its text, else all that is outcome in it."""
+    raw = encode_value(result)
+    value = decode_value(raw)
+    if isinstance(result, Product):
+        return CheckedResult(value, result.text, result.text)
+    if isinstance(value, str):
+        return CheckedResult(value, value, value)
+    texts: list[str] = []
+    for _, leaf in _leaves(value):
+        if isinstance(leaf, bool):
+            texts.append(str(leaf).lower())
+        elif leaf is not None:
+            texts.append(str(leaf))
+    return CheckedResult(value, "\n".join(texts), bytes(raw).decode())
+
+
+def _leaves(value: object) -> Iterator[tuple[str, object]]:
+    """Each text, number and truth in some data, in order, with the keys it stands under."""
+    stack: list[tuple[str, object]] = [("", value)]
+    while stack:
+        key, item = stack.pop()
+        if isinstance(item, dict):
+            table = cast("dict[str, object]", item)
+            stack.extend((f"{key}.{name}", part) for name, part in reversed(table.items()))
+        elif isinstance(item, list):
+            stack.extend((key, part) for part in reversed(cast("list[object]", item)))
+        else:
+            yield key, item
+
+
+async def check_rule(rule: Rule, result: CheckedResult) -> list[str]:
+    """What a rule finds wrong with a result."""
+    text = result.text
+    plain = _normalize(text)
+    problems = [f"{wanted!r} is not in it" for wanted in rule.wanted_words if _normalize(wanted) not in plain]
+    words = sum(WORD.search(chunk) is not None for chunk in text.split())
+    if words < rule.min_words:
+        problems.append(f"it has {words} words; at least {rule.min_words} are wanted")
+    if rule.max_words and words > rule.max_words:
+        problems.append(f"it has {words} words; at most {rule.max_words} are wanted")
+    if rule.cites and not _cites(result):
+        problems.append("it names no source")
+    if rule.has_number and re.search(r"\d", text) is None:
+        problems.append("there is no number in it")
+    if rule.matches and not await _matches(rule.matches, text[:_MAX_SEARCHED]):
+        problems.append(f"nothing in it matches {rule.matches[:100]!r}")
+    return problems
+
+
+def _normalize(text: str) -> str:
+    """A text as it is compared: however it is spaced and capitalized, and whether accents stand alone or not."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _cites(result: CheckedResult) -> bool:
+    if URL.search(result.text) or _CITATION.search(result.text):
+        return True
+    return any(leaf and _SOURCE_KEY.search(keys) for keys, leaf in _leaves(result.value))
+
+
+async def _matches(pattern: str, text: str) -> bool:
+    """Whether a pattern is found. One that might take for ever is tried in a process that can be ended."""
+    if _DETERMINISTIC.match(pattern):
+        return re.search(pattern, text, re.MULTILINE) is not None
+
+    def search() -> bool:
+        question = msgspec.json.encode({"pattern": pattern, "text": text})
+        command = [sys.executable, "-I", "-S", "-c", _SEARCH]
+        done = subprocess.run(command, input=question, capture_output=True, timeout=_MAX_SECONDS, check=True)  # noqa: S603 - ours
+        return done.stdout.strip() == b"1"
+
+    try:
+        return await THREADS.call(search, {}, 2 * _MAX_SECONDS)
+    except (ToolFailed, GivenUp) as error:
+        is_late = isinstance(error, GivenUp) or any(sign in str(error) for sign in ("timed out", "died with"))
+        why = f"it was not done after {_CPU_SECONDS} s; write it more simply" if is_late else str(error)
+        raise CheckFailed(f"the pattern {pattern[:80]!r} could not be tried: {why}") from error
+
+
+def check_shape(wanted: type | dict[str, Any], result: CheckedResult) -> list[str]:
+    """What of a result does not have this shape. Of a product its text is read, which must hold JSON."""
+    try:
+        shape = Shape(wanted)
+    except (TypeError, ValueError) as error:
+        raise CheckFailed(f"no schema can be made of it: {error}") from error
+    try:
+        shape.read(result.json)
+    except Invalid as error:
+        return [str(error)]
+    except Exception as error:
+        raise CheckFailed(f"{type(error).__name__}: {error}") from error
+    return []
+
+
+async def check_function(function: Callable[..., object], value: object) -> list[str]:
+    """What a function of the user finds wrong with a result; CheckFailed where it does not work itself."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            outcome: object = await function(value)
+        else:
+            outcome = await THREADS.call(lambda: function(value), {}, _ATTEMPT_SECONDS)
+            outcome = await outcome if inspect.isawaitable(outcome) else outcome
+    except (ToolFailed, GivenUp) as error:
+        raise CheckFailed(str(error)) from error
+    except Exception as error:
+        raise CheckFailed(f"{type(error).__name__}: {error}") from error
+    if isinstance(outcome, str):
+        return [outcome] if outcome.strip() else []
+    if type(outcome).__name__ in ("bool", "bool_"):  # numpy has its own
+        return [] if outcome else [""]
+    raise CheckFailed(f"it returned {type(outcome).__name__}; return True or False, or in words what is wrong")
+
+
+# --- reviews
+
+
+FORM = '{"problems": ["…"], "accepted": true}'
+_BYTES_A_TOKEN = 2  # of material, for every token of the window: the half of it
+_MAX_PROBLEMS = 8
+_MAX_PROBLEM = 300  # characters
+_MAX_TRIES = 100  # places of a reply at which a verdict is looked for
+# what is wrong comes first: a model that looks before it decides decides better
+_SCHEMA = encode_schema(
+    {
+        "problems": list_schema(text_schema(_MAX_PROBLEM, min_length=1), _MAX_PROBLEMS),
+        "accepted": {"type": "boolean"},
+    }
+)
+
+
+class Verdict(Struct, frozen=True):
+    """What a reviewer made of a result. `unsaid` is why there is no verdict; the result stands then."""
+
+    accepted: bool = True
+    problems: tuple[str, ...] = ()
+    unsaid: str = ""
+
+
+class Panel(Struct, frozen=True):
+    """Who is asked: models to try in turn, their system prompt, and whose settings and estimate count."""
+
+    models: Sequence[Model]
+    system: str
+    worker: Worker
+
+
+class ReviewCase(Struct, frozen=True):
+    """What is put before them. `material` is what there was to work from: inputs, and what tools returned."""
+
+    brief: Brief
+    result: CheckedResult
+    material: tuple[Given, ...]
+
+
+async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext, spending: Spending) -> Verdict:
+    """The verdict, as one journaled step: an attempt that is resumed does not pay for it twice."""
+    size = len(case.result.text) + size_of(case.material) + len(case.brief.instruction)
+    request = _request(panel, case, await read_off_loop(size, find_doubts, case))
+    reservation = spending.reserve(panel.models, request, estimate=panel.worker.estimate)
+
+    async def call(_key: str) -> Done:
+        context.prompt(panel.models[0].card.handle, request.messages)
+        try:
+            reply, used = await spending.call(reservation, context)
+        except WorkFailed as error:  # work that was done is not lost because it could not be reviewed
+            return Done(Verdict(unsaid=error.failure.message[:_MAX_PROBLEM]), error.used, good=False)
+        return Done(read_verdict(reply.text), used)
+
+    # envelopes hold a new number each time, so what is asked is told by its parts
+    inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
+    mark = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
+    return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
+
+
+def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
+    nonce = new_nonce()
+    room = min(CAP, panel.models[0].card.window * _BYTES_A_TOKEN // (len(case.material) + 1))
+    parts = [f"Task: {case.brief.instruction}", today(case.brief)]
+    for given in case.material:
+        origin = given.task if given.from_tool else f"task {given.task}"
+        parts.append(wrap(nonce, origin, capped(result_text(given, whole=True), room)[0]))
+    result = result_text(Given(task="", instruction="", worker="", value=case.result.value))
+    parts.append("The result:\n" + wrap(nonce, "result", capped(result, room)[0]))
+    if doubts:
+        listed = "\n".join(f"- {doubt}" for doubt in doubts)
+        parts.append(f"Word for word, this does not stand in the material (it may follow from it):\n{listed}")
+    parts.append(f"Is the result acceptable? Reply with {FORM}")
+    subject = Reviewing(
+        instruction=case.brief.instruction,
+        result=case.result.value,
+        text=case.result.text,
+        material=case.material,
+        doubts=tuple(doubts),
+    )
+    messages = (Message("system", panel.system), Message("user", "\n\n".join(parts)))
+    return Request(messages, schema=_SCHEMA, settings=panel.worker.settings, subject=subject)
+
+
+def find_doubts(case: ReviewCase) -> tuple[str, ...]:
+    """Numbers, addresses and quotations of a result that stand nowhere in what there was to work from."""
+    if not case.material or not is_claiming(case.result.text):
+        return ()
+    statements = unsupported(case.result.text, case.material, [case.brief.instruction])
+    return tuple(describe(statement) for statement in statements[:_MAX_PROBLEMS])
+
+
+def read_verdict(text: str) -> Verdict:
+    """What a reply says. Problems of one that accepts are remarks; one that only names problems does not accept.
+
+    A reply may quote what stands in the result, a verdict even: if any in it refuses, it is refused.
+    """
+    verdicts = [verdict for table in _find_objects(text) if (verdict := _to_verdict(table)) is not None]
+    if not verdicts:
+        return Verdict(unsaid="the verdict could not be read: it does not say whether the result is accepted")
+    return next((verdict for verdict in verdicts if not verdict.accepted), verdicts[-1])
+
+
+def _find_objects(text: str) -> Iterator[dict[str, object]]:
+    """All JSON objects that stand in a text, one behind the other."""
+    decoder = JSONDecoder()
+    start = text.find("{")
+    for _ in range(_MAX_TRIES):
+        if start < 0:
+            return
+        try:
+            table, end = cast("tuple[dict[str, object], int]", decoder.raw_decode(text, start))
+            yield table
+        except (ValueError, RecursionError):
+            end = start + 1
+        start = text.find("{", end)
+
+
+def _to_verdict(table: dict[str, object]) -> Verdict | None:
+    listed = table.get("problems")
+    items = cast("list[object]", listed) if isinstance(listed, list) else [listed]
+    problems = [problem for item in items if (problem := one_line(item, _MAX_PROBLEM))]
+    accepted = table.get("accepted")
+    if isinstance(accepted, str):  # not every model is held to the schema
+        accepted = {"true": True, "false": False}.get(accepted.strip().casefold())
+    if not isinstance(accepted, bool) and not problems:
+        return None
+    return Verdict(accepted is True, tuple(problems[:_MAX_PROBLEMS]))
+
+
+# --- checked attempts
+
 
 _MAX_MESSAGE = 1500  # characters of what is wrong
 _MAX_TOOL_RESULTS = 24

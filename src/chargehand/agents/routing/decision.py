@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, structs
 
 from chargehand.errors import StoreError
-from chargehand.journal.route_examples import RouteExamples
+from chargehand.journal.protocol import RouteExamples
 from chargehand.models.request_facts import WorkerCard
 from chargehand.runtime.load import WorkerLoad
 

@@ -13,12 +13,11 @@ from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState, Status
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
-from chargehand.journal.protocol import Journal
-from chargehand.journal.route_examples import SOURCES, RouteExample, RouteExamples, Source
+from chargehand.journal.protocol import SOURCES, Journal, RouteExample, RouteExamples, Source
 from chargehand.journal.store import opened_journal
 from chargehand.runtime.clock import Clock
 from chargehand.runtime.executor import StepContext
-from chargehand.sqlite.url import StoreUrl
+from chargehand.sqlite import StoreUrl
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)

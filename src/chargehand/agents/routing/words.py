@@ -9,8 +9,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.routing.decision import Decision, choose, no_worker, share_scores
 from chargehand.models.request_facts import WorkerCard
-from chargehand.text.sentences import split_sentences
-from chargehand.text.words import stem, stems, tokenize, words_by_stem
+from chargehand.text.words import split_sentences, stem, stems, tokenize, words_by_stem
 from chargehand.tools.calling import THREADS
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 

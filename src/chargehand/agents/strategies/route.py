@@ -16,6 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from chargehand.agents.inputs import today
 from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
+from chargehand.agents.roles import Worker
 from chargehand.agents.routing.decision import (
     MOST_SCORES,
     ConfirmedExamples,
@@ -29,7 +30,6 @@ from chargehand.agents.routing.decision import (
 from chargehand.agents.routing.words import Lexicon, WorkerTexts, by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
 from chargehand.agents.strategies import Route, Router
-from chargehand.agents.worker import Worker
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure

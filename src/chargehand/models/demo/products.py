@@ -31,7 +31,7 @@ from chargehand.models.demo.results import (
 )
 from chargehand.models.demo.tools import ToolCard, card_words
 from chargehand.models.request_facts import WorkerCard, Working
-from chargehand.text.sentences import split_sentences
+from chargehand.text.words import split_sentences
 
 # --- passages: they answer a clause if they say every word of it
 

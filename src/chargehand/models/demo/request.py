@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from chargehand.text import words as text_words
 from chargehand.text.dates import MONTH, find_dates, month_number
 from chargehand.text.numbers import NUMBER_WORDS
-from chargehand.text.sentences import split_sentences
+from chargehand.text.words import split_sentences
 
 _TOKEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?%?(?![^\W\d_])|[^\W\d_]\w*(?:['\u2019][^\W\d_]+)?|\d\w*")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")

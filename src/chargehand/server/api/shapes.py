@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from chargehand.agents.audit.assessment import Traced
-from chargehand.agents.cost_forecast import PlanForecast
+from chargehand.agents.draft import PlanForecast
 from chargehand.engine import events as ev
 from chargehand.engine.facts import Statement
 from chargehand.engine.failure import Failure, Gap

@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from chargehand.memory.blocks import Block, Origin
-from chargehand.memory.catalog import KeptTool, Profile, Thing
-from chargehand.memory.conversations import Turn
+from chargehand.memory.catalog import KeptTool, Profile, Thing, Turn
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.blocks import new_block

@@ -15,9 +15,9 @@ from chargehand.agents.loop import Kit, work
 from chargehand.agents.messages import WorkerMessage, send, shown
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import instructions, material, visible_blocks
+from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
 from chargehand.agents.spending import Spending
-from chargehand.agents.worker import Worker
 from chargehand.engine.budget import NOTHING, Budget
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief

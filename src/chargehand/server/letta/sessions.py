@@ -38,7 +38,7 @@ from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import root_of
 from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant
-from chargehand.sqlite.url import StoreUrl, file_of_url
+from chargehand.sqlite import StoreUrl, file_of_url
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's
 # queue is stopped with every restart, and must not be given up for that.

@@ -28,7 +28,7 @@ from chargehand.server.middleware.sqlite_keys import SqliteKeys
 from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
 from chargehand.server.settings import FIRST, LOOPBACK, Settings, key_store_url
-from chargehand.sqlite.url import StoreUrl, file_of_url
+from chargehand.sqlite import StoreUrl, file_of_url
 
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""

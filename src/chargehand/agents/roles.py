@@ -1,12 +1,14 @@
-"""Workers, and factories of workers, as people declare them."""
+"""The members of a team as they are declared: workers, factories of workers, the supervisor, and its hedging."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import isfinite
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
+from chargehand.agents.strategies import Strategy, Whole
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.declared import (
     Count,
@@ -17,11 +19,14 @@ from chargehand.engine.declared import (
     argument_problem,
     is_async,
     seconds_of,
+    written_as,
 )
+from chargehand.engine.plan import Combine, Plan
 from chargehand.errors import Invalid
 from chargehand.memory.blocks import Access, Grant
 from chargehand.models.messages import Settings
 from chargehand.models.model import Model
+from chargehand.models.providers import BUILT_IN
 from chargehand.models.wrappers import AnyModel, as_model
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.tool import Tool
@@ -175,3 +180,76 @@ class Factory(FactoryKeys, frozen=True):
     """All that a made worker may be given."""
     model: str | Model = ""
     """The model of made workers; left out, the supervisor's."""
+
+
+# --- the supervisor
+
+
+class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
+    """When a worker's call of its model is made a second time, while the first is still running.
+
+    The second goes to the worker's next model, or to the same one where there is none. Under a budget only a call for
+    which there is another model is made twice: what both may cost is reserved before.
+    """
+
+    after: Length | None = None
+    """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
+    max_usd: Annotated[float, written_as("Dollars")] | None = None
+    """What the second call may cost in dollars; left out, no more than the first."""
+    share: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
+    """The share of all calls that may be made twice."""
+
+    def __post_init__(self) -> None:
+        if self.after is not None and not (self.after > 0 and isfinite(self.after)):
+            raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
+        if self.max_usd is not None and not self.max_usd >= 0:
+            raise Invalid(f"hedge.max_usd is {self.max_usd}; a price is zero or more, or left out")
+        if not 0 < self.share <= 0.5:
+            raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
+
+
+class SupervisorKeys(Declared, frozen=True, kw_only=True):
+    """What a supervisor declares in the same words and types in Python and in a team file."""
+
+    instructions: str = ""
+    """What it is told about the team."""
+    review: bool = False
+    """The planner sees the results and may add tasks."""
+    stream_plan: bool = False
+    """Tasks start while the plan is still being written."""
+    timeout: WrittenDuration | None = None
+    """How long one plan, refined task or answer may take; left out, 120 seconds."""
+    settings: Settings = Settings()
+    """Temperature and the longest reply of its models."""
+
+
+class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
+    """The role that plans, hands out tasks, refines what failed and writes the answer."""
+
+    model: AnyModel = BUILT_IN
+    """Its model, and that of every worker without one of its own: a handle such as `openai:gpt-5-mini`, or a model."""
+    planner: AnyModel = ""
+    """The model that plans and refines; left out, `model`."""
+    judge: AnyModel = ""
+    """The model that writes the answer and decides between results; left out, `model`."""
+    strategy: Strategy = Whole()
+    """How requests become tasks: one plan, a route, a loop, a chat, recursive splitting."""
+    plan: Plan | None = None
+    """A fixed plan for every request; left out, it makes one."""
+    combine: Combine | Callable[..., object] | None = None
+    """How results become one answer, or a function that makes it; left out, the plan decides."""
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts in the place of the built-in prompts, by name."""
+    factory: Factory | None = None
+    """Makes workers for tasks that nobody is meant for; left out, none are made."""
+    hedge: Hedge | None = None
+    """When a worker's model call that takes unusually long is made twice; left out, never."""
+    examples: Sequence[str] = ()
+    """Requests that suit the team."""
+
+    def __post_init__(self) -> None:
+        structs.force_setattr(self, "model", as_model(self.model))
+        structs.force_setattr(self, "planner", as_model(self.planner))
+        structs.force_setattr(self, "judge", as_model(self.judge))
+        if self.timeout is not None:
+            structs.force_setattr(self, "timeout", seconds_of("Supervisor: timeout", self.timeout))
