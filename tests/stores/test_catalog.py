@@ -662,6 +662,19 @@ async def test_a_bad_block_is_not_made(catalog: SqliteCatalog) -> None:
     assert (kept.version, kept.at, kept.redo, kept.tainted, kept.untainted) == (1, 1, (), True, "")
 
 
+@kinds
+async def test_a_nul_in_a_name_or_a_tag_is_refused(catalog: SqliteCatalog, thing: Thing) -> None:
+    with pytest.raises(Invalid, match="NUL"):
+        await catalog.add(replace(thing, tags=("a\0b",)))
+    if not isinstance(thing, Block):
+        with pytest.raises(Invalid, match="NUL"):
+            await catalog.add(replace(thing, name="a\0b"))
+    kept = await catalog.add(thing)
+    with pytest.raises(Invalid, match="NUL"):
+        await catalog.change(replace(kept, tags=("a\0b",)))
+    assert await catalog.get(type(thing), kept.id) == kept
+
+
 async def test_many_at_once_lose_nothing(catalog: SqliteCatalog) -> None:
     block = (await catalog.add(Block("facts"))).id
     async with asyncio.TaskGroup() as jobs:

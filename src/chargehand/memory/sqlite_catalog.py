@@ -119,18 +119,19 @@ class SqliteCatalog:
         now = self._opened.clock()
         if brought:
             thing_rows.check_id(kind, thing.id)
-        given = thing.id or f"{PREFIXES[kind]}-{uuid.uuid4()}"
-        made = replace(thing, id=given, created=now, updated=now)
+        thing_rows.check_names(thing)
+        thing_id = thing.id or f"{PREFIXES[kind]}-{uuid.uuid4()}"
+        added = replace(thing, id=thing_id, created=now, updated=now)
         first: Change | None = None
-        if isinstance(made, Block):
-            first = blocks.created(made, origin)
-            made = replace(made, tainted=first.tainted, untainted="", version=1, at=1, redo=())
-        elif isinstance(made, Archive):
-            made = replace(made, width=0)
-        body = thing_rows.encode(made)
+        if isinstance(added, Block):
+            first = blocks.created(added, origin)
+            added = replace(added, tainted=first.tainted, untainted="", version=1, at=1, redo=())
+        elif isinstance(added, Archive):
+            added = replace(added, width=0)
+        body = thing_rows.encode(added)
 
         def work(db: sqlite3.Connection) -> None:
-            number = thing_rows.add(db, self._space, made, body, brought=brought)
+            number = thing_rows.add(db, self._space, added, body, brought=brought)
             if number is not None and first is not None:
                 thing_rows.keep(db, number, first, key=origin.key)
 

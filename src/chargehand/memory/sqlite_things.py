@@ -131,7 +131,14 @@ def add(db: sqlite3.Connection, space: str, thing: Thing, body: bytes, *, brough
     return number
 
 
+def check_names(thing: Thing) -> None:
+    """Raise Invalid for a name or a tag that has a NUL character in it."""
+    if any("\0" in text for text in (_name(thing), *thing.tags)):
+        raise Invalid(f"the name or a tag of the {noun(type(thing))} has a NUL character in it; take it out")
+
+
 def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Some:
+    check_names(thing)
     number, kept = need(db, space, type(thing), thing.id)
     changed = _with_fixed(replace(thing, created=kept.created, updated=now), kept)
     rewrite(db, number, changed)
@@ -184,8 +191,8 @@ def _leave_groups(db: sqlite3.Connection, space: str, agent: str) -> None:
     # an agent made anew under the same id must not find itself where the old one was
     for number, body in db.execute(_TEAMS_OF, (space, agent)).fetchall():
         group = decode(Group, body)
-        left = replace(group, members=tuple(member for member in group.members if member != agent))
-        rewrite(db, number, left)
+        changed = replace(group, members=tuple(member for member in group.members if member != agent))
+        rewrite(db, number, changed)
     db.execute("DELETE FROM members WHERE space = ? AND agent = ?", (space, agent))
 
 
