@@ -19,7 +19,7 @@ def test_what_nobody_could_do_is_still_missing_the_second_time(tmp_path: Path) -
     again = chargehand(tmp_path, "run", "--reuse", "first")
     assert again.returncode == 3, again.stderr
     assert "taken over from t1 of run first" in again.stderr
-    assert "feed the cat: nobody on the team is meant for this." in again.stdout
+    assert "feed the cat: no worker on the team is meant for this." in again.stdout
     assert "ending: partial (gaps)" in again.stderr
 
 
@@ -40,8 +40,8 @@ def test_a_run_that_is_done_again_from_a_task_on_knows_what_nobody_could_do(tmp_
     chargehand(tmp_path, "run", "What is 12% of 250? Then feed the cat.", "--run", "first")
     again = chargehand(tmp_path, "replay", "first", "--from", "t1", "--run", "second")
     assert again.returncode == 3, again.stderr
-    assert "may be used again; not covered: feed the cat: nobody on the team is meant for this." in again.stderr
-    assert "feed the cat: nobody on the team is meant for this." in again.stdout
+    assert "may be used again; not covered: feed the cat: no worker on the team is meant for this." in again.stderr
+    assert "feed the cat: no worker on the team is meant for this." in again.stdout
     assert "ending: partial (gaps)" in again.stderr
     third = chargehand(tmp_path, "replay", "second", "--from", "t1")
     assert third.returncode == 3, "also when it is done again once more"

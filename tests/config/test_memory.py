@@ -198,8 +198,8 @@ def test_where_memory_is_kept(tmp_path: Path) -> None:
     assert load_memory(unnamed).memory.store is None
     assert load_memory(unnamed, memory="x.db").memory.store == "x.db"
     found = load_memory(silent, memory="x.db")
-    assert (found.team, found.memory.store, found.said) == ("c", "x.db", False)
-    assert load_memory(remembers, memory="x.db").said
+    assert (found.team, found.memory.store, found.has_memory) == ("c", "x.db", False)
+    assert load_memory(remembers, memory="x.db").has_memory
 
 
 def test_a_link_in_a_source_that_leads_out_is_refused(tmp_path: Path) -> None:

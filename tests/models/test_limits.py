@@ -84,7 +84,7 @@ def test_nobody_is_let_in_while_the_provider_wants_a_pause() -> None:
         limiter = Limiter(clock=loop.time)
         limiter.hold(7.0)
         limiter.hold(3.0)
-        assert limiter.held() == 7.0
+        assert limiter.pause_left() == 7.0
         return await calls(limiter, loop, 2, 0.0)
 
     assert play(story) == pytest.approx([7, 7], abs=0.01)
@@ -94,7 +94,7 @@ def test_a_pause_without_an_end_is_one_of_a_day() -> None:
     async def story(loop: VirtualLoop) -> float:
         limiter = Limiter(clock=loop.time)
         limiter.hold(inf)
-        return limiter.held()
+        return limiter.pause_left()
 
     assert play(story) == 86_400.0
 

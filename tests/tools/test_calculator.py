@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.models.artifacts import Figure
-from chargehand.tools.calculator import NotComputable, calculator, compute, shown
+from chargehand.tools.calculator import NotComputable, calculator, compute, format_number
 from chargehand.tools.tool import ToolFailed
 
 
@@ -55,7 +55,7 @@ from chargehand.tools.tool import ToolFailed
     ],
 )
 def test_expressions_have_the_value_one_expects(expression: str, value: str) -> None:
-    assert shown(compute(expression)) == value
+    assert format_number(compute(expression)) == value
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ tokens = st.lists(
 def test_any_text_ends_soon_in_a_number_or_a_reason(expression: str) -> None:
     began = time.thread_time()
     try:
-        assert Decimal(shown(compute(expression))).is_finite()
+        assert Decimal(format_number(compute(expression))).is_finite()
     except NotComputable as problem:
         assert str(problem)  # noqa: PT017
     assert time.thread_time() - began < 0.25
@@ -155,7 +155,7 @@ def test_quotient_and_remainder_agree_with_python(left: int, right: int) -> None
 
 @given(st.decimals(-(10**9), 10**9, places=3), st.decimals(1, 10**6, places=2))
 def test_shown_numbers_are_right_to_28_digits(left: Decimal, right: Decimal) -> None:
-    found = Fraction(shown(compute(f"{left:f} / {right:f}")))
+    found = Fraction(format_number(compute(f"{left:f} / {right:f}")))
     exact = Fraction(left) / Fraction(right)
     assert abs(found - exact) <= abs(exact) * Fraction(1, 10**26)
 

@@ -133,7 +133,7 @@ def _find_memory(options: Namespace, *, creates: bool) -> TeamMemory:
     """The memory that the options name. A file is created for a team that has memory, or if the verb `creates`."""
     declared = load_memory(options.team, memory=USUAL_MEMORY, elsewhere=options.memory)
     file = Path(str(declared.memory.store))
-    if not file.exists() and not declared.said and not creates:
+    if not file.exists() and not declared.has_memory and not creates:
         problem = f"there is no memory {file}, and team {declared.team} has no memory section"
         raise Refused(f"{problem}; write one into its team file, or name another file with --memory")
     try:

@@ -348,8 +348,8 @@ def _find_tools(build: TeamBuild, path: Path, names: tuple[str, ...]) -> tuple[T
         elif name in PLAIN_SOURCES:
             tools += tools_named(name)
         elif name not in _NAMEABLE:
-            known = [*build.shape.tools, *PLAIN_SOURCES]
-            hint = near(name, (*known, *_NAMEABLE)) or f"; there are {', '.join(known)}"
+            sources = [*build.shape.tools, *PLAIN_SOURCES]
+            hint = near(name, (*sources, *_NAMEABLE)) or f"; there are {', '.join(sources)}"
             build.report((*path, index), f"there is no tool {name!r}{hint}")
         elif path[0] == "supervisor":
             build.report((*path, index), f"{name} is for workers of the team, not for those made on the fly")
@@ -383,12 +383,12 @@ _RULES: dict[str, Callable[[str], ToolRule]] = {
 
 
 def _make_rules(build: TeamBuild, path: Path, shape: WorkerShape) -> tuple[ToolRule, ...]:
-    made: list[ToolRule] = []
+    rules: list[ToolRule] = []
     for index, rule in enumerate(shape.rules):
         with build.at(*path, "rules", index):
             name, value = only_key(rule, "rule", "for example  - run_first: search")
-            made.append(_RULES[name](value) if isinstance(value, str) else cast("ToolRule", value))
-    return tuple(made)
+            rules.append(_RULES[name](value) if isinstance(value, str) else cast("ToolRule", value))
+    return tuple(rules)
 
 
 def only_key(shape: Struct, what: str, hint: str) -> tuple[str, object]:

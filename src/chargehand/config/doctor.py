@@ -114,15 +114,15 @@ def check_surroundings(
     """Every check in order; none of them raises. `memory` is where memory is kept unless the team says otherwise."""
     try:
         folder = Path.cwd()
-    except OSError:  # a shell may stand in a folder that somebody deleted: nothing can be looked at from there
+    except OSError:  # a shell may stand in a folder that was deleted: nothing can be looked at from there
         return [bad("folder", "the folder you are in is not there any more", "go to one that is: cd ~")]
     bundled = False
     memory = memory or journal.with_name("memory.db")
     models: list[str] = []
     try:
-        found = find_team(team)
-        folder = found.file.resolve().parent
-        bundled = found.how == "bundled"
+        team_file = find_team(team)
+        folder = team_file.file.resolve().parent
+        bundled = team_file.how == "bundled"
         description: Description | Invalid = describe(team)
         models += description.models
         if description.memory is not None:
@@ -198,13 +198,13 @@ def sandbox() -> Iterator[CheckResult]:
 
 def programs(path: str, running: str) -> Iterator[CheckResult]:
     """More than one chargehand on PATH: the one that answers may not be the one that was upgraded."""
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for folder in path.split(os.pathsep):
         file = Path(folder or ".") / "chargehand"
         if os.access(file, os.X_OK) and file.is_file():  # in this order: some folders may not be looked into
-            found.setdefault(file.resolve(), file)
-    if len(found) > 1:
-        used, *others = map(str, found.values())
+            files.setdefault(file.resolve(), file)
+    if len(files) > 1:
+        used, *others = map(str, files.values())
         message = f"several on PATH: {used} is the one that runs; also {', '.join(others)}"
         todo = f"keep one: pip uninstall chargehand in the other place, or change PATH (this one runs on {running})"
         yield missing("programs", message, todo)
@@ -284,13 +284,13 @@ def keys(folder: Path, models: Sequence[str] = ()) -> Iterator[CheckResult]:
     """Which keys are set, by name; which of them cannot be one; which the team lacks; and what looks like one."""
     own = [place.key for place in OWN.values() if place.needs_key]
     names = dict.fromkeys((*own, *(key_variable(provider) for provider in OTHERS)))
-    known = [name for name in names if (lookup(name, folder) or "").strip()]
-    if known:
-        yield good("keys", f"set: {', '.join(known)}")
+    keys = [name for name in names if (lookup(name, folder) or "").strip()]
+    if keys:
+        yield good("keys", f"set: {', '.join(keys)}")
     else:
         todo = f"to use a provider set its variable, for example {own[0]}; the model `{BUILT_IN}` needs none"
         yield missing("keys", "no key of a provider is set", todo)
-    for name in known:
+    for name in keys:
         if why := _key_problem(name, folder):
             message = f"what {origin(name, folder)} has for {name} {why}"
             yield bad(f"key {name}", message, f"set it anew: export {name}=...")
@@ -305,7 +305,7 @@ def keys(folder: Path, models: Sequence[str] = ()) -> Iterator[CheckResult]:
 
 
 def _missing_key(model: str, folder: Path) -> str:
-    """The variable that a model needs and nobody set; empty where it needs none."""
+    """The variable that a model needs and that is not set; empty where it needs none."""
     place = OWN.get(_provider(model))
     if place is None or not place.needs_key or lookup(place.key, folder) or lookup(place.base, folder):
         return ""
@@ -337,7 +337,7 @@ def dotenv_file(folder: Path, *, bundled: bool) -> Iterator[CheckResult]:
 def _check_dotenv(file: Path) -> Iterator[CheckResult]:
     problem = ""
     text = ""
-    if not file.is_file():  # who opens a pipe waits for somebody to write
+    if not file.is_file():  # opening a pipe waits for a writer
         problem = "is no ordinary file and is not read"
     elif file.stat().st_size > DOTENV_BYTES:
         problem = f"is larger than {DOTENV_BYTES // 1024} KiB and is not read"
@@ -350,11 +350,11 @@ def _check_dotenv(file: Path) -> Iterator[CheckResult]:
             problem = "cannot be read: it is not UTF-8"
     if problem:
         yield bad(".env", f"{file} {problem}", f"put a short text file in its place: ls -l {quote(str(file))}")
-    known = dotenv(file.parent)
+    variables = dotenv(file.parent)
     unread: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         name = re.match(r"\s*(?:export\s+)?([^\s=]*)\s*=", line)
-        if line.strip() and not line.lstrip().startswith("#") and (name is None or name[1] not in known):
+        if line.strip() and not line.lstrip().startswith("#") and (name is None or name[1] not in variables):
             unread.append(str(number))
     if unread:
         message = f"{file}: not of the form NAME=VALUE, so not read: line {', '.join(unread[:5])}"
@@ -365,7 +365,7 @@ def _check_dotenv(file: Path) -> Iterator[CheckResult]:
 
 
 def servers(folder: Path, models: Sequence[str]) -> Iterator[CheckResult]:
-    """Each model that does not run in this process: whether somebody listens, if that is on this machine."""
+    """Each model that does not run in this process: whether a server listens, if that is on this machine."""
     for model in [model for model in models if not is_in_process(model)][:_MAX_SERVERS]:
         provider = _provider(model)
         address = _address(model, folder)
@@ -396,8 +396,8 @@ def _check_server(model: str, host: str, port: int) -> CheckResult:
         start = "start it: ollama serve" if provider == "ollama" else "start that server"
         other = f"; at another address: export {OWN[provider].base}=http://HOST:PORT/v1" if provider in OWN else ""
         todo = f"{start}{other}; without it: chargehand run --model {BUILT_IN} ..."
-        return bad(f"model {model}", f"nobody listens at {host} port {port} ({why})", todo)
-    return good(f"model {model}", f"somebody listens at {host} port {port}")
+        return bad(f"model {model}", f"no server listens at {host} port {port} ({why})", todo)
+    return good(f"model {model}", f"a server listens at {host} port {port}")
 
 
 def _provider(model: str) -> str:
@@ -467,9 +467,9 @@ def embeddings() -> Iterator[CheckResult]:
 
 
 def proxies() -> Iterator[CheckResult]:
-    named = [name for name in (*_PROXIES, *map(str.lower, _PROXIES)) if os.environ.get(name)]
-    if named:
-        message = f"{', '.join(named)} set, and not used: calls of models and `fetch` go out directly"
+    proxies = [name for name in (*_PROXIES, *map(str.lower, _PROXIES)) if os.environ.get(name)]
+    if proxies:
+        message = f"{', '.join(proxies)} set, and not used: calls of models and `fetch` go out directly"
         todo = "where only a proxy leads out, name a gateway as base URL, for example OPENAI_BASE_URL"
         yield missing("proxy", message, todo)
 
@@ -505,11 +505,11 @@ def clock(now: float) -> Iterator[CheckResult]:
 
 def disk(journal: Path, free: int | None = None) -> Iterator[CheckResult]:
     folder = _folder_above(journal)
-    left = shutil.disk_usage(folder).free if free is None else free
-    message = f"{left / 1e9:,.1f} GB free at {folder}"
-    if left < _LEAST_BYTES:
+    free_bytes = shutil.disk_usage(folder).free if free is None else free
+    message = f"{free_bytes / 1e9:,.1f} GB free at {folder}"
+    if free_bytes < _LEAST_BYTES:
         yield bad("disk", message, f"free some space, a journal that cannot grow stops its runs: df -h {folder}")
-    elif left < _FEW_BYTES:
+    elif free_bytes < _FEW_BYTES:
         yield missing("disk", message, "free some space before fetching models")
     else:
         yield good("disk", message)

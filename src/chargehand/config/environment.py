@@ -90,9 +90,9 @@ def _assignment(line: str) -> tuple[str, str] | None:
 
 def home() -> Path:
     """Where models and the like are kept: CHARGEHAND_HOME, else the usual place for data on this platform."""
-    named = os.environ.get(HOME)
-    if named:
-        return _expanded(named)
+    path = os.environ.get(HOME)
+    if path:
+        return _expanded(path)
     data = os.environ.get("XDG_DATA_HOME", "")
     if sys.platform != "darwin" and Path(data).is_absolute():
         return Path(data) / "chargehand"
@@ -114,12 +114,12 @@ def login_name() -> str:
 
 def models_home() -> Path:
     """Where pulled models lie: CHARGEHAND_MODELS, else a folder of our home."""
-    named = os.environ.get("CHARGEHAND_MODELS")
-    return _expanded(named) if named else home() / "models"
+    path = os.environ.get("CHARGEHAND_MODELS")
+    return _expanded(path) if path else home() / "models"
 
 
-def _expanded(named: str) -> Path:
-    return Path(os.path.expanduser(named))  # noqa: PTH111 - that of pathlib fails where nobody has a home
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - that of pathlib fails where the account has no home
 
 
 def secret_values(folder: Path | None = None) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ def secret_values(folder: Path | None = None) -> tuple[str, ...]:
 
     Also those of `.env` in this folder (left out: where we are).
     """
-    known = {**dotenv(folder or Path.cwd()), **os.environ}
-    values = [value for name, value in known.items() if _SECRET_NAMES.search(name) and not _NOT_SECRET.search(name)]
-    values += [inside[1] for value in known.values() if (inside := _PASSWORD_IN_URL.match(value))]
+    variables = {**dotenv(folder or Path.cwd()), **os.environ}
+    values = [value for name, value in variables.items() if _SECRET_NAMES.search(name) and not _NOT_SECRET.search(name)]
+    values += [inside[1] for value in variables.values() if (inside := _PASSWORD_IN_URL.match(value))]
     return tuple(dict.fromkeys(value for value in values if value))

@@ -86,10 +86,10 @@ class Description(Struct):
 
 def describe(path: File | str | None = None, *, model: str = "") -> Description:
     """All there is to say of a team file. Only a file that cannot be found at all is an exception."""
-    found = find_team(path)
-    description = Description(str(found.file), found.words)
+    team_file = find_team(path)
+    description = Description(str(team_file.file), team_file.words)
     try:
-        source = read_source(found.file)
+        source = read_source(team_file.file)
     except Unreadable as error:
         description.findings.append(error.finding)
         return description
@@ -176,7 +176,7 @@ def _describe_memory(build: TeamBuild) -> MemoryLine | None:
 
 
 def _check_models(build: TeamBuild) -> None:
-    """Whether each model is known and has its key. Nobody is called."""
+    """Whether each model is known and has its key. No model is called."""
     lookup = lookup_beside(build.source.file.resolve().parent)
     finder = Finder(lookup)
     wrong = {finding.path for finding in build.findings}
@@ -208,10 +208,10 @@ def explain(source: Source, team: TeamShape) -> list[Explained]:
             meaning=key.meaning if key else "",
         )
         values.append(explained)
-    given = {value.path.partition("[")[0] for value in values}
+    explained_paths = {value.path.partition("[")[0] for value in values}
     for path in _built_in(team, ()):
         key = key_at(path)
-        if key is not None and key.default and path not in given:
+        if key is not None and key.default and path not in explained_paths:
             values.append(Explained(path=path, value=key.default, origin="built in", meaning=key.meaning))
     return values
 

@@ -34,7 +34,7 @@ class Key(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """Keys that stand together. In the path a star is a name that whoever writes the file has chosen."""
+    """Keys that stand together. In the path a star is a name that the author of the file has chosen."""
 
     path: str
     shape: type[Struct]
@@ -49,7 +49,9 @@ def sections() -> tuple[Section, ...]:
 
 def key_at(path: str) -> Key | None:
     """The key that a path of a file leads to (`workers.ann.tools[1]`), or that it ends inside of."""
-    matches = [(len(known), key) for known, key in _keys() if re.fullmatch(rf"{_pattern(known)}(?:[.\[].*)?", path)]
+    matches = [
+        (len(pattern), key) for pattern, key in _keys() if re.fullmatch(rf"{_pattern(pattern)}(?:[.\[].*)?", path)
+    ]
     return max(matches, key=lambda match: match[0])[1] if matches else None
 
 
@@ -61,7 +63,7 @@ def meaning(path: str) -> str:
 
 def is_known(path: str) -> bool:
     """Whether there is a key, or a section with a name of its own, exactly there."""
-    return any(re.fullmatch(_pattern(known, "[^.]+"), path) for known in paths())
+    return any(re.fullmatch(_pattern(pattern, "[^.]+"), path) for pattern in paths())
 
 
 def paths() -> list[str]:

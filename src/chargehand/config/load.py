@@ -62,7 +62,7 @@ class TeamMemory(Struct, frozen=True):
     memory: Memory
     workers: tuple[Worker, ...]
     lookup: Lookup
-    said: bool
+    has_memory: bool
     """Whether the file speaks of memory at all."""
 
 
@@ -80,7 +80,7 @@ def load_memory(
         memory=build.memory or Memory(elsewhere or memory),
         workers=tuple(build.workers),
         lookup=lookup_beside(build.source.file.resolve().parent),
-        said=build.memory is not None,
+        has_memory=build.memory is not None,
     )
 
 
@@ -194,7 +194,7 @@ def _nest_team(build: TeamBuild, worker: Worker, shape: WorkerShape) -> Worker:
     build.findings.extend(inner.findings)
     if team is None:
         return worker
-    made = team.as_worker(
+    worker = team.as_worker(
         name,
         shape.description or inner.shape.description,
         shape.tags,
@@ -202,7 +202,7 @@ def _nest_team(build: TeamBuild, worker: Worker, shape: WorkerShape) -> Worker:
         shape.timeout if build.is_written(*map(str, path), "timeout") else None,
     )
     return structs.replace(
-        made,
+        worker,
         fallbacks=shape.fallbacks,
         concurrency=shape.concurrency,
         skills=shape.skills,
@@ -243,19 +243,19 @@ def _read_nested(build: TeamBuild, path: Path, written: str) -> TeamBuild | None
 def _find_nested(folder: File, written: str) -> File:
     if "\0" in written or written.startswith("~") or File(written).is_absolute():
         raise Invalid(f"{written!r} is not relative to this file; name a team file, or its folder, from here")
-    named = folder / written
-    plain = File(os.path.normpath(named))  # as people would write it, where that is the same place
-    return find_team(plain if plain.resolve() == named.resolve() else named.resolve()).file
+    path = folder / written
+    plain = File(os.path.normpath(path))  # as people would write it, where that is the same place
+    return find_team(plain if plain.resolve() == path.resolve() else path.resolve()).file
 
 
 def _check_depth(build: TeamBuild, chain: tuple[File, ...], file: File) -> None:
     """Raise Invalid for a file that may not be read from here."""
     if file in chain:
         circle = (*chain[chain.index(file) :], file)
-        shown = " > ".join(os.path.relpath(name, chain[0].parent) for name in circle)
-        raise Invalid(f"goes in a circle: {shown}; a team cannot work for itself: leave it out")
+        chain_text = " > ".join(os.path.relpath(name, chain[0].parent) for name in circle)
+        raise Invalid(f"goes in a circle: {chain_text}; a team cannot work for itself: leave it out")
     if len(chain) > build.max_nesting:
-        known = "policy.limits.max_nesting of the outermost file"
-        raise Invalid(f"is a team inside {len(chain)} others, and at most {build.max_nesting} are allowed ({known})")
+        limit = "policy.limits.max_nesting of the outermost file"
+        raise Invalid(f"is a team inside {len(chain)} others, and at most {build.max_nesting} are allowed ({limit})")
     if len(build.nested_files) >= _MAX_TEAMS:
         raise Invalid(f"is one team too many: {_MAX_TEAMS} are inside the outermost file already; make fewer of them")

@@ -170,27 +170,27 @@ class PromptsShape(Shape, frozen=True):
     refine: Prose = ""
     """Told to the planner, about a task that failed."""
     answer: Prose = ""
-    """Told to whoever writes the answer."""
+    """Instructions for writing the answer."""
     reduce: Prose = ""
-    """Told to whoever writes it in steps."""
+    """Instructions for writing it in steps."""
     judge: Prose = ""
-    """Told to whoever decides between results."""
+    """Instructions for deciding between results."""
     verify: Prose = ""
-    """Told to whoever looks for what is wrong with a result."""
+    """Instructions for reviewing a result."""
     review: Prose = ""
     """Told to a worker who reviews the result of another."""
     make: Prose = ""
-    """Told to whoever makes a worker."""
+    """Instructions for making a worker."""
     summary: Prose = ""
     """Told to a worker, to shorten what it remembers."""
     route: Prose = ""
-    """Told to whoever chooses a worker (`strategy: route`)."""
+    """Instructions for choosing a worker (`strategy: route`)."""
     ledger: Prose = ""
-    """Told to whoever says what comes next (`strategy: loop`)."""
+    """Instructions for choosing the next step (`strategy: loop`)."""
     speak: Prose = ""
-    """Told to whoever says who speaks next (`strategy: dynamic`)."""
+    """Instructions for choosing the next speaker (`strategy: dynamic`)."""
     split: Prose = ""
-    """Told to whoever splits what is too big (`strategy: recursive`)."""
+    """Instructions for splitting what is too big (`strategy: recursive`)."""
 
 
 class StrategyShape(Shape, frozen=True):
@@ -337,7 +337,7 @@ class BlockShape(Shape, frozen=True):
     value: Prose = ""
     """What stands in it to begin with."""
     description: Text = ""
-    """What it is for; whoever sees the block sees this too."""
+    """What it is for; shown with the block."""
     limit: Size = LIMIT
     """How many characters it may hold."""
     trusted: bool = False
@@ -354,7 +354,7 @@ class BlockShape(Shape, frozen=True):
 
 class ArchiveShape(Shape, frozen=True):
     description: Text = ""
-    """What it holds; whoever may search it reads this."""
+    """What it holds; shown to workers that may search it."""
     embed: Text = "auto"
     """What compares meanings: `auto` (the small model on this machine if it is there, else words), `words`,
     `local:minilm`, `local:multilingual`, a handle such as `openai:text-embedding-3-small`, or a server with the

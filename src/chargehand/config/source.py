@@ -402,7 +402,7 @@ class Filled(Struct):
 def fill_variables(data: object, lookup: Lookup) -> Filled:
     """The same data with every `${…}` in a scalar replaced. A missing variable is a problem, never an empty text.
 
-    What comes out of a variable is text; whoever knows the place may read a number from it.
+    What comes out of a variable is text; the reader of the place may make a number of it.
     """
     filled = Filled(lookup)
     filled.data = filled.fill(data, ())
@@ -491,12 +491,12 @@ class Found(Struct, frozen=True):
         }[self.how]
 
 
-def find_team(named: File | str | None = None, start: File | None = None) -> Found:
+def find_team(team: File | str | None = None, start: File | None = None) -> Found:
     """The team file to use; Invalid where one is named that is not there."""
-    if named is not None:
-        if not str(named):  # a variable of a script that is not set: another team than was meant must not run
+    if team is not None:
+        if not str(team):  # a variable of a script that is not set: another team than was meant must not run
             raise Invalid("the team has an empty name; name a team file or its folder, or name none")
-        return Found(_file(File(named), ""), "named")
+        return Found(_file(File(team), ""), "named")
     if variable := os.environ.get(VARIABLE):
         return Found(_file(File(variable), f" (from {VARIABLE})"), "environment")
     if (nearest := _upwards((start or File.cwd()).resolve())) is not None:
@@ -504,17 +504,17 @@ def find_team(named: File | str | None = None, start: File | None = None) -> Fou
     return Found(TEMPLATES / BUNDLED / NAMES[0], "bundled")
 
 
-def _file(named: File, how: str) -> File:
-    if named.is_dir():
-        inside = [named / name for name in NAMES if (named / name).is_file()]
+def _file(path: File, how: str) -> File:
+    if path.is_dir():
+        inside = [path / name for name in NAMES if (path / name).is_file()]
         if not inside:
-            raise Invalid(f"{named}{how} holds no {' or '.join(NAMES)}; write one, or: chargehand init minimal {named}")
+            raise Invalid(f"{path}{how} holds no {' or '.join(NAMES)}; write one, or: chargehand init minimal {path}")
         return _only(inside)
-    if not named.exists():
-        template = named.parent == File() and (TEMPLATES / named / NAMES[0]).is_file()
-        bundled = f"; for the bundled one: chargehand init {named}" if template else ""
-        raise Invalid(f"there is no team file {named}{how}{bundled or '; to begin one: chargehand init minimal'}")
-    return named
+    if not path.exists():
+        template = path.parent == File() and (TEMPLATES / path / NAMES[0]).is_file()
+        bundled = f"; for the bundled one: chargehand init {path}" if template else ""
+        raise Invalid(f"there is no team file {path}{how}{bundled or '; to begin one: chargehand init minimal'}")
+    return path
 
 
 def _only(inside: list[File]) -> File:
@@ -583,5 +583,5 @@ def ollama_models(url: str) -> list[str] | None:
     models = cast("dict[str, object]", listed).get("models") if isinstance(listed, dict) else None
     if not isinstance(models, list):
         return None
-    named = [cast("dict[str, object]", model) for model in cast("list[object]", models) if isinstance(model, dict)]
-    return [str(model["name"]) for model in named if model.get("name")]
+    entries = [cast("dict[str, object]", model) for model in cast("list[object]", models) if isinstance(model, dict)]
+    return [str(model["name"]) for model in entries if model.get("name")]

@@ -42,17 +42,17 @@ def long_form(written: ToolShape | str) -> ToolShape:
 
 def source_of(shape: ToolShape) -> str:
     """The one source a tool comes from; Invalid when there is none, or more than one."""
-    named = [name for name in SOURCES if getattr(shape, name) not in (None, False)]
-    if len(named) != 1:
-        many = f"names {len(named)} sources ({listed(named)})" if named else "names no source"
+    sources = [name for name in SOURCES if getattr(shape, name) not in (None, False)]
+    if len(sources) != 1:
+        many = f"names {len(sources)} sources ({listed(sources)})" if sources else "names no source"
         raise Invalid(f"{many}; a tool has exactly one of {', '.join(SOURCES)}")
-    return named[0]
+    return sources[0]
 
 
 def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool, ...]:
     """The tools of one entry: one for most sources, several for some."""
     shape = long_form(written)
-    made = _MAKERS[source_of(shape)](name, shape, folder)
+    tools = _MAKERS[source_of(shape)](name, shape, folder)
     if shape.embed is not None and shape.documents is None:
         raise Invalid("embed is for documents only; take it away")
     changes: dict[str, object] = {
@@ -62,7 +62,7 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
         "approve": None if shape.approve is None else shape.approve in (True, "always"),
     }
     wanted = {key: value for key, value in changes.items() if value is not None}
-    return tuple(structs.replace(tool, **wanted) for tool in made)
+    return tuple(structs.replace(tool, **wanted) for tool in tools)
 
 
 # --- one maker a source
@@ -70,7 +70,7 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
 
 def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     handle = shape.python or ""
-    objects = _made(handle, named_object(folder, handle))
+    objects = _as_objects(handle, named_object(folder, handle))
     tools = [
         as_tool(cast("Callable[..., object]", item)) for item in objects if callable(item) or isinstance(item, Tool)
     ]
@@ -80,14 +80,14 @@ def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     return (renamed(tools[0], name),) if len(tools) == 1 else tuple(tools)
 
 
-def _made(handle: str, made: object) -> list[object]:
+def _as_objects(handle: str, value: object) -> list[object]:
     """What was found, or what it makes, as a list."""
-    if callable(made) and not isinstance(made, Tool | type) and _makes_tools(made):
+    if callable(value) and not isinstance(value, Tool | type) and _makes_tools(value):
         try:
-            made = made()
+            value = value()
         except Exception as error:  # a foreign function
             raise Invalid(f"{handle!r} failed when it was called: {type(error).__name__}: {error}") from error
-    return list(cast("Sequence[object]", made)) if isinstance(made, list | tuple) else [cast("object", made)]
+    return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [cast("object", value)]
 
 
 def _makes_tools(function: Callable[..., object]) -> bool:
@@ -117,8 +117,8 @@ def _documents(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
 def _files(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     from chargehand.tools.files import files  # noqa: PLC0415 - as above
 
-    made = files(inside(folder, shape.files or ""))
-    return made if name == "files" else tuple(renamed(tool, f"{name}_{tool.name}") for tool in made)
+    tools = files(inside(folder, shape.files or ""))
+    return tools if name == "files" else tuple(renamed(tool, f"{name}_{tool.name}") for tool in tools)
 
 
 def _fetch(name: str, shape: ToolShape, _folder: Path) -> tuple[Tool, ...]:
@@ -166,11 +166,11 @@ def named_object(folder: Path, handle: str, beside: str = "the team file") -> ob
     return getattr(module, attribute)
 
 
-def _module(folder: Path, name: str, named: str) -> ModuleType:
+def _module(folder: Path, name: str, team_file: str) -> ModuleType:
     top, _, rest = name.partition(".")
     beside = [path for path in (folder / f"{top}.py", folder / top / "__init__.py") if path.is_file()]
     if not beside and (folder / top).is_dir() and rest:
-        raise Invalid(f"the folder {top!r} beside {named} is no package; put an __init__.py into it")
+        raise Invalid(f"the folder {top!r} beside {team_file} is no package; put an __init__.py into it")
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, whatever a module prints
             if not beside:
@@ -180,17 +180,17 @@ def _module(folder: Path, name: str, named: str) -> ModuleType:
     except Invalid:
         raise
     except ModuleNotFoundError as error:
-        raise _missing(folder, name, error, named) from error
+        raise _missing(folder, name, error, team_file) from error
     except (Exception, SystemExit) as error:  # a foreign module
         raise Invalid(f"{name!r} failed when it was loaded: {type(error).__name__}: {error}") from error
 
 
-def _missing(folder: Path, name: str, error: ModuleNotFoundError, named: str) -> Invalid:
+def _missing(folder: Path, name: str, error: ModuleNotFoundError, team_file: str) -> Invalid:
     if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
         return Invalid(f"{name!r} imports {error.name!r}, which is not installed (modules beside it need a package)")
     here = [path.stem for path in folder.glob("*.py")]
-    hint = near(name, here) or (f"; beside {named} there is {listed(here)}" if here else "")
-    return Invalid(f"there is no module {name!r}, neither beside {named} nor installed{hint}")
+    hint = near(name, here) or (f"; beside {team_file} there is {listed(here)}" if here else "")
+    return Invalid(f"there is no module {name!r}, neither beside {team_file} nor installed{hint}")
 
 
 def _beside(file: Path) -> ModuleType:

@@ -111,16 +111,16 @@ def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
     return next((option for option in others if not _leaf(value, option)), others[-1])
 
 
-def _unknown(key: str, known: list[str], path: Path) -> str:
+def _unknown(key: str, names: list[str], path: Path) -> str:
     if not path and key in LATER:
         return f"{LATER[key]} comes later: this version does not read {key!r}; remove the section"
     if path and key in _AT_THE_TOP:
         return f"there is no key {key!r} here; it holds for the whole team: write it at the top, beside  workers:"
     above = synonym_of(key, _AT_THE_TOP)
-    if path and above and not synonym_of(key, known):
+    if path and above and not synonym_of(key, names):
         return f"there is no key {key!r} here; did you mean {above!r}? Write it at the top, beside  workers:"
-    meant = nearest_keyword(key, known)
-    hint = f"did you mean {meant!r}?" if meant else f"the keys are {listed(known)}"
+    meant = nearest_keyword(key, names)
+    hint = f"did you mean {meant!r}?" if meant else f"the keys are {listed(names)}"
     return f"there is no key {key!r} here; {hint}"
 
 
@@ -146,10 +146,10 @@ def _choice(value: object, kind: inspect.LiteralType) -> str:
         return ""
     if kind.values == (1,):
         return f"is {_is(value)}; this chargehand reads version 1: write  version: 1"
-    known = [str(choice) for choice in kind.values]
-    if value == "fixed" and "round_robin" in known:  # it is a way, and no setting: the plan says it all
+    choices = [str(choice) for choice in kind.values]
+    if value == "fixed" and "round_robin" in choices:  # it is a way, and no setting: the plan says it all
         return "is 'fixed', which is said with the plan itself: leave this out, and use  chargehand run --plan FILE"
-    return f"is {_is(value)}; it must be one of {', '.join(known)}{near(str(value), known)}"
+    return f"is {_is(value)}; it must be one of {', '.join(choices)}{near(str(value), choices)}"
 
 
 def _text(value: object, _kind: Any) -> str:

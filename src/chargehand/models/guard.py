@@ -193,9 +193,9 @@ class Guarded:
         """Do not queue for what is known to be shut; how long no call is let in."""
         if self._refusal is not None:
             self._check_refusal()
-        pause = limiter.held()
+        pause = limiter.pause_left()
         if pause > self._retry.obey_retry_after:
-            raise self._held()
+            raise self._paused_failure()
         if stand(self.breaker, self._clock()) in ("open", "probing"):
             raise self._shut()
         return pause
@@ -222,8 +222,8 @@ class Guarded:
         self._refusal = failure
         self._refused_until = self._clock() + _REFUSED_FOR
 
-    def _held(self) -> ModelFailed:
-        pause = self.limiter.held()
+    def _paused_failure(self) -> ModelFailed:
+        pause = self.limiter.pause_left()
         message = f"{self.card.handle}: the provider wants no calls for another {ceil(pause)} s; wait, or use another"
         return ModelFailed(Failure("resource", message, pause), billed=False)
 
@@ -281,7 +281,7 @@ class Guarded:
         if failure.retry_after > 0:
             self.limiter.hold(failure.retry_after)
             if failure.retry_after > self._retry.obey_retry_after:
-                self.limiter.turn_away(self._held)
+                self.limiter.turn_away(self._paused_failure)
 
     def _refused(self) -> None:
         """It is left alone for longer each time. Who serves so many a minute is shut only after a minute of nothing.

@@ -67,7 +67,7 @@ class Limiter:
         """Whether it is worth guessing how many tokens a call will take."""
         return bool(self.pace.tokens_per_minute)
 
-    def held(self) -> Seconds:
+    def pause_left(self) -> Seconds:
         """How long no call is let in."""
         return max(0.0, self._paused_until - self._clock())
 
@@ -110,7 +110,7 @@ class Limiter:
         self._paused_until = max(self._paused_until, self._clock() + min(seconds, _LONGEST_HOLD))
 
     def turn_away(self, why: Callable[[], Exception]) -> None:
-        """Nobody who waits will be let in before long: each of them hears why, and may go elsewhere."""
+        """Fail every waiting call with the reason, so that it may go elsewhere: none would be let in before long."""
         waiting = self._waiting
         self._waiting = deque()
         for place, _ in waiting:

@@ -103,8 +103,8 @@ class Observed(Struct):
 
     `excess` is the longest reply that was longer than asked for, 0 while there was none, and `longest` that of all.
     `was_cut`: a reply ended at its limit. `input` and `price` are how many times as many tokens were read, and as many
-    dollars charged, as was reckoned. `kept` counts the replies in a row that were no longer than reserved, `under_way`
-    the calls that have been let in and are not over.
+    dollars charged, as was reckoned. `kept_in_row` counts the replies in a row that were no longer than
+    reserved, `under_way` the calls that have been let in and are not over.
     """
 
     excess: int = 0
@@ -112,7 +112,7 @@ class Observed(Struct):
     was_cut: bool = False
     input: float = 1.0
     price: float = 1.0
-    kept: int = 0
+    kept_in_row: int = 0
     under_way: int = 0
 
     def keeps_limit(self, card: ModelCard) -> bool:
@@ -125,20 +125,20 @@ class Observed(Struct):
 
     def is_trusted(self, card: ModelCard) -> bool:
         """Whether its replies are taken to keep to what is reserved for them, however many are under way."""
-        return self.kept >= _ENOUGH or self.keeps_limit(card)
+        return self.kept_in_row >= _ENOUGH or self.keeps_limit(card)
 
     def may_start(self, card: ModelCard) -> bool:
         """Whether another call may be let in now."""
-        return self.is_trusted(card) or self.under_way <= self.kept
+        return self.is_trusted(card) or self.under_way <= self.kept_in_row
 
     def add_reply(self, card: ModelCard, *, read: int, limit: int, reply: Reply) -> None:
         """Count a reply to a call that read so many tokens, as was reckoned, and asked for a reply within a limit."""
         usage = reply.usage
         if usage is None:  # booked as what was reserved: nothing can be learned from it
-            self.kept += 1
+            self.kept_in_row += 1
             return
         is_longer = usage.output > self.length(card, limit)
-        self.kept = 0 if is_longer else self.kept + 1
+        self.kept_in_row = 0 if is_longer else self.kept_in_row + 1
         if is_longer:
             logger.warning("%s wrote %d tokens where %d were asked for", card.handle, usage.output, limit)
         if usage.output > limit:

@@ -47,7 +47,7 @@ def calculate(
     except NotComputable as problem:
         short = expression if len(expression) <= 80 else expression[:80] + "..."
         raise ToolFailed(f"cannot compute {short!r}: {problem}") from problem
-    return Figure(shown(value), " ".join(expression.split()))
+    return Figure(format_number(value), " ".join(expression.split()))
 
 
 class NotComputable(Exception):
@@ -77,7 +77,7 @@ def compute(expression: str) -> Decimal:
         raise NotComputable(f"not defined for these numbers: {words}") from None
 
 
-def shown(value: Decimal) -> str:
+def format_number(value: Decimal) -> str:
     """Whole numbers in full; others to 28 digits, which hides the noise of the last ones. Never 1E+3."""
     if value == value.to_integral_value() and value.adjusted() < _DIGITS:
         return f"{value.quantize(Decimal(1), context=_CONTEXT):f}" if value else "0"
@@ -137,24 +137,24 @@ def _token(match: re.Match[str]) -> Token:
 # --- operations
 
 
-def _divide_down(left: Decimal, right: Decimal) -> Decimal:
+def _divide_down(dividend: Decimal, divisor: Decimal) -> Decimal:
     """Rounded down, as with whole numbers in Python; Decimal itself cuts towards zero."""
-    rest = left % right if right else Decimal(0)
-    quotient = left // right
-    return quotient - 1 if rest and (rest < 0) != (right < 0) else quotient
+    rest = dividend % divisor if divisor else Decimal(0)
+    quotient = dividend // divisor
+    return quotient - 1 if rest and (rest < 0) != (divisor < 0) else quotient
 
 
-def _remainder(left: Decimal, right: Decimal) -> Decimal:
-    if not right:
+def _remainder(dividend: Decimal, divisor: Decimal) -> Decimal:
+    if not divisor:
         raise decimal.DivisionByZero
-    rest = left % right
-    return rest + right if rest and (rest < 0) != (right < 0) else rest
+    rest = dividend % divisor
+    return rest + divisor if rest and (rest < 0) != (divisor < 0) else rest
 
 
-def _power(left: Decimal, right: Decimal) -> Decimal:
-    if not left and right < 0:
+def _power(base: Decimal, exponent: Decimal) -> Decimal:
+    if not base and exponent < 0:
         raise decimal.DivisionByZero
-    return left**right
+    return base**exponent
 
 
 def _round(number: Decimal, places: Decimal = Decimal(0)) -> Decimal:
@@ -220,21 +220,21 @@ class _Parser:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise NotComputable(f"more than {_MAX_DEPTH} levels of brackets, signs or powers; split it")
-        left = self._operand()
+        value = self._operand()
         while self._now.kind == "operator":
             sign = self._now.text
             if sign == "%" and not self._operand_follows():
                 self._index += 1
-                left /= 100
+                value /= 100
                 continue
             binds, work = _OPERATIONS.get(sign, (0, _power))
             if binds <= least:
                 break
             self._index += 1
             # a power is worked out from the right: 2 ** 3 ** 2 is 2 ** 9
-            left = work(left, self._expression(binds - 1 if sign == "**" else binds))
+            value = work(value, self._expression(binds - 1 if sign == "**" else binds))
         self._depth -= 1
-        return left
+        return value
 
     def _operand_follows(self) -> bool:
         """Whether a % is a remainder: then a number, a name or a bracket comes next, else it is a percent sign."""

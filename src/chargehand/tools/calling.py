@@ -67,13 +67,13 @@ def capped(text: str, cap: int) -> tuple[str, bool]:
     body = text.encode(errors="replace")
     if len(body) <= cap:
         return text, False
-    kept = body[: max(cap, 0)].decode(errors="ignore")
-    line = kept.rfind("\n") + 1
-    if line > len(kept) // 2:
-        kept = kept[:line]
-    left = len(body) - len(kept.encode())
-    gap = "" if not kept or kept.endswith("\n") else "\n"
-    return f"{kept}{gap}[cut here: {left:,} of {len(body):,} bytes are not shown]", True
+    part = body[: max(cap, 0)].decode(errors="ignore")
+    line = part.rfind("\n") + 1
+    if line > len(part) // 2:
+        part = part[:line]
+    missing = len(body) - len(part.encode())
+    gap = "" if not part or part.endswith("\n") else "\n"
+    return f"{part}{gap}[cut here: {missing:,} of {len(body):,} bytes are not shown]", True
 
 
 # --- threads
@@ -161,9 +161,9 @@ class Threads:
 
     def _watch(self, job: _Job, seconds: Seconds) -> None:
         """The time is up, unless the job has spent some of it waiting for a thread."""
-        left = job.began + seconds - monotonic() if job.began else seconds
-        if left > 0.001:
-            job.loop.call_later(left, self._watch, job, seconds)
+        remaining = job.began + seconds - monotonic() if job.began else seconds
+        if remaining > 0.001:
+            job.loop.call_later(remaining, self._watch, job, seconds)
         elif not job.future.done():
             self._give_up(job)
             job.settle()
@@ -207,7 +207,7 @@ class Threads:
                 self._backlog -= 1
             else:
                 self._idle += 1
-        with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # a closed loop: no caller waits any more
             job.loop.call_soon_threadsafe(job.settle)
         return True
 

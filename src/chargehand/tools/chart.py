@@ -48,13 +48,13 @@ class _Plot(Struct, frozen=True):
     """The area inside the axes, in pixels."""
 
     scale: Scale
-    left: float
+    margin: float
     bottom: float
     slot: float
     slanted: bool
 
     def x(self, number: int) -> float:
-        return self.left + self.slot * (number + 0.5)
+        return self.margin + self.slot * (number + 0.5)
 
     def y(self, value: float) -> float:
         share = (value - self.scale.low) / (self.scale.high - self.scale.low)
@@ -83,13 +83,13 @@ def draw(series: Series, *, line: bool) -> str:
 def _plot(series: Series, *, zero: bool) -> _Plot:
     """Room for the numbers on the left and the labels below; labels that do not fit side by side stand aslant."""
     scale = scale_of(series.values, zero=zero)
-    left = 16 + _LETTER * max(len(axis_number(tick, scale.step)) for tick in scale.ticks())
+    margin = 16 + _LETTER * max(len(axis_number(tick, scale.step)) for tick in scale.ticks())
     longest = _LETTER * max(len(_short(label)) for label in series.labels)
-    slanted = longest > (WIDTH - _RIGHT - left) / len(series.labels) - 4
-    left = max(left, 8 + longest * 0.71) if slanted else left
+    slanted = longest > (WIDTH - _RIGHT - margin) / len(series.labels) - 4
+    margin = max(margin, 8 + longest * 0.71) if slanted else margin
     bottom = HEIGHT - (20 + longest * 0.75 if slanted else 32)
     return _Plot(
-        scale=scale, left=left, bottom=bottom, slot=(WIDTH - _RIGHT - left) / len(series.labels), slanted=slanted
+        scale=scale, margin=margin, bottom=bottom, slot=(WIDTH - _RIGHT - margin) / len(series.labels), slanted=slanted
     )
 
 
@@ -123,17 +123,17 @@ def number(value: float) -> str:
     """A value in full, without zeros that say nothing."""
     if value and abs(value) < 0.005:
         return f"{value:.3g}"
-    shown = f"{value:,.2f}".removesuffix("0").removesuffix("0").removesuffix(".") if "." in f"{value:,.2f}" else ""
-    return "0" if shown in ("", "-0") else shown
+    text_value = f"{value:,.2f}".removesuffix("0").removesuffix("0").removesuffix(".") if "." in f"{value:,.2f}" else ""
+    return "0" if text_value in ("", "-0") else text_value
 
 
-def text(given: str) -> str:
+def text(content: str) -> str:
     """Safe inside an element or an attribute."""
-    return escape(" ".join(_NOT_XML.sub("", given).split()), quote=True)
+    return escape(" ".join(_NOT_XML.sub("", content).split()), quote=True)
 
 
-def _cut(given: str, most: int) -> str:
-    return given if len(given) <= most else given[: most - 1] + "…"
+def _cut(content: str, most: int) -> str:
+    return content if len(content) <= most else content[: most - 1] + "…"
 
 
 def _short(label: str) -> str:
@@ -145,9 +145,9 @@ def _axis(plot: _Plot) -> Iterator[str]:
         y = plot.y(tick)
         zero = abs(tick) < plot.scale.step / 1000
         colour = _INK if zero else _FAINT
-        yield f'<line x1="{plot.left:.1f}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>'
+        yield f'<line x1="{plot.margin:.1f}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}"/>'
         words = axis_number(tick, plot.scale.step)
-        yield f'<text x="{plot.left - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{words}</text>'
+        yield f'<text x="{plot.margin - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{words}</text>'
 
 
 def _labels(plot: _Plot, labels: Sequence[str]) -> Iterator[str]:

@@ -38,23 +38,23 @@ def pieces(name: str, text: str) -> Iterator[Piece]:
     for section in sections(text):
         heading = section.heading
         source = f"{name}#{_anchor(heading)}" if _anchor(heading) else name
-        held = ""
+        text = ""
         for part in paragraphs(section.body, LONGEST):
-            if held and len(held) + 2 + len(part) > LONGEST:
-                yield Piece(source=source, text=held, heading=heading)
-                held = ""
-            held = f"{held}\n\n{part}" if held else part
-        if held:
-            yield Piece(source=source, text=held, heading=heading)
+            if text and len(text) + 2 + len(part) > LONGEST:
+                yield Piece(source=source, text=text, heading=heading)
+                text = ""
+            text = f"{text}\n\n{part}" if text else part
+        if text:
+            yield Piece(source=source, text=text, heading=heading)
 
 
 class Ranking:
     """An index of pieces, made once."""
 
-    def __init__(self, given: Sequence[Piece]) -> None:
-        self._pieces = tuple(given)
-        self._folded = [" ".join(f"{piece.heading}\n{piece.text}".casefold().split()) for piece in given]
-        self._index = BM25([stems(f"{piece.heading} {piece.text}") for piece in given])
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = tuple(pieces)
+        self._folded = [" ".join(f"{piece.heading}\n{piece.text}".casefold().split()) for piece in pieces]
+        self._index = BM25([stems(f"{piece.heading} {piece.text}") for piece in pieces])
 
     def best(self, query: str, most: int) -> list[tuple[float, Piece]]:
         """The pieces that fit best, each with its score; pieces without a quoted phrase are out."""
@@ -74,18 +74,18 @@ class Ranking:
         phrases = _phrases(query)
         return [number for number in numbers if all(phrase in self._folded[number] for phrase in phrases)]
 
-    def held(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
+    def matching_terms(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
         """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
         most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
-        held: dict[int, tuple[str, ...]] = {}
+        matches: dict[int, tuple[str, ...]] = {}
         for term in terms:
             parts = [set(self._index.holders(word)) for word in dict.fromkeys(stems(term))]
             numbers = set[int].intersection(*parts) if parts else set[int]()
             if " " in term:
                 numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
             for number in numbers if len(numbers) <= most else ():
-                held[number] = (*held.get(number, ()), term)
-        return held
+                matches[number] = (*matches.get(number, ()), term)
+        return matches
 
     def piece(self, number: int) -> Piece:
         return self._pieces[number]
@@ -93,8 +93,8 @@ class Ranking:
     def alike(self, query: str) -> list[str]:
         """Words that do occur and look like those asked for; else the ones that occur most."""
         common = self._index.terms
-        known = sorted(common)
-        near = [match for word in stems(query) for match in get_close_matches(word, known, 2, 0.7)]
+        words = sorted(common)
+        near = [match for word in stems(query) for match in get_close_matches(word, words, 2, 0.7)]
         return list(dict.fromkeys(near))[:8] or common[:8]
 
 
@@ -119,8 +119,8 @@ _LEAST = 0.001  # a score of nothing would be left out of the result
 class Meanings:
     """The vectors of some pieces. Any thread may ask; one at a time makes them."""
 
-    def __init__(self, given: Sequence[Piece], models: Path, patience: Seconds = PATIENCE) -> None:
-        self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in given]
+    def __init__(self, pieces: Sequence[Piece], models: Path, patience: Seconds = PATIENCE) -> None:
+        self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in pieces]
         self._models = models
         self._patience = patience
         self._lock = threading.Lock()
@@ -146,8 +146,8 @@ class Meanings:
         if embedder is None:
             self._give_up()
             return None
-        while (made := len(self._vectors)) < len(self._texts):
-            self._vectors += enumerate(embedder.embed(self._texts[made : made + _BATCH]), made)
+        while (done := len(self._vectors)) < len(self._texts):
+            self._vectors += enumerate(embedder.embed(self._texts[done : done + _BATCH]), done)
             if len(self._vectors) < len(self._texts) and monotonic() >= until:
                 return None
         from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
@@ -171,8 +171,8 @@ def best_both_ways(ranking: Ranking, meanings: Meanings, query: str, most: int) 
     if not meaning:
         return []
     top = max(scores.values(), default=1.0)
-    held = ranking.held(telling(query))
-    words = {number: (score / top, held.get(number, ())) for number, score in scores.items()}
+    matches = ranking.matching_terms(telling(query))
+    words = {number: (score / top, matches.get(number, ())) for number, score in scores.items()}
     ranked = fused(meaning, words)[:most]
     return [(max(_LEAST, round(score, 3)), ranking.piece(number)) for number, score, _ in ranked]
 
@@ -192,9 +192,9 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
     place = Path(folder)
     files = _files(place)
     names = [file.relative_to(place).as_posix() for file in files]
-    kept = _pieces(files, names)
-    ranking = Ranking(kept)
-    meanings = None if models is None else Meanings(kept, Path(models))
+    pieces = _pieces(files, names)
+    ranking = Ranking(pieces)
+    meanings = None if models is None else Meanings(pieces, Path(models))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED]) + more
 

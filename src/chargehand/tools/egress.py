@@ -99,7 +99,7 @@ class Forbidden(ToolFailed):
 
 
 class Target(Struct, frozen=True):
-    """Where to go: `url` is rebuilt from the other parts, so nobody reads it in another way. No user, no fragment."""
+    """Where to go: `url` is rebuilt from the other parts, so all read it the same way. No user, no fragment."""
 
     url: str
     host: str
@@ -119,11 +119,11 @@ def check_url(
     host, literal = canonical(parts.hostname or "", url)
     excepted = (host, port) in allow_private
     if port not in {80, 443} and port not in ports and port not in {each for _, each in allow_private}:
-        raise Forbidden(f"{shown(url)} is refused: port {port} is not one of the web")
+        raise Forbidden(f"{format_url(url)} is refused: port {port} is not one of the web")
     if allow and not any(covers(pattern, host) for pattern in allow):
-        raise Forbidden(f"{shown(url)} is refused: the only hosts allowed are {', '.join(allow)}")
+        raise Forbidden(f"{format_url(url)} is refused: the only hosts allowed are {', '.join(allow)}")
     if literal and not excepted and (why := objection(host)):
-        raise Forbidden(f"{shown(url)} is refused: {host} {why}. Only public web addresses can be fetched.")
+        raise Forbidden(f"{format_url(url)} is refused: {host} {why}. Only public web addresses can be fetched.")
     place = f"[{host}]" if ":" in host else host
     place += "" if PORTS[parts.scheme] == port else f":{port}"
     query = f"?{parts.query}" if parts.query else ""
@@ -135,22 +135,24 @@ def split(url: str) -> tuple[SplitResult, int]:
     if len(url) > LONGEST:
         raise Forbidden(f"the URL is longer than {LONGEST} characters")
     if UNSAFE.search(url):
-        raise Forbidden(f"{shown(url)} is refused: it contains spaces, backslashes or control characters; encode them")
+        raise Forbidden(
+            f"{format_url(url)} is refused: it contains spaces, backslashes or control characters; encode them"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise Forbidden(f"{shown(url)} is not a URL: {error}") from error
+        raise Forbidden(f"{format_url(url)} is not a URL: {error}") from error
     if parts.scheme not in PORTS or not parts.hostname:
-        raise Forbidden(f"{shown(url)} is refused: a URL starts with http:// or https:// and names a host")
+        raise Forbidden(f"{format_url(url)} is refused: a URL starts with http:// or https:// and names a host")
     if "@" in parts.netloc:
-        raise Forbidden(f"{shown(url)} is refused: it carries a user name or a password")
+        raise Forbidden(f"{format_url(url)} is refused: it carries a user name or a password")
     return parts, PORTS[parts.scheme] if port is None else port
 
 
 def canonical(host: str, url: str) -> tuple[str, bool]:
     """The one way to write this host, and whether it is an address. Odd spellings of addresses are refused."""
-    strange = Forbidden(f"{shown(url)} is refused: its host is not a full domain name or a plain address")
+    strange = Forbidden(f"{format_url(url)} is refused: its host is not a full domain name or a plain address")
     try:
         if ":" in host or "%" in host:
             return IPv6Address(host).compressed, True  # with a zone it is kept, and refused as an address
@@ -171,7 +173,7 @@ def covers(pattern: str, host: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
-def shown(url: str) -> str:
+def format_url(url: str) -> str:
     """A URL as a message may show it: short, and without what could break a line."""
     return ascii(url if len(url) <= 200 else url[:200] + "...")
 
@@ -233,7 +235,7 @@ class Egress:
             async with asyncio.timeout(self._seconds):
                 return await self._follow(url)
         except TimeoutError as error:
-            raise ToolFailed(f"{shown(url)} did not arrive within {self._seconds:g} s") from error
+            raise ToolFailed(f"{format_url(url)} did not arrive within {self._seconds:g} s") from error
 
     async def _follow(self, url: str) -> Page:
         waits = Waits(min(5.0, self._seconds), min(5.0, self._seconds))
@@ -243,7 +245,7 @@ class Egress:
             if not answer.location:
                 return page(target.url, answer.status, answer.content_type, answer.body, cut=answer.cut)
             url = joined(target.url, answer.location)
-        raise ToolFailed(f"{shown(url)}: more than {HOPS} redirects")
+        raise ToolFailed(f"{format_url(url)}: more than {HOPS} redirects")
 
     async def _addresses(self, target: Target) -> Sequence[str]:
         """Where to connect to. One bad address spoils the name: honest names have none."""
@@ -257,8 +259,8 @@ class Egress:
             raise ToolFailed(f"there is no host {target.host!r}")
         for address in addresses:
             if objection(address) and (address, target.port) not in self._private:
-                # The address is not named: which private ones a name has is nobody's business.
-                raise Forbidden(f"{shown(target.url)} is refused: {target.host} is not on the public internet")
+                # The address is not named: a model need not learn which private ones a name has.
+                raise Forbidden(f"{format_url(target.url)} is refused: {target.host} is not on the public internet")
         return addresses
 
 
@@ -266,21 +268,21 @@ def joined(base: str, location: str) -> str:
     try:
         return urljoin(base, location)
     except ValueError as error:
-        raise Forbidden(f"{shown(base)} redirects to something that is not a URL") from error
+        raise Forbidden(f"{format_url(base)} redirects to something that is not a URL") from error
 
 
 def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) -> Page:
     """A text, if it is one."""
     if not 200 <= status < 300:
-        raise ToolFailed(f"{shown(url)} answered with status {status}")
+        raise ToolFailed(f"{format_url(url)} answered with status {status}")
     kind = content_type.partition(";")[0].strip().lower()
     if not TEXT.fullmatch(kind):
-        raise ToolFailed(f"{shown(url)} is {kind[:60]!r}, which is not text")
-    named = CHARSET.search(content_type)
+        raise ToolFailed(f"{format_url(url)} is {kind[:60]!r}, which is not text")
+    charset = CHARSET.search(content_type)
     return Page(
         url=url,
         content_type=kind,
-        text=body.decode(encoding(named[1] if named else "utf-8"), errors="replace"),
+        text=body.decode(encoding(charset[1] if charset else "utf-8"), errors="replace"),
         cut=cut,
     )
 
@@ -288,10 +290,10 @@ def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) ->
 def encoding(name: str) -> str:
     """A charset that pages are written in; some of Python's other codecs are slow or do odd things."""
     try:
-        known = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except LookupError:
         return "utf-8"
-    return known if known.startswith(CODECS) else "utf-8"
+    return codec if codec.startswith(CODECS) else "utf-8"
 
 
 # --- one exchange, with addresses that were checked and no others
@@ -353,11 +355,11 @@ def family_of(address: str) -> socket.AddressFamily:
 
 def gate(addresses: Sequence[str], port: int) -> Callable[[Any], socket.socket]:
     """Makes sockets for these addresses only: the last word, whatever path led here."""
-    known = {(ip_address(address), port) for address in addresses}
+    allowed = {(ip_address(address), port) for address in addresses}
 
     def make(info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
         family, kind, protocol, _, place = info
-        if (ip_address(place[0]), place[1]) not in known:
+        if (ip_address(place[0]), place[1]) not in allowed:
             raise OSError(f"{place[0]} was not checked")
         return socket.socket(family, kind, protocol)
 
@@ -391,7 +393,7 @@ async def exchange(target: Target, addresses: Sequence[str], waits: Waits, most:
             return HttpAnswer(status=response.status, location=location, content_type=content_type, body=body, cut=cut)
     except (aiohttp.ClientError, OSError, zlib.error) as error:
         words = str(error) or type(error).__name__
-        raise ToolFailed(f"{shown(target.url)} could not be fetched: {words[:200]}") from error
+        raise ToolFailed(f"{format_url(target.url)} could not be fetched: {words[:200]}") from error
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> tuple[bytes, bool]:

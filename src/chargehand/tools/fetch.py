@@ -79,10 +79,10 @@ class Scanner:
     def _find(self, what: str, start: int) -> int:
         if what in self._absent:
             return -1
-        found = self._page.find(what, start)
-        if found < 0:
+        position = self._page.find(what, start)
+        if position < 0:
             self._absent.add(what)
-        return found
+        return position
 
     def _past(self, tag: int) -> int:
         """Where it goes on after what starts here with `<`."""
@@ -92,12 +92,12 @@ class Scanner:
         if self._page.startswith(("<!", "<?"), tag):
             end = self._find(">", tag)
             return len(self._page) if end < 0 else end + 1
-        named = NAME.match(self._page, tag)
-        if named is None:
+        match = NAME.match(self._page, tag)
+        if match is None:
             self._out.append("<")
             return tag + 1
-        end = self._end_of_tag(named.end())
-        return self._passed(named[1].lower(), end, opens=self._page[tag + 1] != "/")
+        end = self._end_of_tag(match.end())
+        return self._passed(match[1].lower(), end, opens=self._page[tag + 1] != "/")
 
     def _end_of_tag(self, place: int) -> int:
         """Past its `>`, which may not be one inside quotes."""

@@ -34,18 +34,18 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         every = text.splitlines(keepends=True)
         if start > max(1, len(every)):
             raise ToolFailed(f"{path} has {len(every)} lines; start at one of them")
-        kept = _fitting(every[start - 1 : start - 1 + lines])
-        last = start + len(kept) - 1
-        note = f"[lines {start} to {last} of {len(every)}]\n" if len(kept) < len(every) else ""
-        return Passages(path, (Passage(f"{path}#L{start}-L{last}", note + "".join(kept)),))
+        part = _fitting(every[start - 1 : start - 1 + lines])
+        last = start + len(part) - 1
+        note = f"[lines {start} to {last} of {len(every)}]\n" if len(part) < len(every) else ""
+        return Passages(path, (Passage(f"{path}#L{start}-L{last}", note + "".join(part)),))
 
     def list_files(pattern: Annotated[str, "Such as *.csv or notes/*.md; * also matches folders below"] = "*") -> Table:
         matches = sorted((name, size) for name, size in _walk(place) if _matches(name, pattern))
         if not matches:
             raise ToolFailed(f"no file in {place.name} matches {pattern[:100]!r}; try * for all")
-        shown = tuple(matches[:MOST_LISTED])
+        listed = tuple(matches[:MOST_LISTED])
         return Table(
-            columns=("path", "bytes"), rows=shown, source=place.name, query=pattern, more=len(matches) - len(shown)
+            columns=("path", "bytes"), rows=listed, source=place.name, query=pattern, more=len(matches) - len(listed)
         )
 
     reading = f"Read lines of a text file in the folder {place.name}."
@@ -90,7 +90,7 @@ def _inside(root: Path, path: str) -> tuple[str, ...]:
 
 
 def _open(root: Path, parts: tuple[str, ...], path: str) -> int:
-    """Open step by step, following no link: what was checked is what is opened, even if somebody swaps it meanwhile."""
+    """Open step by step, following no link: what was checked is opened, even if another process swaps it."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
@@ -118,12 +118,12 @@ def _fitting(lines: list[str]) -> list[str]:
 
 def _walk(root: Path) -> Iterator[tuple[str, int]]:
     """Plain files below the root, links not followed; hidden ones are left out."""
-    seen = 0
+    count = 0
     for folder, below, names in os.walk(root):
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in sorted(names):
-            seen += 1
-            if seen > MOST_SEEN:
+            count += 1
+            if count > MOST_SEEN:
                 return
             status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - os.walk gives text
             if stat.S_ISREG(status.st_mode) and not name.startswith("."):

@@ -117,13 +117,13 @@ class Recollection:
             raise ToolFailed("there is no text to keep; say what is worth finding again")
         passage = Passage(content, tuple(dict.fromkeys(tags)), origin=origin_of(caller))
         try:
-            kept = await memory.add(attached.thing, [passage], agent=agent)
+            parts = await memory.add(attached.thing, [passage], agent=agent)
         except (Refused, Invalid) as error:
             raise ToolFailed(f"nothing was kept in {name}: {error}") from error
-        new = sum(part.new for part in kept)
+        new = sum(part.new for part in parts)
         if not new:
             return f"{name} has this text already; its tags are joined"
-        return f"kept in {name}" + (f", in {len(kept)} parts" if len(kept) > 1 else "")
+        return f"kept in {name}" + (f", in {len(parts)} parts" if len(parts) > 1 else "")
 
     async def archival_memory_search(
         self,
@@ -140,7 +140,7 @@ class Recollection:
         Use it before you say that something is not known: others may have kept it.
         """
         chosen = [await self.attached(Archive, archive)] if archive else await self._all(Archive)
-        archives = [one.thing for one in chosen if isinstance(one.thing, Archive)]
+        archives = [archive.thing for archive in chosen if isinstance(archive.thing, Archive)]
         if not archives:
             raise ToolFailed("you have no archive to search")
         within = Filter(tuple(tags), tag_match_mode, _moment(start_datetime), _moment(end_datetime, end=True))
@@ -151,8 +151,8 @@ class Recollection:
             raise ToolFailed(str(error)) from error
         if not hits:
             return await self._nothing(archives, query, within)
-        names = {one.id: one.name for one in archives}
-        return Passages(query, tuple(_found(one, names) for one in hits))
+        names = {archive.id: archive.name for archive in archives}
+        return Passages(query, tuple(_passage(hit, names) for hit in hits))
 
     async def conversation_search(
         self,
@@ -183,7 +183,7 @@ class Recollection:
         return [attached for attached in await memory.catalog.attached(agent) if isinstance(attached.thing, kind)]
 
     async def _nothing(self, archives: Sequence[Archive], query: str, within: Filter) -> str:
-        """What there is, for somebody who found nothing of it."""
+        """What there is, for a search that found nothing."""
         memory, _ = self.opened
         lines: list[str] = []
         for archive in archives:
@@ -199,7 +199,7 @@ def _name(attached: Attached) -> str:
     return attached.thing.label if isinstance(attached.thing, Block) else attached.thing.name
 
 
-def _found(hit: Hit, names: dict[str, str]) -> Found:
+def _passage(hit: Hit, names: dict[str, str]) -> Found:
     passage = hit.passage
     source = passage.origin.source or f"{names.get(passage.archive, 'archive')}: {_writer(passage.origin)}"
     return Found(
@@ -314,7 +314,7 @@ class Notebook(Recollection):
     ) -> str:
         """Write a block of shared memory anew, for example to shorten one that is nearly full.
 
-        Everything that is not in the new text is gone from it. It is refused if somebody has changed the block since
+        Everything that is not in the new text is gone from it. It is refused if the block was changed since
         you were shown it; look at it again then.
         """
         return await self._edit(label, Rethink(new_memory), caller, "rewritten", expect=caller.seen.get(label, 0))
@@ -335,12 +335,12 @@ class Notebook(Recollection):
 def described() -> Mapping[str, Tool]:
     """The nine tools as a model is told of them; they can be called only once a memory is behind them."""
     book = Notebook(None, "")
-    made = dict[str, Tool]()
+    tools = dict[str, Tool]()
     for name in NAMES:
         reads = name in MEMORY_SEARCHES
         wanted = tool(effect="read" if reads else "idempotent", trusted=not reads, summary=_SUMMARIES.get(name, ""))
-        made[name] = wanted(getattr(book, name))
-    return made
+        tools[name] = wanted(getattr(book, name))
+    return tools
 
 
 def memory_tools(
@@ -356,16 +356,16 @@ def memory_tools(
     one it searches, where that is not its own.
     """
     book = Notebook(memory, worker, conversation)
-    made = {name: structs.replace(made_tool, function=getattr(book, name)) for name, made_tool in described().items()}
+    tools = {name: structs.replace(made_tool, function=getattr(book, name)) for name, made_tool in described().items()}
     changeable = [label for label, access in blocks.items() if access in _CHANGING]
     writable = [label for label, access in blocks.items() if access == "write"]
     searched = [name for name, access in archives.items() if access != "none"]
     growing = [name for name, access in archives.items() if access in _CHANGING]
-    for name, made_tool in made.items():
+    for name, made_tool in tools.items():
         labels = changeable if name == "core_memory_append" else writable
         names = growing if name == "archival_memory_insert" else searched
-        made[name] = with_names(with_names(made_tool, "label", labels), "archive", names)
-    return made
+        tools[name] = with_names(with_names(made_tool, "label", labels), "archive", names)
+    return tools
 
 
 def usual_tools(blocks: Iterable[Access], archives: Iterable[Access], *, remembers: bool) -> list[str]:
@@ -380,4 +380,4 @@ def usual_tools(blocks: Iterable[Access], archives: Iterable[Access], *, remembe
         "archival_memory_search": bool(use - {"none"}),
         "conversation_search": remembers,
     }
-    return [name for name, given in wanted.items() if given]
+    return [name for name, is_wanted in wanted.items() if is_wanted]

@@ -171,12 +171,12 @@ def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
 
 
 def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:
-    """Raise Invalid for rules that name tools nobody has, or that can never be kept together."""
-    known = set(tools)
+    """Raise Invalid for rules that name tools the worker does not have, or that can never be kept together."""
+    names = set(tools)
     for rule in rules:
         for name in tools_of(rule):
-            if name not in known:
-                hint = did_you_mean(name, sorted(known))
+            if name not in names:
+                hint = did_you_mean(name, sorted(names))
                 raise Invalid(f"a rule {_kind(rule)} names the tool {name!r}, which there is not; {hint}")
         if isinstance(rule, MaxCountPerStep | MaxCount) and rule.limit < 1:
             raise Invalid(f"{_kind(rule)} of {rule.tool!r} is {rule.limit}; leave the tool out instead, or say 1")
@@ -315,16 +315,16 @@ class Repetition:
             return NOT_SEEN
         mark = (tool, result, number)
         times = self._times[mark] = self._times.get(mark, 1) + 1
-        shown = result if len(result) <= _SHOWN else result[:_SHOWN] + "..."
-        words = f"{tool} was already called with these arguments and gave the same result: {shown}"
+        short = result if len(result) <= _SHOWN else result[:_SHOWN] + "..."
+        words = f"{tool} was already called with these arguments and gave the same result: {short}"
         if times < MAX_REPEATS:
             return Seen(f"{words}\nUse that result, or do something else.")
         return Seen(f"{words}\nThat was call {times} of the same kind, with nothing new in between.", stuck=True)
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, other: str) -> bool:
     """Whether two calls mean the same: the order of keys and white space do not count."""
-    return one == other or _plain(one) == _plain(other)
+    return first == other or _plain(first) == _plain(other)
 
 
 def _plain(arguments: str) -> bytes:

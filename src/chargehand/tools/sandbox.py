@@ -130,7 +130,7 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/u
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 PROGRAM = "/main.py"
 WORKSPACE = "/workspace"
-NOBODY = "65534"
+UNPRIVILEGED = "65534"
 
 runs = itertools.count()
 
@@ -179,17 +179,17 @@ def wrapper() -> Path:
 def interpreter() -> Path:
     """The one this process runs on, outside any virtual environment: its packages are not for the sandbox."""
     base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    found = base if base.exists() else Path(sys.executable)
-    return found.resolve()
+    program = base if base.exists() else Path(sys.executable)
+    return program.resolve()
 
 
 def view() -> list[str]:
     """What the code can see: the interpreter, read-only, and an empty workspace."""
     libraries = Path(sysconfig.get_config_var("LIBDIR") or sysconfig.get_path("stdlib"))  # where libpython lies
     own = [interpreter(), Path(sysconfig.get_path("stdlib")), *([libraries] if libraries.exists() else [])]
-    seen = [*own, *(Path(path) for path in LIBRARIES + DEVICES)]
+    paths = [*own, *(Path(path) for path in LIBRARIES + DEVICES)]
     # Made here, or they would get the modes they have outside: a folder of root's is closed to the code.
-    above = sorted({str(folder) for path in seen for folder in path.parents if folder != folder.parent})
+    above = sorted({str(folder) for path in paths for folder in path.parents if folder != folder.parent})
     return [
         *(part for folder in above for part in ("--perms", "0755", "--dir", folder)),
         *(part for path in LIBRARIES for part in ("--ro-bind-try", path, path)),
@@ -199,11 +199,11 @@ def view() -> list[str]:
 
 
 def walls(limits: Limits, code: int, rules: int, info: int) -> list[str]:
-    """The options for bubblewrap. As root there is no user namespace: `inside` becomes nobody, for real."""
+    """The options for bubblewrap. As root there is no user namespace: `inside` changes to an unprivileged user."""
     alone = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--hostname", "sandbox"]
     who = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     if os.geteuid() != 0:
-        who = ["--unshare-user", "--uid", NOBODY, "--gid", NOBODY]
+        who = ["--unshare-user", "--uid", UNPRIVILEGED, "--gid", UNPRIVILEGED]
     return [
         *(*alone, "--die-with-parent", "--new-session", "--cap-drop", "ALL", *who),
         # The C library sets address space aside for each thread, which the limit on memory would count.
@@ -216,7 +216,7 @@ def walls(limits: Limits, code: int, rules: int, info: int) -> list[str]:
 
 
 def someone() -> int:
-    """As root, a user id that nobody else has: its processes are counted together. Otherwise 0, for no change."""
+    """As root, a user id of its own: its processes are counted together. Otherwise 0, for no change."""
     return 0 if os.geteuid() else 0x40000000 + (os.getpid() << 8 | next(runs) & 0xFF)
 
 
@@ -235,9 +235,9 @@ def cell(code: str, limits: Limits) -> Generator[Cell]:
         python = [str(interpreter()), "-I", "-S", "-B", "-u", "-X", "utf8"]
         first = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
         most = (max(1, round(limits.seconds)), limits.memory, limits.disk, limits.threads)
-        told = [str(number) for number in (reporter, someone(), *most)]
+        arguments = [str(number) for number in (reporter, someone(), *most)]
         options = walls(limits, source, program, informer)
-        command = [bubblewrap, *options, "--", *python, "-c", first, *told, *python, PROGRAM]
+        command = [bubblewrap, *options, "--", *python, "-c", first, *arguments, *python, PROGRAM]
         yield Cell(command, (reporter, informer, source, program), report, info)
 
 
@@ -279,9 +279,9 @@ class Outcome(Struct, frozen=True):
 class Running:
     """A process behind walls, what it has said so far, and how to end all of it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, made: Cell, most: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, cell: Cell, most: int) -> None:
         self.process = process
-        self.made = made
+        self.cell = cell
         self.out = Capture(most)
         self.err = Capture(most)
         self.took_too_much = False
@@ -313,7 +313,7 @@ class Running:
 
     def child(self) -> int:
         """The number of process 1 in there, as it is called out here; 0 as long as it is not known."""
-        if not self._child and (match := re.search(rb'"child-pid": *(\d+)', heard(self.made.info))):
+        if not self._child and (match := re.search(rb'"child-pid": *(\d+)', read_available(self.cell.info))):
             self._child = int(match[1])
         return self._child
 
@@ -360,24 +360,24 @@ def kernel_bytes(pid: int) -> int:
 
 
 def kill_child(parent: int, child: int) -> bool:
-    """Whether it was killed. The number alone could by now be somebody else's: a child of this parent it must be."""
+    """Whether it was killed. The number alone could by now be another process's: a child of this parent it must be."""
     try:
-        held = os.pidfd_open(child)
+        descriptor = os.pidfd_open(child)
     except OSError:
         return False
     try:
         status = Path(f"/proc/{child}/status").read_text(encoding="utf-8")
         if f"\nPPid:\t{parent}\n" not in status:
             return False
-        signal.pidfd_send_signal(held, signal.SIGKILL)
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
         return False
     finally:
-        os.close(held)
+        os.close(descriptor)
     return True
 
 
-def heard(descriptor: int) -> bytes:
+def read_available(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 4096)
     except BlockingIOError:
@@ -412,9 +412,9 @@ async def feed(stream: asyncio.StreamWriter, text: bytes) -> None:
 async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> Outcome:
     """Run this Python behind walls. Raises Unavailable, and has run nothing, when one of them cannot be built."""
     limits = limits or Limits()
-    with cell(code, limits) as made:
+    with cell(code, limits) as current:
         began = time.monotonic()
-        running = Running(await started(made), made, limits.output)
+        running = Running(await start_process(current), current, limits.output)
         stopped = ""
         try:
             async with asyncio.timeout(limits.seconds):
@@ -427,7 +427,7 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
         err = running.err
         if running.unwatched:
             raise Unavailable(f"its memory cannot be watched here: {running.unwatched}")
-        confirm(made.report, bytes(err.taken))
+        confirm(current.report, bytes(err.taken))
         if running.took_too_much:
             stopped = f"it made the kernel keep more than {KERNEL_BYTES >> 20} MiB (files, page tables)"
         if out.full or err.full:
@@ -442,11 +442,11 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
         )
 
 
-async def started(made: Cell) -> asyncio.subprocess.Process:
+async def start_process(cell: Cell) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     try:
         return await asyncio.create_subprocess_exec(
-            *made.command, stdin=pipe, stdout=pipe, stderr=pipe, env={}, pass_fds=made.inherited, cwd="/"
+            *cell.command, stdin=pipe, stdout=pipe, stderr=pipe, env={}, pass_fds=cell.inherited, cwd="/"
         )
     except OSError as error:
         raise Unavailable(f"bubblewrap cannot be started: {error}") from error
@@ -454,7 +454,7 @@ async def started(made: Cell) -> asyncio.subprocess.Process:
 
 def confirm(report: int, complaint: bytes) -> None:
     """Refuse to believe a run whose walls were not reported to stand."""
-    report_text = heard(report)
+    report_text = read_available(report)
     if report_text != READY:
         why = (report_text or complaint.strip() or b"no reason was given").decode(errors="replace")[:300]
         raise Unavailable(f"the sandbox could not be set up: {why}")
@@ -462,14 +462,14 @@ def confirm(report: int, complaint: bytes) -> None:
 
 def standing() -> None:
     """Build the walls once around nothing; Unavailable when they do not stand."""
-    with cell("", Limits()) as made:
+    with cell("", Limits()) as current:
         try:
             ran = subprocess.run(  # noqa: S603 - our own command
-                made.command, capture_output=True, env={}, pass_fds=made.inherited, timeout=10, check=False
+                current.command, capture_output=True, env={}, pass_fds=current.inherited, timeout=10, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"bubblewrap cannot be started: {error}") from error
-        confirm(made.report, ran.stderr)
+        confirm(current.report, ran.stderr)
 
 
 LONGEST = 1 << 20

@@ -80,14 +80,14 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _in_object(value: dict[str, object], schema: dict[str, Any], place: str, root: dict[str, Any]) -> Iterator[str]:
-    known: dict[str, dict[str, Any]] = schema.get("properties", {})
+    properties: dict[str, dict[str, Any]] = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{place} lacks {name!r}"
     rest: object = schema.get("additionalProperties", True)
     for name, item in value.items():
-        if name in known:
-            yield from problems(item, known[name], f"{place}.{name}", root)
+        if name in properties:
+            yield from problems(item, properties[name], f"{place}.{name}", root)
         elif rest is False:
             yield f"{place} has {name!r}, which is not wanted"
         elif isinstance(rest, dict):
@@ -243,8 +243,8 @@ class Arguments(Struct, frozen=True):
             misfits = self._misfits(arguments)
         if not misfits:
             try:
-                made = self.decoder.decode(msgspec.json.encode(arguments))
-                return structs.asdict(made) if isinstance(made, Struct) else made
+                decoded = self.decoder.decode(msgspec.json.encode(arguments))
+                return structs.asdict(decoded) if isinstance(decoded, Struct) else decoded
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 misfits = [str(error)]
         raise ToolFailed(f"the arguments of {self.tool} do not fit: {'; '.join(misfits)}. {self._expected()}")
@@ -314,10 +314,10 @@ def declared_arguments(schema: Mapping[str, Any], tool: str, function: Callable[
 # --- from a function
 
 
-def name_of(function: Callable[..., Any], given: str = "") -> str:
+def name_of(function: Callable[..., Any], name: str = "") -> str:
     """What the tool is called; Invalid when models could not call it that."""
     inner = function.func if isinstance(function, functools.partial) else function
-    name = given or getattr(inner, "__name__", type(inner).__name__.lower())
+    name = name or getattr(inner, "__name__", type(inner).__name__.lower())
     if not _NAME.fullmatch(name):
         raise Invalid(f"a tool cannot be called {name!r}; give it a name of letters, digits and _: tool(name='...')")
     return name

@@ -189,7 +189,7 @@ def described(tables: Sequence[Stored]) -> str:
 
 
 def outlined(tables: Sequence[Stored]) -> str:
-    """Every table with the names of its columns, for somebody who asks others to query them."""
+    """Every table with the names of its columns, for a planner that lets others query them."""
     names = [f"{table.name}({', '.join(column.name for column in table.columns)})" for table in tables[:MOST_TABLES]]
     more = len(tables) - MOST_TABLES
     return ", ".join([*names, f"{more} more"] if more > 0 else names)
@@ -298,11 +298,11 @@ def sql(path: Path | str | Sequence[Path | str], name: str = "query", *, seconds
         reply = await _run_query(database, sql, seconds)
         if isinstance(reply, _Failure):
             raise ToolFailed(_explain(reply, tables, seconds))
-        known = {table.name for table in tables} & set(reply.tables)
+        read_tables = {table.name for table in tables} & set(reply.tables)
         return Table(
             columns=reply.columns,
             rows=reply.rows,
-            source=database.sources_of(known),
+            source=database.sources_of(read_tables),
             query=" ".join(sql.split()),
             more=reply.more,
             note="" if any(value is not None for row in reply.rows for value in row) else _NO_MATCH,

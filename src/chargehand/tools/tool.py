@@ -56,7 +56,7 @@ class Tool(Declared, frozen=True):
     `poll` says that asking again for the same is what the tool is for; it is not taken for a loop.
     `stable` says that the same arguments give the same result for as long as the attempt itself changes nothing: a
     repeated call is answered with the earlier result, and the function is not called again.
-    `trusted` says that nobody outside wrote what it returns: a worker that has seen it may still write to blocks that
+    `trusted` says that no outsider wrote what it returns: a worker that has seen it may still write to blocks that
     give instructions.
     `summary` is what a planner reads of it; left out, the first paragraph of the description.
     `reserve` is what a call may cost at most, or a function that reckons it from the arguments; the result then is a
@@ -110,23 +110,23 @@ class Tool(Declared, frozen=True):
     async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:
         """Check the arguments and call; ToolFailed, in words for the model, when it does not work out."""
         assert self.arguments is not None
-        given = self.arguments.read(arguments)
+        values = self.arguments.read(arguments)
         if self.arguments.key:
-            given[self.arguments.key] = key
+            values[self.arguments.key] = key
         if self.arguments.caller:
-            given[self.arguments.caller] = caller or Caller(key)
+            values[self.arguments.caller] = caller or Caller(key)
         if self.quick:
-            return await self._settled(self.function, given)
+            return await self._settled(self.function, values)
         try:
-            value = await THREADS.call(self.function, given, self.timeout)
+            value = await THREADS.call(self.function, values, self.timeout)
         except GivenUp:
             raise self._late() from None
         return await self._settled(lambda: value, {}) if inspect.isawaitable(value) else value
 
-    async def _settled(self, function: Callable[..., Any], given: dict[str, Any]) -> object:
+    async def _settled(self, function: Callable[..., Any], arguments: dict[str, Any]) -> object:
         limit: asyncio.Timeout | None = None
         try:
-            value = function(**given)
+            value = function(**arguments)
             if inspect.iscoroutine(value):  # many never wait for anything: only the others need a clock
                 try:
                     value = Begun(value, value.send(None))
@@ -139,14 +139,14 @@ class Tool(Declared, frozen=True):
                 return await value
         except TimeoutError as error:
             is_late = limit is not None and limit.expired()
-            raise self._late() if is_late else failed_by(error, given) from error
+            raise self._late() if is_late else failed_by(error, arguments) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise failed_by(error, given) from error  # the tool's own, nobody has cancelled us
+            raise failed_by(error, arguments) from error  # the tool's own: this call was not cancelled
         except (Exception, SystemExit) as error:  # whatever a foreign function raises
-            raise failed_by(error, given) from error
+            raise failed_by(error, arguments) from error
 
     def _late(self) -> ToolFailed:
         late = ToolFailed(f"{self.name} did not finish within {self.timeout:g} s", broken=True)
@@ -154,15 +154,15 @@ class Tool(Declared, frozen=True):
         return late
 
 
-def with_names(made: Tool, parameter: str, names: Sequence[str]) -> Tool:
+def with_names(tool: Tool, parameter: str, names: Sequence[str]) -> Tool:
     """The tool with the names that a parameter may take as an enum of its schema. Calls are checked as before."""
-    schema: dict[str, Any] = msgspec.json.decode(made.spec.parameters)
+    schema: dict[str, Any] = msgspec.json.decode(tool.spec.parameters)
     fields = schema.get("properties", {})
     if parameter not in fields or not 0 < len(names) <= MOST_NAMES:
-        return made
+        return tool
     fields[parameter]["enum"] = list(names)
-    spec = structs.replace(made.spec, parameters=Raw(msgspec.json.encode(schema)))
-    return structs.replace(made, spec=spec)
+    spec = structs.replace(tool.spec, parameters=Raw(msgspec.json.encode(schema)))
+    return structs.replace(tool, spec=spec)
 
 
 def as_tool(function: Tool | Callable[..., Any]) -> Tool:
@@ -207,7 +207,7 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function; its docstring is what the model reads."""
 
-    def made(function: Callable[..., Any]) -> Tool:
+    def make(function: Callable[..., Any]) -> Tool:
         called = name_of(function, name)
         arguments = function_arguments(function, called)
         spec = ToolSpec(called, description or arguments.description, Raw(msgspec.json.encode(arguments.schema)))
@@ -227,7 +227,7 @@ def tool(
             summary=summary,
         )
 
-    return made if function is None else made(function)
+    return make if function is None else make(function)
 
 
 @check_declared("tool_from_schema")

@@ -38,14 +38,14 @@ def dates(clock: Clock, zone: tzinfo = UTC) -> tuple[Tool, ...]:
         """Which day it is today, with weekday, quarter and week."""
         return _info(datetime.fromtimestamp(clock(), zone).date())
 
-    def made(function: Callable[..., object], summary: str, *, stable: bool = True) -> Tool:
+    def make(function: Callable[..., object], summary: str, *, stable: bool = True) -> Tool:
         return tool(quick=True, trusted=True, stable=stable, summary=summary)(function)
 
     return (
-        made(today, "which day it is", stable=False),
-        made(date_info, "weekday, quarter and week of a day"),
-        made(days_between, "days between two days"),
-        made(add_days, "the day some days later or earlier"),
+        make(today, "which day it is", stable=False),
+        make(date_info, "weekday, quarter and week of a day"),
+        make(days_between, "days between two days"),
+        make(add_days, "the day some days later or earlier"),
     )
 
 
@@ -126,8 +126,8 @@ def built_in(name: str, clock: Clock) -> tuple[Tool, ...]:
 
 def tools_named(source: str, name: str = "") -> tuple[Tool, ...]:
     """The tools of a source as a team has them: one that is alone is called `name`, or like its source."""
-    made = built_in(source, time.time)
-    return (renamed(made[0], name or source),) if len(made) == 1 else made
+    tools = built_in(source, time.time)
+    return (renamed(tools[0], name or source),) if len(tools) == 1 else tools
 
 
 def renamed(tool: Tool, name: str) -> Tool:

@@ -31,7 +31,7 @@ from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
 
 _MOST_OFFERED = 6
-_NOBODY = "nobody on the team is meant for this"
+_NO_WORKER = "no worker on the team is meant for this"
 _RETURNS = {
     "table": "Return the figures as a small table with the names they belong to.",
     "search": "Return the passages that say so, with their sources.",
@@ -153,7 +153,7 @@ class DemoPlan:
     def _worker_of(self, kind: str, clause: Clause) -> WorkerCard:
         able = [worker for worker, tools in self.staff if serves_kind(worker, tools, kind)]
         if not able:
-            raise RefusedError(f"nobody on the team can {kind}")
+            raise RefusedError(f"no worker on the team can {kind}")
         return max(able, key=lambda worker: card_score(clause, worker))
 
     # --- kinds of clauses
@@ -182,8 +182,8 @@ class DemoPlan:
         if len(best) == 1:
             return best[0]
         if refusal.understood > 1 and clause.opening not in ORDERS:
-            raise RefusedError(f"{_NOBODY}: {refusal.reason}")
-        raise RefusedError(_NOBODY)
+            raise RefusedError(f"{_NO_WORKER}: {refusal.reason}")
+        raise RefusedError(_NO_WORKER)
 
     def _draw(self, clause: Clause) -> PlannedTask:
         worker = self._worker_of("draw", clause)
@@ -219,8 +219,8 @@ class DemoPlan:
         worker = self._worker_of("write", clause)
         if not text_form(clause):
             raise RefusedError("only memos, letters, reports and other texts made of facts can be put together")
-        known = {token.stem for other in self.clauses if other is not clause for token in other.tokens}
-        if leftover := writing_leftover(clause, known | card_words(worker)):
+        accounted = {token.stem for other in self.clauses if other is not clause for token in other.tokens}
+        if leftover := writing_leftover(clause, accounted | card_words(worker)):
             raise RefusedError(f"nothing in the request is about {join_words([repr(word) for word in leftover])}")
         sources = [task.id for task in self.tasks if task.kind not in {"draw", "write"}]
         if not sources:
@@ -233,7 +233,7 @@ class DemoPlan:
         keeping = read_keeping(clause)
         able = [worker.name for worker, tools in self.staff if any(tool.name == keeping.tool for tool in tools)]
         if not able:
-            raise RefusedError(f"nobody may add to {keeping.place}")
+            raise RefusedError(f"no worker may add to {keeping.place}")
         target = next((task for task in reversed(self.tasks) if task.kind not in {"draw", "keep"}), None)
         if target is None:
             raise RefusedError("there is nothing to keep")

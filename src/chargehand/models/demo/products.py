@@ -69,14 +69,14 @@ _OPENING = re.compile(r"\A(?:find out|say|tell (?:me|us)|find|report)\s+", re.IG
 
 def _search_words(clause: Clause, tool: ToolCard, worker: WorkerCard) -> list[Token]:
     """What has to be found: the words of a clause without those that only name where to look."""
-    asked = [token for token in clause.content if token.text.lower() not in _ASKING]
+    words = [token for token in clause.content if token.text.lower() not in _ASKING]
     about = clause.about
     if about is None:
-        return asked
+        return words
     sources = _SOURCES | card_words(worker) | _words(f"{tool.name} {tool.description}")
-    wanted = [token for token in asked if token.end > about.end()]
-    wanted += [token for token in asked if token.start < about.start() and token.stem not in sources]
-    return sorted(wanted or asked, key=lambda token: token.start)
+    wanted = [token for token in words if token.end > about.end()]
+    wanted += [token for token in words if token.start < about.start() and token.stem not in sources]
+    return sorted(wanted or words, key=lambda token: token.start)
 
 
 def search_query(clause: Clause, tool: ToolCard, worker: WorkerCard) -> str:
@@ -136,8 +136,8 @@ def accept_passages(
     spoken = wanted.keys() & frozenset[str]().union(*map(_passage_words, passages))
     lacking = join_words([text for word, text in wanted.items() if word not in spoken])
     reason = f"no passage speaks of {lacking}" if lacking else "no passage has all of it"
-    asked = _OPENING.sub("", clause.text.rstrip("?. "))
-    raise RefusedError(f"not found in {place}: {asked[:1].lower()}{asked[1:]}; {reason}")
+    words = _OPENING.sub("", clause.text.rstrip("?. "))
+    raise RefusedError(f"not found in {place}: {words[:1].lower()}{words[1:]}; {reason}")
 
 
 def _may_answer(clause: Clause, passage: Passage) -> bool:
@@ -173,12 +173,12 @@ def chart_subject(clause: Clause) -> str:
     return what.removeprefix("the ") if content_stems(what) - _DRAWING else ""
 
 
-def chart_arguments(clause: Clause, given: Material) -> dict[str, object]:
+def chart_arguments(clause: Clause, material: Material) -> dict[str, object]:
     """The arguments of a chart of the first table of numbers that was given."""
     words = clause.stems
     if "pie" in words:
         raise RefusedError("only bars and lines can be drawn")
-    tables = [table for table in given.of(Table) if number_columns(table)]
+    tables = [table for table in material.of(Table) if number_columns(table)]
     if not tables or len(tables[0].rows) > _MOST_VALUES:
         raise RefusedError(f"there is no table of at most {_MOST_VALUES} numbers to draw")
     table = tables[0]
@@ -223,7 +223,7 @@ class Conversion(Struct, frozen=True):
         return f"Converted amount: {target} ({format_value(self.amount, 2)} EUR at {rate.value} {label})."
 
 
-def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversion:
+def read_conversion(clause: Clause, tool: ToolCard, material: Material) -> Conversion:
     """The conversion of the amount that was given, else of the one that the clause names."""
     targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
     currencies = [parameter.name for parameter in tool.parameters if set(targets).intersection(parameter.choices)]
@@ -233,15 +233,15 @@ def read_conversion(clause: Clause, tool: ToolCard, given: Material) -> Conversi
     parameters = [parameter.name for parameter in tool.parameters if parameter.type == "day"]
     if len(parameters) != 1 or len(days) != 1:
         raise RefusedError("the day of the rate is not said; name one, such as 29 May 2026")
-    return Conversion(_read_amount(clause, given), targets[0], {currencies[0]: targets[0], parameters[0]: days[0]})
+    return Conversion(_read_amount(clause, material), targets[0], {currencies[0]: targets[0], parameters[0]: days[0]})
 
 
-def _read_amount(clause: Clause, given: Material) -> Decimal:
+def _read_amount(clause: Clause, material: Material) -> Decimal:
     """The amount in euros that a clause names, else the one number of the one table that was given."""
-    tables = given.of(Table)
-    named = _NAMED_AMOUNT.match(clause.text)
-    if named and not tables:
-        return Decimal(named["amount"].replace(",", ""))
+    tables = material.of(Table)
+    amount = _NAMED_AMOUNT.match(clause.text)
+    if amount and not tables:
+        return Decimal(amount["amount"].replace(",", ""))
     if len(tables) == 1 and len(tables[0].rows) == 1 and len(number_columns(tables[0])) == 1:
         column = number_columns(tables[0])[0]
         if tables[0].columns[column].lower().endswith("_eur"):
@@ -260,9 +260,9 @@ def text_form(clause: Clause) -> str:
     return next((_FORMS[token.text.lower()] for token in clause.tokens if token.text.lower() in _FORMS), "")
 
 
-def writing_leftover(clause: Clause, known: set[str]) -> list[str]:
+def writing_leftover(clause: Clause, known_stems: set[str]) -> list[str]:
     """Words of a writing clause that neither writing nor the rest of the request accounts for."""
-    accounted = known | _WRITING
+    accounted = known_stems | _WRITING
     return [token.text for token in clause.content if token.stem not in accounted and token.text.lower() not in _FORMS]
 
 
@@ -271,7 +271,7 @@ def write_text(clause: Clause, subject: Working) -> str:
     form = text_form(clause)
     if not form:
         raise RefusedError("only memos, letters, reports and other texts made of facts can be put together here")
-    texts = [read_product(given.value).text for given in subject.inputs]
+    texts = [read_product(result.value).text for result in subject.inputs]
     facts = [f"- {line.strip()}" for text in texts for line in text.splitlines() if line.strip()]
     if not facts:
         raise RefusedError("there are no results to write from")

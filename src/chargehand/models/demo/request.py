@@ -267,9 +267,9 @@ class Period(Struct, frozen=True):
 def find_periods(text: str) -> list[Period]:
     """All periods in order. Where one year is said it is that of the others too."""
     periods = [
-        Period(found.text.rstrip("."), found.start, found.end, found.year, found.month, found.day)
-        for found in find_dates(text)
-        if found.other is None and found.day <= calendar.monthrange(found.year or 2024, found.month)[1]
+        Period(match.text.rstrip("."), match.start, match.end, match.year, match.month, match.day)
+        for match in find_dates(text)
+        if match.other is None and match.day <= calendar.monthrange(match.year or 2024, match.month)[1]
     ]
     for match in _PERIOD.finditer(text):
         name = match.lastgroup or ""
@@ -279,7 +279,7 @@ def find_periods(text: str) -> list[Period]:
             period = structs.replace(period, year=int(words))
         elif words[0].isupper():  # "may" and "march" are no months, or it cannot be told
             period = structs.replace(period, month=month_number(words))
-        is_taken = any(held.start < period.end and period.start < held.end for held in periods)
+        is_taken = any(other.start < period.end and period.start < other.end for other in periods)
         if not is_taken and (period.year or period.month):
             periods.append(period)
     years = {period.year for period in periods if period.year}

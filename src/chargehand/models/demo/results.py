@@ -50,16 +50,16 @@ class Material(Struct):
 
 def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
     """Every call that was answered, in order."""
-    asked: dict[str, ToolCall] = {}
+    calls: dict[str, ToolCall] = {}
     outcomes: list[Outcome] = []
     for message in messages:
         if message.role == "assistant":
-            asked.update({call.id: call for call in message.calls})
-        elif message.role == "tool" and message.call in asked:
+            calls.update({call.id: call for call in message.calls})
+        elif message.role == "tool" and message.call in calls:
             value = _decode(message.text)
             fields = cast("dict[str, object]", value if isinstance(value, dict) else {})
             error = str(fields["error"]) if list(fields) == ["error"] else ""
-            outcomes.append(Outcome(asked[message.call], error, cast("object", value)))
+            outcomes.append(Outcome(calls[message.call], error, cast("object", value)))
     return outcomes
 
 
@@ -114,15 +114,15 @@ def _add_object(material: Material, value: dict[str, object], depth: int) -> Non
         material.artifacts += product.artifacts
         material.texts += [product.text] if product.text else []
         return
-    nested = [key for key, held in value.items() if isinstance(held, dict | list)]
+    nested = [key for key, item_value in value.items() if isinstance(item_value, dict | list)]
     plain = [f"{key.replace('_', ' ')} {format_value(value[key])}" for key in value if key not in nested]
     if plain:
         line = ", ".join(plain)
         material.texts.append(f"{line[:1].upper()}{line[1:]}.")
     for key in nested:
-        held = value[key]
-        if isinstance(held, list) and all(isinstance(item, str) for item in cast("list[object]", held)):
-            listed = ", ".join(cast("list[str]", held)) or "none"
+        item_value = value[key]
+        if isinstance(item_value, list) and all(isinstance(item, str) for item in cast("list[object]", item_value)):
+            listed = ", ".join(cast("list[str]", item_value)) or "none"
             material.texts.append(f"{key.replace('_', ' ').capitalize()}: {listed}.")
         else:
             _add(material, value[key], depth + 1)
@@ -214,8 +214,8 @@ def markdown_table(table: Table) -> str:
     rows += [[format_cell(table, row, at) for at in places] for row in table.rows[:_MOST_ITEMS]]
     lines = [" | ".join(cell.replace("|", "/").replace("\n", " ") for cell in row) for row in rows]
     text = "\n".join(f"| {line} |" for line in lines)
-    left = max(0, len(table.rows) - _MOST_ITEMS) + table.more
-    return f"{text}\n\n{left} more rows are not shown." if left else text
+    hidden = max(0, len(table.rows) - _MOST_ITEMS) + table.more
+    return f"{text}\n\n{hidden} more rows are not shown." if hidden else text
 
 
 def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()) -> str:
@@ -232,8 +232,8 @@ def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()
             cells += [f"{table.columns[at].replace('_', ' ')} {format_cell(table, row, at)}" for at in numbers]
             parts.append(", ".join(cells))
     separator = ", " if len(names) < 2 and len(numbers) < 2 else "; "
-    left = len(table.rows) - _MOST_LISTED
-    more = f" and {left} more" if left > 0 else ""
+    hidden = len(table.rows) - _MOST_LISTED
+    more = f" and {hidden} more" if hidden > 0 else ""
     return f"{title}: {separator.join(parts) or 'none'}{more}."
 
 
@@ -262,16 +262,16 @@ _LONGEST_LINE = 600
 class Part(Struct, frozen=True):
     """The result of one task, cut into what was found, what was kept and what was left out."""
 
-    given: Given
+    result: Given
     text: str
     artifacts: tuple[Artifact, ...]
     lines: list[str]
-    kept: list[str]
-    left: list[str]
+    memory_lines: list[str]
+    missing: list[str]
 
     @property
     def task(self) -> str:
-        return self.given.task
+        return self.result.task
 
     @property
     def is_text(self) -> bool:
@@ -284,7 +284,7 @@ class Part(Struct, frozen=True):
 
 def write_answer(subject: Answering) -> str:
     """One answer from all results, in Markdown."""
-    parts = [_read_part(given) for given in subject.results if given.value is not None]
+    parts = [_read_part(result) for result in subject.results if result.value is not None]
     texts = [part for part in parts if part.is_text]
     written = "\n".join(part.text for part in texts)
     facts = [part for part in parts if not part.is_text]
@@ -294,7 +294,9 @@ def write_answer(subject: Answering) -> str:
         sections += _tables(parts)
         sections.append(_section("### Notes\n\n", _notes(facts, written)))
     sections.append(_section("## Sources\n\n", _sources(parts)))
-    sections.append(_section("## Kept\n\n", [f"- [{part.task}] {line}" for part in parts for line in part.kept]))
+    sections.append(
+        _section("## Kept\n\n", [f"- [{part.task}] {line}" for part in parts for line in part.memory_lines])
+    )
     if missing := _missing(subject, parts):
         sections.append(_section("## Not answered\n\n", missing) + f"\n\n{MENTIONS_MODEL}")
     return "\n\n".join(filter(None, sections)) or f"Nothing was found. {MENTIONS_MODEL}"
@@ -305,38 +307,38 @@ def _section(heading: str, lines: Iterable[str]) -> str:
     return heading + text if text else ""
 
 
-def _read_part(given: Given) -> Part:
-    product = read_product(given.value)
+def _read_part(result: Given) -> Part:
+    product = read_product(result.value)
     lines = [line.strip() for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
         lines = [figure_in_words(artifact) for artifact in product.artifacts if isinstance(artifact, Figure)]
         lines += [table_in_words(artifact, "Result") for artifact in product.artifacts if isinstance(artifact, Table)]
     return Part(
-        given=given,
+        result=result,
         text=product.text,
         artifacts=product.artifacts,
         lines=[line for line in lines if not line.startswith((*_KEPT, LEFT))],
-        kept=[line for line in lines if line.startswith(_KEPT)],
-        left=[line.removeprefix(LEFT) for line in lines if line.startswith(LEFT)],
+        memory_lines=[line for line in lines if line.startswith(_KEPT)],
+        missing=[line.removeprefix(LEFT) for line in lines if line.startswith(LEFT)],
     )
 
 
 def _bullets(facts: list[Part], written: str) -> list[str]:
     """The first line of each result with its task; with the worker where all were asked the same."""
-    shown = [part for part in facts if part.lines and part.lines[0] not in written]
-    asked_alike = len(shown) > 1 and len({part.given.instruction.partition("\n")[0] for part in shown}) == 1
+    listed = [part for part in facts if part.lines and part.lines[0] not in written]
+    asked_alike = len(listed) > 1 and len({part.result.instruction.partition("\n")[0] for part in listed}) == 1
     bullets: list[str] = []
-    for part in shown:
+    for part in listed:
         text = _SOURCE_BEHIND.sub("", shorten(part.lines[0], _LONGEST_LINE))
         cited = f"{text[:-1]} [{part.task}]." if text.endswith(".") else f"{text} [{part.task}]"
-        bullets.append(f"- {part.given.worker}: {cited}" if asked_alike else f"- {cited}")
+        bullets.append(f"- {part.result.worker}: {cited}" if asked_alike else f"- {cited}")
     return bullets
 
 
 def _tables(parts: list[Part]) -> list[str]:
     headings: dict[str, str] = {}
     for part in parts:
-        heading = without_returns(part.given.instruction).partition(". ")[0].rstrip("?. ")
+        heading = without_returns(part.result.instruction).partition(". ")[0].rstrip("?. ")
         for table in part.artifacts:
             if isinstance(table, Table) and (len(table.rows) > 1 or (table.rows and len(table.columns) > 2)):
                 headings.setdefault(markdown_table(table), f"### {shorten(heading, 100)} [{part.task}]")
@@ -357,27 +359,29 @@ def _notes(facts: list[Part], written: str) -> list[str]:
 def _sources(parts: list[Part]) -> list[str]:
     lines: list[str] = []
     for part in parts:
-        named: list[str] = []
+        sources: list[str] = []
         for artifact in part.artifacts:
             if isinstance(artifact, Passages):
-                named += [passage.source for passage in artifact.found if passage.text.strip()[:40] in part.text]
+                sources += [passage.source for passage in artifact.found if passage.text.strip()[:40] in part.text]
             elif isinstance(artifact, Table) and artifact.query:
-                named.append(f"{artifact.source}: `{artifact.query}`")
+                sources.append(f"{artifact.source}: `{artifact.query}`")
             elif isinstance(artifact, Table | Figure) and artifact.source:
-                named.append(artifact.source)
-        if named and "## Sources" not in part.text:  # a team has named them
-            lines.append(f"- [{part.task}] {'; '.join(dict.fromkeys(named))}")
+                sources.append(artifact.source)
+        if sources and "## Sources" not in part.text:  # a team has named them
+            lines.append(f"- [{part.task}] {'; '.join(dict.fromkeys(sources))}")
     return lines
 
 
 def _missing(subject: Answering, parts: list[Part]) -> list[str]:
     """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
-    asked = {given.task: without_returns(given.instruction).rstrip("?. ") for given in subject.results}
+    instructions = {result.task: without_returns(result.instruction).rstrip("?. ") for result in subject.results}
     lines: list[tuple[str, str]] = []
     for gap in subject.gaps:
         if gap.message and gap.task:
-            is_of_run = gap.reason != "logic" and gap.task in asked  # it does not say what was asked
-            lines.append((gap.task, f"{asked[gap.task]}: {gap.message.rstrip('.')}." if is_of_run else gap.message))
-    lines += [(part.task, line) for part in parts for line in part.left]
+            is_of_run = gap.reason != "logic" and gap.task in instructions  # it does not say what was asked
+            lines.append(
+                (gap.task, f"{instructions[gap.task]}: {gap.message.rstrip('.')}." if is_of_run else gap.message)
+            )
+    lines += [(part.task, line) for part in parts for line in part.missing]
     plain = [(task, line.replace(MENTIONS_MODEL, "").strip()) for task, line in lines]
     return [f"- {line[:1].upper()}{line[1:]} [{task}]" for task, line in plain]

@@ -99,7 +99,7 @@ def route(subject: Routing) -> str:
 @reply.register
 def choose_speaker(subject: Speaking) -> str:
     """The best worker for the request that has not spoken."""
-    spoken = {given.worker for given in subject.said} | {subject.last}
+    spoken = {result.worker for result in subject.said} | {subject.last}
     for name in _score_workers(subject.goal, subject.workers):
         if name not in spoken:
             return _encode(next=name, why="fits the request and has not spoken yet")
@@ -113,7 +113,7 @@ def choose_speaker(subject: Speaking) -> str:
 def keep_ledger(subject: Ledger) -> str:
     """The plan for the request, handed out one task at a time."""
     wanted = make_plan(Planning(subject.goal, subject.workers, _MOST_TASKS))
-    delivered = {given.task for given in subject.results if given.value is not None}
+    delivered = {result.task for result in subject.results if result.value is not None}
     handed_out = {task.instruction: task.id for task in subject.tasks}
     names: dict[str, str] = {}  # of the plan's tasks in the run
     for task in wanted.tasks:
@@ -181,8 +181,8 @@ def refine(subject: Refining) -> str:
     days = [period for period in find_periods(plain) if period.is_day and period.year]
     if offered is None or len(days) != 1 or days[0].first.isoformat() == offered["day"]:
         return subject.instruction
-    asked = earlier["asked"] if earlier else days[0].first.isoformat()
-    remark = f"The day {offered['day']} is the nearest there is to {asked}: say so."
+    wanted_day = earlier["asked"] if earlier else days[0].first.isoformat()
+    remark = f"The day {offered['day']} is the nearest there is to {wanted_day}: say so."
     return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
 
@@ -194,7 +194,7 @@ def judge(subject: Judging) -> str:
     """The result that most agree on, or that has most words of what was asked; a contradiction is left open."""
     if subject.manner == "contradiction" or not subject.results:
         return _encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
-    texts = {given.task: _result_text(given) for given in subject.results}
+    texts = {result.task: _result_text(result) for result in subject.results}
     if subject.manner == "vote":
         values = list(texts.values())
         winner = max(texts, key=lambda task: values.count(texts[task]))
@@ -207,8 +207,8 @@ def judge(subject: Judging) -> str:
     return _encode(why=why, winner=winner)
 
 
-def _result_text(given: Given) -> str:
-    text = read_product(given.value).text or msgspec.json.encode(given.value).decode()
+def _result_text(result: Given) -> str:
+    text = read_product(result.value).text or msgspec.json.encode(result.value).decode()
     return " ".join(text[:_LONGEST_RESULT].casefold().split())
 
 
@@ -239,8 +239,8 @@ def _is_sum(doubt: str, text: str) -> bool:
 def _is_off_topic(subject: Reviewing, text: str) -> bool:
     words = content_stems(text[:_LONGEST_RESULT])
     topic = content_stems(subject.instruction)
-    for given in subject.material:
-        topic |= content_stems(msgspec.json.encode(given.value).decode()[:_LONGEST_RESULT])
+    for result in subject.material:
+        topic |= content_stems(msgspec.json.encode(result.value).decode()[:_LONGEST_RESULT])
     return len(words) >= 8 and len(topic) >= 2 and words.isdisjoint(topic)
 
 

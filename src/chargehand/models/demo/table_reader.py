@@ -282,12 +282,12 @@ class _QueryReader:
     def _day_column(self) -> Column:
         """The column with the dates that are meant: one that is named, else the only one if it is a plain date."""
         days = [column for name in self.joins for column in self.schema.tables[name].columns if column.kind == "day"]
-        named = {column for item in self.items for column in item.names.columns if column in days}
+        mentioned = {column for item in self.items for column in item.names.columns if column in days}
         near = [column for column in days if column.table == self.base.name] or days
         is_plain = len(near) == 1 and (
             not _DAY_WORDS.isdisjoint(near[0].name.split("_")) or near[0].words[0] == stem(near[0].table)
         )
-        meant = list(named) or (near if is_plain else [])
+        meant = list(mentioned) or (near if is_plain else [])
         if len(meant) != 1:
             raise RefusedError(f"which date of {self.base.name} is meant is not said")
         return meant[0]

@@ -75,7 +75,7 @@ class Job(Struct, frozen=True):
     subject: Working
     tools: list[ToolCard]
     outcomes: list[Outcome]
-    given: Material
+    material: Material
     steps: int
 
     def tool(self, name: str) -> ToolCard | None:
@@ -86,11 +86,11 @@ class Job(Struct, frozen=True):
 
     def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[Outcome]:
         """What came of these calls; those that were not made yet are asked for."""
-        made = {outcome.call.arguments: outcome for outcome in self.outcomes if outcome.call.name == tool}
-        missing = [(tool, arguments) for arguments in calls if _encode(arguments) not in made]
+        by_arguments = {outcome.call.arguments: outcome for outcome in self.outcomes if outcome.call.name == tool}
+        missing = [(tool, arguments) for arguments in calls if _encode(arguments) not in by_arguments]
         if missing:
             raise CallsNeededError(missing)
-        return [made[_encode(arguments)] for arguments in calls]
+        return [by_arguments[_encode(arguments)] for arguments in calls]
 
     def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
         """What calls returned. One that failed is a refusal."""
@@ -123,7 +123,7 @@ def work(subject: Working, request: Request) -> Reply:
         subject=subject,
         tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
         outcomes=read_outcomes(messages),
-        given=gather(given.value for given in subject.inputs),
+        material=gather(result.value for result in subject.inputs),
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
     )
     if _was_rejected(messages):
@@ -180,8 +180,8 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
     parsed = parse_request(job.subject.instruction)
     if parsed.is_too_long:
         raise RefusedError(f"the task is longer than {LONGEST:,} characters")
-    asked = [clause for clause in parsed.clauses if clause.kind != "keep"]
-    results = _try_all(partial(_serve_clause, clause, job) for clause in asked)
+    clauses = [clause for clause in parsed.clauses if clause.kind != "keep"]
+    results = _try_all(partial(_serve_clause, clause, job) for clause in clauses)
     texts = [result for result in results if isinstance(result, str)]
     refusals = [result for result in results if isinstance(result, RefusedError)]
     if refusals and not texts:
@@ -189,11 +189,11 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
         raise RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
     text = "\n".join([*texts, *parsed.remarks])
     keepings = [read_keeping(clause) for clause in parsed.clauses if clause.kind == "keep"]
-    kept = _try_all(partial(_keep, keeping, job, text) for keeping in keepings)
-    lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in kept)]
+    notes = _try_all(partial(_keep, keeping, job, text) for keeping in keepings)
+    lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in notes)]
     if not any(lines):
         raise RefusedError("the task does not say what is wanted")
-    refused = [clause.text for clause, result in zip(asked, results, strict=True) if isinstance(result, RefusedError)]
+    refused = [clause.text for clause, result in zip(clauses, results, strict=True) if isinstance(result, RefusedError)]
     missing = [LEFT + clause + ("" if clause.endswith((".", "?", "!")) else ".") for clause in refused]
     return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(missing))))
 
@@ -282,7 +282,7 @@ def _draw(clause: Clause, job: Job) -> str:
     tool = job.tool_of_kind("chart")
     if tool is None:
         raise RefusedError("there is no tool here that draws")
-    charts = job.call(tool.name, chart_arguments(clause, job.given)).of(Chart)
+    charts = job.call(tool.name, chart_arguments(clause, job.material)).of(Chart)
     if not charts:
         raise RefusedError("no chart was returned")
     return _chart_in_words(charts[0])
@@ -297,7 +297,7 @@ def _convert(clause: Clause, job: Job) -> str:
     calculator = job.tool_of_kind("compute")
     if tool is None or calculator is None:
         raise RefusedError("nothing here converts it")
-    conversion = read_conversion(clause, tool, job.given)
+    conversion = read_conversion(clause, tool, job.material)
     rate = job.call_for_figure(tool.name, conversion.arguments)
     result = job.call_for_figure(calculator.name, {"expression": f"round({conversion.amount} * {rate.value}, 2)"})
     return conversion.in_words(result.value, rate)
@@ -341,7 +341,7 @@ def read_keeping(clause: Clause) -> Keeping:
 
 def _keep(keeping: Keeping, job: Job, text: str) -> str:
     """Keep a result, and say so."""
-    content = text or "\n".join(job.given.texts)
+    content = text or "\n".join(job.material.texts)
     if job.tool(keeping.tool) is None or not content:
         raise RefusedError(f"this worker has nothing that it may add to {keeping.place}.")
     arguments: Arguments = {"content": content}
@@ -360,7 +360,7 @@ def _note_turns(job: Job) -> str:
 
     Nothing for any other task.
     """
-    values = [cast("Arguments", given.value) for given in job.subject.inputs if isinstance(given.value, dict)]
+    values = [cast("Arguments", result.value) for result in job.subject.inputs if isinstance(result.value, dict)]
     turns = [value for value in values if value.get("kind") == "turn"]
     if not turns:
         return ""
@@ -381,9 +381,9 @@ def _note_turns(job: Job) -> str:
 
 def _turn_line(turn: Arguments) -> str:
     """What was asked, and how the answer begins."""
-    asked = shorten(str(turn.get("request", "")), 120)
+    question = shorten(str(turn.get("request", "")), 120)
     answer = str(turn.get("answer", "")).strip().partition("\n")[0]
-    return f"- {asked} -> {shorten(answer, 200) or '(no answer)'}"
+    return f"- {question} -> {shorten(answer, 200) or '(no answer)'}"
 
 
 # --- asking other workers

@@ -260,8 +260,8 @@ class Replayer:
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         calls = self._calls.get(digest(request))
         if calls is None:
-            asked = f"{_describe_request(request)!r}"
-            message = f"{self._path} holds no reply to {asked}; record it again (docs/testing-teams.md)"
+            description = f"{_describe_request(request)!r}"
+            message = f"{self._path} holds no reply to {description}; record it again (docs/testing-teams.md)"
             raise ModelFailed(Failure("logic", message, permanent=True), billed=False)
         call = calls.pop(0) if len(calls) > 1 else calls[0]
         if call.reply is None:

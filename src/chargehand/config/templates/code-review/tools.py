@@ -15,8 +15,8 @@ def measure(file: Annotated[str, "One file such as prices.py; left out, all of t
     if file and file not in names:
         raise ValueError(f"there is no file {file!r}; there are {', '.join(names)}")
     chosen = [path for path, name in zip(files, names, strict=True) if not file or name == file]
-    functions = [found for path in chosen for found in _functions(path)]
-    longest = max(functions, key=lambda found: found[1], default=("none", 0, True))
+    functions = [function for path in chosen for function in _functions(path)]
+    longest = max(functions, key=lambda function: function[1], default=("none", 0, True))
     return {
         "files": len(chosen),
         "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in chosen),
@@ -31,11 +31,15 @@ def _functions(path: Path) -> list[tuple[str, int, bool]]:
     """Each function with its place, its length in lines, and whether it has a docstring."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return [
-        (f"{path.name}:{node.lineno} {node.name}", (node.end_lineno or node.lineno) - node.lineno + 1, _told(node))
+        (
+            f"{path.name}:{node.lineno} {node.name}",
+            (node.end_lineno or node.lineno) - node.lineno + 1,
+            _has_docstring(node),
+        )
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
 
-def _told(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _has_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return ast.get_docstring(node) is not None

@@ -23,7 +23,7 @@ def exchange_rate(currency: Literal["USD", "GBP", "CHF", "SEK"], day: date) -> F
         rates = {row["day"]: row[currency] for row in csv.DictReader(file)}
     rate = rates.get(day.isoformat())
     if rate is None:
-        earlier = max((known for known in rates if known < day.isoformat()), default="")
+        earlier = max((earlier_day for earlier_day in rates if earlier_day < day.isoformat()), default="")
         nearest = f"nearest earlier day with a rate: {earlier}" if earlier else f"the first one is {min(rates)}"
         raise ToolFailed(f"no rate for {day.isoformat()} (a {day:%A}); {nearest}")
     return Figure(rate, label=f"{currency} per EUR on {day.isoformat()}", source="rates/euro.csv")

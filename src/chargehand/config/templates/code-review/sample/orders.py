@@ -17,5 +17,5 @@ def pay(number: int) -> bool:
 
 
 def unpaid() -> list[int]:
-    """The numbers of orders nobody has paid for."""
+    """The numbers of orders that are not paid."""
     return [number for number, order in ORDERS.items() if not order["paid"]]
