@@ -48,9 +48,8 @@ from chargehand.models.resolve import Finder, Lookup
 from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
-from chargehand.runtime.follow import OpenStreams, follow
 from chargehand.runtime.run_loop import TextListener, check_listener
-from chargehand.runtime.runner import Outcome, Runner, checked_goal, without_a_loop
+from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
 from chargehand.sqlite import StoreUrl
 

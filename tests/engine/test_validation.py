@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from chargehand.engine.validation import describe_misfit
+from chargehand.engine.declared import describe_misfit
 
 
 class _Tool(Struct, tag="tool", forbid_unknown_fields=True):

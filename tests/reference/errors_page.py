@@ -26,7 +26,7 @@ _KINDS = {
         "the supervisor rewrites the task with the error in view, then it is tried again",
     ),
     "uncertain": (
-        "an effect began and nobody knows whether it happened",
+        "an effect began and it is not known whether it happened",
         "the task fails, or a person is asked (`supervisor.uncertain`)",
     ),
     "budget": ("the money does not cover the next step", "the task fails"),

@@ -27,12 +27,12 @@ from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
 from chargehand.config.source import near
 from chargehand.engine.budget import Budget, usd_of
+from chargehand.engine.declared import describe_misfit
 from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import Plan, parse
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import RunState
-from chargehand.engine.validation import describe_misfit
 from chargehand.engine.value import encode_value
 from chargehand.errors import ChargehandError, Invalid, NotJson
 from chargehand.journal.protocol import Journal

@@ -176,8 +176,10 @@ def _check_calls(question: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ..
     waiting = [] if question.question is None else [pending.call for pending in question.question.also]
     for verdict in verdicts:
         if verdict.call not in waiting:
-            known = ", ".join(map(str, waiting)) or "none"
-            raise Refused(f"call {verdict.call} does not wait for a verdict; besides the first, those that do: {known}")
+            numbers = ", ".join(map(str, waiting)) or "none"
+            raise Refused(
+                f"call {verdict.call} does not wait for a verdict; besides the first, those that do: {numbers}"
+            )
         waiting.remove(verdict.call)
 
 

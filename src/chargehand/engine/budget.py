@@ -179,12 +179,12 @@ class Ledger(Struct):
         self.held_micros += amount.micros
         self.held_calls += amount.calls
 
-    def settle(self, held: Amount, used: Amount | None) -> None:
+    def settle(self, reserved: Amount, used: Amount | None) -> None:
         """Give a reservation back and book what was used; unknown use books the whole reservation."""
-        self.held_tokens -= held.tokens
-        self.held_micros -= held.micros
-        self.held_calls -= held.calls
-        booked = held if used is None else used
+        self.held_tokens -= reserved.tokens
+        self.held_micros -= reserved.micros
+        self.held_calls -= reserved.calls
+        booked = reserved if used is None else used
         self.tokens += booked.tokens
         self.micros += booked.micros
         self.calls += booked.calls

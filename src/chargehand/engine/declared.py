@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, wraps
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, wraps
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -20,10 +20,12 @@ from typing import (
     get_type_hints,
 )
 
-from msgspec import Meta, Struct, StructMeta
+import msgspec
+from msgspec import UNSET, Meta, Struct, StructMeta
+from msgspec import inspect as type_inspect
 
 from chargehand.errors import Invalid
-from chargehand.text.names import nearest_names
+from chargehand.text.names import listed, nearest_names
 
 _MAX_SHOWN = 80
 _PLAIN_DATA = (str, bytes, int, float, list, tuple, dict, set, NoneType)
@@ -130,12 +132,12 @@ def _show(value: object) -> str:
     """A value as it was written, or what it is where that would be long."""
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
-        shown = f"[{', '.join(map(_show, items))}]"
+        text = f"[{', '.join(map(_show, items))}]"
     elif isinstance(value, _PLAIN_DATA):
-        shown = repr(cast("object", value))
+        text = repr(cast("object", value))
     else:
-        shown = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+        text = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _fits_generic(value: object, origin: Any, arguments: tuple[Any, ...]) -> bool:
@@ -229,19 +231,19 @@ _SHORTEST_BEGINNING = 3
 _MOST_LISTED = 16
 
 
-def synonym_of(word: str, known: Collection[str]) -> str:
+def synonym_of(word: str, keywords: Collection[str]) -> str:
     """The keyword that is called `word` elsewhere; empty when there is none."""
-    return next((meant for meant in _MEANT.get(word, ()) if meant in known), "")
+    return next((meant for meant in _MEANT.get(word, ()) if meant in keywords), "")
 
 
-def nearest_keyword(word: str, known: Collection[str]) -> str:
+def nearest_keyword(word: str, keywords: Collection[str]) -> str:
     """The keyword that `word` was probably meant to be; empty when none is near."""
-    if synonym := synonym_of(word, known):
+    if synonym := synonym_of(word, keywords):
         return synonym
     if len(word) > _LONGEST_WORD or word in _SHORT_UNITS:
         return ""
-    near = nearest_names(word, known, count=1)
-    begun = [name for name in known if len(word) >= _SHORTEST_BEGINNING and name.startswith(word)]
+    near = nearest_names(word, keywords, count=1)
+    begun = [name for name in keywords if len(word) >= _SHORTEST_BEGINNING and name.startswith(word)]
     return next(iter((*near, *begun)), "")
 
 
@@ -310,8 +312,8 @@ def _too_many(struct: StructMeta, args: Sequence[object], keywords: Mapping[str,
 def _owner(struct: StructMeta, args: Sequence[object], keywords: Mapping[str, object]) -> str:
     """What is declared, with its name where it has one."""
     fields: tuple[str, ...] = struct.__struct_fields__
-    given = dict(zip(fields, args, strict=False)) | dict(keywords)
-    name = given.get("name")
+    values = dict(zip(fields, args, strict=False)) | dict(keywords)
+    name = values.get("name")
     return f"{struct.__name__} {name!r}" if isinstance(name, str) else struct.__name__
 
 
@@ -399,3 +401,105 @@ def show_value(written: object) -> str:
     """A value as it stands in a file, cut where it is long."""
     text = repr(written) if isinstance(written, str) else str(written).lower()
     return text if len(text) <= _MAX_WRITTEN else f"{text[: _MAX_WRITTEN - 1]}…"
+
+
+# --- data that does not fit its shape
+
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_CHOICE = re.compile(r"Invalid (?:enum )?value (.*)", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+_REPLACEMENTS = (("Expected ", "must be "), (", got ", ", not "), (" | ", " or "), ("`", ""))
+_MAX_VALUE_CHARS = 60
+
+
+class Misfit(Struct, frozen=True):
+    """One thing that does not fit."""
+
+    place: str
+    """Where, as in `$.tasks[0].worker`; `$` is all of it."""
+    message: str
+
+    def __str__(self) -> str:
+        return self.message if self.place == "$" else f"{self.place}: {self.message}"
+
+
+def describe_misfit(error: msgspec.ValidationError, shape: Any, sent: object = UNSET) -> Misfit:
+    """What is wrong with data that is not of this shape. `sent` is the data, where it is at hand."""
+    problem, _, place = str(error).partition(" - at `")
+    place = place.rstrip("`") or "$"
+    kinds = [_type_of(shape)]
+    value = sent
+    for step in _STEP.finditer(place):
+        kinds = [inner for kind in kinds for inner in _types_inside(kind, step[1])]
+        value = _value_inside(value, step)
+    return Misfit(place, _describe(problem, [each for kind in kinds for each in _alternatives(kind)], value))
+
+
+@lru_cache(maxsize=256)
+def _type_of(shape: Any) -> type_inspect.Type:
+    return type_inspect.type_info(shape)
+
+
+def _alternatives(kind: type_inspect.Type) -> Iterator[type_inspect.Type]:
+    if isinstance(kind, type_inspect.UnionType):
+        for each in kind.types:
+            yield from _alternatives(each)
+    elif isinstance(kind, type_inspect.Metadata):
+        yield from _alternatives(kind.type)
+    else:
+        yield kind
+
+
+def _types_inside(kind: type_inspect.Type, name: str | None) -> Iterator[type_inspect.Type]:
+    """What stands one step further inside: in the field `name`, or among the items."""
+    for each in _alternatives(kind):
+        if isinstance(each, type_inspect.StructType):
+            yield from (field.type for field in each.fields if field.encode_name == name)
+            if each.tag_field == name:
+                yield type_inspect.LiteralType((each.tag,))
+        elif isinstance(each, type_inspect.DictType):
+            yield each.value_type
+        elif isinstance(each, type_inspect.CollectionType):
+            yield each.item_type
+        elif isinstance(each, type_inspect.TupleType):
+            yield from each.item_types
+
+
+def _value_inside(value: object, step: re.Match[str]) -> object:
+    if isinstance(value, dict):
+        return cast("dict[object, object]", value).get(step[1], UNSET)
+    items = cast("list[object]", value) if isinstance(value, list | tuple) else []
+    at = int(step[2] or 0)
+    return items[at] if step[2] and at < len(items) else UNSET  # of a key that is there twice, `value` is the last
+
+
+def _describe(problem: str, kinds: list[type_inspect.Type], value: object) -> str:
+    """The words of msgspec in ours. `kinds` are what may stand there, `value` what does."""
+    table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    field_names = _field_names(kinds, table)
+    if unknown := _UNKNOWN.fullmatch(problem):
+        meant = nearest_keyword(unknown[1], field_names)
+        hint = f"did you mean {meant!r}?" if meant else f"the fields are {listed(field_names) or 'not known'}"
+        return f"there is no field {unknown[1][:_MAX_VALUE_CHARS]!r}; {hint}"
+    if missing := _MISSING.fullmatch(problem):
+        meant = nearest_keyword(missing[1], [key for key in table if key not in field_names])
+        hint = f"; was it meant by {meant[:_MAX_VALUE_CHARS]!r}?" if meant else ""
+        return f"the field {missing[1]!r} is missing{hint}"
+    choices = [str(choice) for kind in kinds if isinstance(kind, type_inspect.LiteralType) for choice in kind.values]
+    if (chosen := _CHOICE.fullmatch(problem)) and choices:
+        return f"{chosen[1][:_MAX_VALUE_CHARS]} is not allowed; it must be one of {', '.join(dict.fromkeys(choices))}"
+    wanted = problem
+    for theirs, ours in _REPLACEMENTS:
+        wanted = wanted.replace(theirs, ours)
+    return f"{wanted} (it is {value!r:.{_MAX_VALUE_CHARS}})" if isinstance(value, str | int | float) else wanted
+
+
+def _field_names(kinds: list[type_inspect.Type], table: dict[str, object]) -> list[str]:
+    """The fields of the structs that may stand there; where they have tags, of the one that is named."""
+    names: dict[str, None] = {}
+    for kind in kinds:
+        if isinstance(kind, type_inspect.StructType) and table.get(kind.tag_field or "", kind.tag) == kind.tag:
+            names |= dict.fromkeys(field.encode_name for field in kind.fields)
+    return list(names)

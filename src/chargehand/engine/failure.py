@@ -236,4 +236,4 @@ class Missing(Struct, frozen=True, omit_defaults=True, gc=False):
     """The gaps of the nested run that the result is from; empty: a worker left these parts itself."""
 
 
-EFFECT_IN_DOUBT = Failure("uncertain", "an effect was begun and nobody knows whether it happened")
+EFFECT_IN_DOUBT = Failure("uncertain", "an effect was begun and it is not known whether it happened")

@@ -120,8 +120,8 @@ def parse(source: bytes | str | Mapping[str, object]) -> Plan:
 
 
 def _place(error: msgspec.ValidationError) -> str:
-    _, found, place = str(error).rpartition("at `")
-    return place.rstrip("`") if found else "plan"
+    _, separator, place = str(error).rpartition("at `")
+    return place.rstrip("`") if separator else "plan"
 
 
 def needs(task: Task) -> list[tuple[TaskId, Need]]:

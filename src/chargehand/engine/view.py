@@ -282,14 +282,14 @@ def _words_of(text: str) -> set[str]:
 def _rests_on(state: RunState, progress: Progress, task: TaskId) -> bool:
     """Whether a task was done from the result of another, however many tasks are in between."""
     pending = [progress.task]
-    seen: set[TaskId] = set()
+    visited: set[TaskId] = set()
     while pending:
         current = pending.pop()
         if current.id == task:
             return True
-        if current.id in seen:
+        if current.id in visited:
             continue
-        seen.add(current.id)
+        visited.add(current.id)
         pending += [state.tasks[need_id].task for need_id, need in needs(current) if need != "optional"]
     return False
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
-from chargehand.engine.validation import describe_misfit
+from chargehand.engine.declared import describe_misfit
 from chargehand.errors import Invalid
 from chargehand.tools.schema import inner_schemas, schema_problem
 

@@ -114,31 +114,31 @@ async def _decide(on_approval: OnApproval, request: ApprovalRequest) -> Verdict:
     return await verdict if inspect.isawaitable(verdict) else verdict
 
 
-def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, ApprovalRequest]:
+def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int, ApprovalRequest]:
     """What is asked, by the number of the call; nothing for an effect in doubt, which only a person can look up."""
-    question = asked.question
-    if asked.what == "effect":
+    question = pending.question
+    if pending.what == "effect":
         return {}
-    if asked.what == "plan" and question is None:
+    if pending.what == "plan" and question is None:
         tasks = [
             f"{progress.task.id} ({progress.task.worker or 'any worker'}): {progress.task.instruction}"
             for progress in state.tasks.values()
         ]
         return {1: ApprovalRequest(run, "plan", plan=tuple(tasks))}
     if question is None:
-        return {1: ApprovalRequest(run, "tool", tool=asked.text, task=asked.task)}
+        return {1: ApprovalRequest(run, "tool", tool=pending.text, task=pending.task)}
     worker = " > ".join(question.workers)
-    if asked.what == "plan":
-        return {_first_call(asked): ApprovalRequest(run, "plan", worker, task=asked.task, plan=question.plan)}
+    if pending.what == "plan":
+        return {_first_call(pending): ApprovalRequest(run, "plan", worker, task=pending.task, plan=question.plan)}
     calls = {
-        _first_call(asked): ApprovalRequest(
+        _first_call(pending): ApprovalRequest(
             run=run,
             what="tool",
             worker=worker,
             tool=question.tool,
             arguments=question.arguments,
             because=question.because,
-            task=asked.task,
+            task=pending.task,
         )
     }
     for other in question.also:
@@ -149,7 +149,7 @@ def _requests(run: str, state: RunState, asked: ev.InputRequested) -> dict[int, 
             tool=other.tool,
             arguments=other.arguments,
             because=other.because,
-            task=asked.task,
+            task=pending.task,
         )
     return calls
 
@@ -189,14 +189,14 @@ def _as_word(approved: bool) -> _Word:  # noqa: FBT001 - it is what a person ans
     return "approve" if approved else "reject"
 
 
-def _read_effect_answer(asked: ev.InputRequested, answer: str | Mapping[int, str], reason: str) -> ev.Event:
+def _read_effect_answer(pending: ev.InputRequested, answer: str | Mapping[int, str], reason: str) -> ev.Event:
     if answer == "again":
-        return ev.InputAnswered(asked.number, "again", reason)
+        return ev.InputAnswered(pending.number, "again", reason)
     if answer == "fail":
-        return ev.InputAnswered(asked.number, "fail", reason)
+        return ev.InputAnswered(pending.number, "fail", reason)
     raise Invalid(
         'it is asked what became of an effect: answer "again" (it did not happen), "fail", or, if it happened, '
-        f"InputAnswered({asked.number}, 'done', result=...)"
+        f"InputAnswered({pending.number}, 'done', result=...)"
     )
 
 
@@ -213,18 +213,18 @@ def _read_verdict(owner: str, verdict: Verdict, reason: str = "") -> tuple[_Word
             raise Invalid(f'{owner} is {verdict!r}; say "approve", "reject" or "reject: why"')
 
 
-def _first_call(asked: ev.InputRequested) -> int:
-    return 1 if asked.question is None else asked.question.call or 1
+def _first_call(pending: ev.InputRequested) -> int:
+    return 1 if pending.question is None else pending.question.call or 1
 
 
-def _waiting_calls(asked: ev.InputRequested) -> dict[int, str]:
+def _waiting_calls(pending: ev.InputRequested) -> dict[int, str]:
     """The calls that wait for an answer, by number, each in a line."""
-    others = () if asked.question is None else asked.question.also
-    return {_first_call(asked): asked.text, **{other.call: other.text for other in others}}
+    others = () if pending.question is None else pending.question.also
+    return {_first_call(pending): pending.text, **{other.call: other.text for other in others}}
 
 
-def _answered(asked: ev.InputRequested, verdicts: Mapping[int, tuple[_Word, str]]) -> ev.InputAnswered:
-    first = _first_call(asked)
+def _answered(pending: ev.InputRequested, verdicts: Mapping[int, tuple[_Word, str]]) -> ev.InputAnswered:
+    first = _first_call(pending)
     word, reason = verdicts[first]
     also = tuple(ev.CallVerdict(call, each, why) for call, (each, why) in verdicts.items() if call != first)
-    return ev.InputAnswered(asked.number, word, reason, also=also)
+    return ev.InputAnswered(pending.number, word, reason, also=also)

@@ -37,7 +37,7 @@ async def earlier_results(
     except StoreError:
         return ()
     present = {agent.name: agent for agent in request.roster.agents if agent.name in lookers and agent.spec}
-    found: dict[str, ev.Offer] = {}
+    offers: dict[str, ev.Offer] = {}
     room = _MOST_BYTES
     for row in sorted(rows, key=lambda row: row.changed, reverse=True)[:MOST_RUNS]:
         try:
@@ -46,10 +46,10 @@ async def earlier_results(
             continue
         for offer in _offers(row.run, entries, now - fresh, present):
             room -= len(bytes(offer.result))
-            if len(found) >= MOST_OFFERS or room < 0:
+            if len(offers) >= MOST_OFFERS or room < 0:
                 break
-            found.setdefault(offer.key, offer)
-    return (ev.ResultsOffered(_SOURCE, tuple(found.values())),) if found else ()
+            offers.setdefault(offer.key, offer)
+    return (ev.ResultsOffered(_SOURCE, tuple(offers.values())),) if offers else ()
 
 
 def _offers(run: str, entries: Sequence[ev.Entry], oldest: Instant, present: Mapping[str, Agent]) -> Iterator[ev.Offer]:
@@ -91,17 +91,17 @@ def _done_again(first: ev.RunRequested, entries: Sequence[ev.Entry]) -> bool:
 def _touched(state: RunState, entries: Sequence[ev.Entry]) -> set[TaskId]:
     """The tasks in which something was changed, or that depend on more than their inputs: memory, a made worker."""
     workers: dict[TaskId, str] = {}
-    found: set[TaskId] = set()
+    tasks: set[TaskId] = set()
     for entry in entries:
         event = entry.event
         if isinstance(event, ev.AttemptStarted):
             workers[event.task] = event.worker
         elif isinstance(event, ev.StepStarted):
             agent = state.agents.get(workers.get(event.task, ""))
-            known = event.kind in ("model", "check") or (agent is not None and event.name in agent.tools)
-            if event.effect != "read" or not known:
-                found.add(event.task)
-    return found
+            is_declared = event.kind in ("model", "check") or (agent is not None and event.name in agent.tools)
+            if event.effect != "read" or not is_declared:
+                tasks.add(event.task)
+    return tasks
 
 
 def _plainly_done(state: RunState, progress: Progress) -> bool:

@@ -103,10 +103,10 @@ async def perform(line: RunPort, work: Work, brief: Brief) -> None:
         report = _failed(work, ev.Failure("logic", "the worker gave up by cancelling itself"))
     except Exception as error:  # noqa: BLE001 - whatever a worker raises fails its own work only
         report = _failed(work, with_first(_blame(error), brief))
-    line.tell(_kept(work, report))
+    line.tell(_writable(work, report))
 
 
-def _kept(work: Work, report: ev.Event) -> ev.Event:
+def _writable(work: Work, report: ev.Event) -> ev.Event:
     """The report if it can be written; else the failure of the work."""
     try:
         check(report)
@@ -506,7 +506,7 @@ class _StepContext:
 def calls_left(room: Amount, price: Amount) -> int:
     """How many calls at such a price there is room for."""
     pairs = ((room.tokens, price.tokens), (room.micros, price.micros), (room.calls, price.calls))
-    return min(left // price for left, price in pairs if price)
+    return min(available // price for available, price in pairs if price)
 
 
 # --- what failed before a fallback took the task over

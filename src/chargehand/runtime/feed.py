@@ -70,9 +70,9 @@ class Feed:
         mates = self._readers.setdefault(run, WeakSet())
         reader = Reader(journal=self._journal, run=run, after=after, most=self._most, mates=mates, expected=expected)
         mates.add(reader)
-        kept = self._latest.get(run)
-        if kept and kept[0].seq <= after <= kept[-1].seq:
-            reader.begin_with(islice(kept, after - kept[0].seq + 1, None))
+        latest = self._latest.get(run)
+        if latest and latest[0].seq <= after <= latest[-1].seq:
+            reader.begin_with(islice(latest, after - latest[0].seq + 1, None))
         return reader
 
     @property
@@ -141,10 +141,10 @@ class Reader(AsyncIterator[Entry]):
 
     def at_once(self) -> list[Entry]:
         """What follows and is here already: for who hands on many at a time."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         while not self._over and (entry := self._next()) is not None:
-            found.append(entry)
-        return found
+            entries.append(entry)
+        return entries
 
     def _next(self) -> Entry | None:
         for line in (self._past, self._live):
@@ -162,15 +162,15 @@ class Reader(AsyncIterator[Entry]):
         # from here on what is written is heard: it is in the journal's answer, or in the line, or in both
         self._behind = False
         try:
-            found = await self._journal.read(self._run, after=max(self._seen - 1, 0))
+            entries = await self._journal.read(self._run, after=max(self._seen - 1, 0))
         except BaseException as error:
             if self._expected and not self._seen and isinstance(error, RunUnknown):
                 return
             self._fall_behind()
             raise
-        if self._seen and not found:
+        if self._seen and not entries:
             self._fall_behind()
             raise Refused(f"run {self._run!r} has no entry {self._seen} yet; read on from one that it has")
         # the last entry seen comes along, to tell whether it was the end
-        self._over = bool(self._seen) and isinstance(found[0].event, RunEnded)
-        self._past.extend(found)
+        self._over = bool(self._seen) and isinstance(entries[0].event, RunEnded)
+        self._past.extend(entries)

@@ -213,10 +213,10 @@ def _steps_begun(entries: Sequence[ev.Entry], task: TaskId, attempt: int) -> lis
 # --- starting, going on, cancelling
 
 
-def _bounded_request(step: StartingStep, nested: NestedRequest, held: Amount) -> ev.RunRequested:
+def _bounded_request(step: StartingStep, nested: NestedRequest, reserved: Amount) -> ev.RunRequested:
     """The request of a nested run, within the time, the money and the depth that its step allows."""
     outer = step.state.requested
-    bounds = RunBounds(at=step.state.at, budget=_budget_within(outer.budget, held), deadline=step.deadline)
+    bounds = RunBounds(at=step.state.at, budget=_budget_within(outer.budget, reserved), deadline=step.deadline)
     request = nested.request(bounds)
     limits = request.policy.limits
     limits = structs.replace(limits, max_nesting=min(limits.max_nesting, outer.policy.limits.max_nesting))
@@ -231,12 +231,12 @@ def _bounded_request(step: StartingStep, nested: NestedRequest, held: Amount) ->
     )
 
 
-def _budget_within(outer: Budget, held: Amount) -> Budget:
+def _budget_within(outer: Budget, reserved: Amount) -> Budget:
     """What a step holds, as the caps of the run it starts; what is not capped outside is not capped inside."""
     return Budget(
-        tokens=None if outer.tokens is None else held.tokens,
-        usd=None if outer.usd is None else usd_of(held.micros),
-        calls=None if outer.calls is None else held.calls,
+        tokens=None if outer.tokens is None else reserved.tokens,
+        usd=None if outer.usd is None else usd_of(reserved.micros),
+        calls=None if outer.calls is None else reserved.calls,
     )
 
 

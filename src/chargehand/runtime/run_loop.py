@@ -5,6 +5,7 @@ Nothing is acted on before it is in the journal. Where runs come from is `runner
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Literal, TypeAlias
@@ -18,14 +19,37 @@ from chargehand.engine.decide import decide
 from chargehand.engine.declared import argument_problem, is_async
 from chargehand.engine.fold import fold
 from chargehand.engine.owed import brief, wake_at
+from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.codec import check
 from chargehand.journal.protocol import Journal, Lease
-from chargehand.runtime.clock import Clock
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
 from chargehand.runtime.run_log import LOGGED, Attempted, BreakerWatch, RunLog, watch_breaker
+
+Clock: TypeAlias = Callable[[], Instant]
+
+
+def steady(wall: Clock = time.time, ticks: Clock = time.monotonic, *, least: Instant = 0.0) -> Clock:
+    """A clock that starts at the wall's time, or at `least` if the wall was set back, and then only ticks."""
+    return _SteadyClock(max(wall(), least), ticks).now
+
+
+class _SteadyClock:
+    __slots__ = ("_first", "_start", "_ticks")
+
+    def __init__(self, start: Instant, ticks: Clock) -> None:
+        self._start = start
+        self._ticks = ticks
+        self._first = ticks()
+
+    def now(self) -> Instant:
+        return self._start + (self._ticks() - self._first)
+
+
+# --- the time of a run
+
 
 logger = logging.getLogger(__name__)
 

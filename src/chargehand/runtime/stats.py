@@ -195,8 +195,8 @@ class Stats:
         last_failure = breaker.recent[-1][0] if breaker.recent else 0.0
         return breaker.opened > 0 and self._last_success.get(name, 0.0) <= last_failure
 
-    def _bounded(self, known: set[str] | dict[str, CallStats], name: str) -> str:
-        if self._max_names is not None and name not in known and len(known) >= self._max_names:
+    def _bounded(self, names: set[str] | dict[str, CallStats], name: str) -> str:
+        if self._max_names is not None and name not in names and len(names) >= self._max_names:
             return OTHER
         return name or "none"
 
@@ -457,7 +457,7 @@ def health(
     `driven` names the runs that a process drives: what the others left open is not under way. Left out, all are.
     """
     stats = Stats()
-    for run, entries in sorted(runs, key=lambda named: named[1][0].at if named[1] else 0.0):
+    for run, entries in sorted(runs, key=lambda item: item[1][0].at if item[1] else 0.0):
         if entries:
             stats.record(run, entries)
             stats.keep_breakers(replay(entries))
@@ -470,10 +470,10 @@ def report(stats: Stats, now: Instant) -> tuple[WorkerHealth, ...]:
     """Workers first, then tools, then models; those that were called, or are out of order."""
     lines: list[WorkerHealth] = []
     for called, table in stats.calls.items():
-        known = [_health(stats, called, name, calls, now) for name, calls in table.items() if calls.calls]
+        rows = [_health(stats, called, name, calls, now) for name, calls in table.items() if calls.calls]
         if called == "model":
-            known += [_health(stats, called, name, CallStats(), now) for name in _barred_models(stats)]
-        lines += sorted(known, key=lambda line: (-line.last, line.name))
+            rows += [_health(stats, called, name, CallStats(), now) for name in _barred_models(stats)]
+        lines += sorted(rows, key=lambda line: (-line.last, line.name))
     return tuple(lines)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from chargehand.engine.validation import describe_misfit
+from chargehand.engine.declared import describe_misfit
 from chargehand.server.problem import Fault, Problem
 
 Shape = TypeVar("Shape")

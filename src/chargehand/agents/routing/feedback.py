@@ -15,8 +15,8 @@ from chargehand.engine.state import RunState, Status
 from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal.protocol import SOURCES, Journal, RouteExample, RouteExamples, Source
 from chargehand.journal.store import opened_journal
-from chargehand.runtime.clock import Clock
 from chargehand.runtime.executor import StepContext
+from chargehand.runtime.run_loop import Clock
 from chargehand.sqlite import StoreUrl
 from chargehand.text.names import did_you_mean
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from chargehand.engine.declared import Declared
-from chargehand.engine.validation import describe_misfit
+from chargehand.engine.declared import Declared, describe_misfit
 from chargehand.errors import Invalid
 
 Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]

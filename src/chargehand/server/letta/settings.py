@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
-from chargehand.engine.validation import describe_misfit
+from chargehand.engine.declared import describe_misfit
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.messages import Settings
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields, Strings, Table, Window
