@@ -26,8 +26,8 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.server.letta.custom_tools import read_source
 from chargehand.server.middleware.gate import open_keys
 from chargehand.server.middleware.keys import create_key
-from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits, Settings, check, key_store_url
+from chargehand.server.wire import Problem
 from chargehand.tools.egress import Egress, Forbidden
 from chargehand.tools.sandbox import available
 from tests.server.routes import routes

@@ -33,7 +33,7 @@ _AT_THE_START = frozenset(
 _SHORT_TEXTS = frozenset(
     {
         "chargehand.server.settings._HOST",  # what an operator says
-        "chargehand.server.middleware.redacted._OPEN_END",  # the last 512 characters of what was said
+        "chargehand.server.middleware.redaction._OPEN_END",  # the last 512 characters of what was said
         "chargehand.agents.routing.words._CLAUSE",  # what a team file says of a worker
         "chargehand.memory.sqlite_things._WORD",  # the first 4,000 characters of a question
     }

@@ -25,8 +25,15 @@ from chargehand.journal.store import open_journal
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Done, Executor, StepContext
-from chargehand.server.middleware.redacted import RedactedContext, RedactedExecutor, RedactedJournal, redactor_of
-from chargehand.server.middleware.redaction import MARK, Redactor, clean_logs
+from chargehand.server.middleware.redaction import (
+    MARK,
+    RedactedContext,
+    RedactedExecutor,
+    RedactedJournal,
+    Redactor,
+    clean_logs,
+    redactor_of,
+)
 from chargehand.server.settings import Settings
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.team import Team

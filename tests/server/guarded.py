@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from chargehand.server.app import all_apis
-from chargehand.server.middleware.connections import bounded_http
 from chargehand.server.middleware.gate import Keyring, guard
+from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.settings import Settings

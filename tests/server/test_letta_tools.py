@@ -14,7 +14,7 @@ from letta_client import APIStatusError, ConflictError, Letta, NotFoundError, Pe
 from letta_client import UnprocessableEntityError as Unfit
 
 from chargehand.server.letta.custom_tools import read_source, schema_of
-from chargehand.server.problem import Problem
+from chargehand.server.wire import Problem
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import Running, running, settings_in
 

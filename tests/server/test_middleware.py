@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from chargehand.server.app import all_apis
-from chargehand.server.middleware.bodies import check_json
 from chargehand.server.middleware.gate import Rates, open_keys
 from chargehand.server.middleware.keys import Allowed, create_key
-from chargehand.server.problem import Problem
+from chargehand.server.middleware.limits import check_json
 from chargehand.server.routing import SLASH
 from chargehand.server.settings import Limits, Settings, key_store_url
+from chargehand.server.wire import Problem
 from tests.server.guarded import guarded
 from tests.server.routes import Called, routes
 from tests.server.running import Running, running, settings_in

@@ -16,7 +16,7 @@ import pytest
 
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import Work
-from chargehand.server.openai.stream import AnswerWords
+from chargehand.server.openai.api import AnswerWords
 from chargehand.server.settings import Limits
 from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
 from tests.server.model_server import Answer, FakeModel, Question, fake_model

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.server.middleware import bodies
-from chargehand.server.middleware.connections import BoundedHttp
+from chargehand.server.middleware import limits
+from chargehand.server.middleware.limits import BoundedHttp
 from chargehand.server.settings import Settings
 from tests.server.guarded import guarded
 
@@ -51,7 +51,7 @@ def test_headers_behind_a_body_and_sizes_of_chunks_have_an_end(tmp_path: Path) -
 
 
 def test_a_body_of_which_nothing_comes_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "PATIENCE", 0.3)
+    monkeypatch.setattr(limits, "BODY_PATIENCE", 0.3)
     monkeypatch.setattr(BoundedHttp, "upload", 1.0)
     begun = "POST /who HTTP/1.1\r\nContent-Length: 10\r\n"
     with guarded(Settings(tmp_path, token=TOKEN)) as url:

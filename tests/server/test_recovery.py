@@ -12,7 +12,7 @@ from chargehand.engine.events import Entry, Event, PauseSet, RunEnded, RunReques
 from chargehand.engine.fold import replay
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import read_run
-from chargehand.server.recovery import goes_on
+from chargehand.server.run_control import goes_on
 from chargehand.server.settings import Limits
 from tests.server.running import Running, running, settings_in
 

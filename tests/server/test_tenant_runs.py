@@ -13,10 +13,9 @@ from chargehand.engine.roster import Roster
 from chargehand.errors import RunBusy
 from chargehand.runtime.runner import Outcome
 from chargehand.runtime.runner import outcome as read_outcome
-from chargehand.server.admission import Admission
-from chargehand.server.problem import Problem
 from chargehand.server.settings import Limits
-from chargehand.server.tenant_runs import TenantRuns
+from chargehand.server.tenant_runs import Admission, TenantRuns
+from chargehand.server.wire import Problem
 
 ENTRY = Entry(1, 0.0, PauseSet(paused=False))
 

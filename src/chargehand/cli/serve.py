@@ -62,7 +62,7 @@ def add_serve(parser: ArgumentParser) -> None:
 def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
-        from chargehand.server import serving, settings  # noqa: PLC0415 - only this verb needs them
+        from chargehand.server import app, settings  # noqa: PLC0415 - only this verb needs them
         from chargehand.server.middleware.gate import first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
@@ -77,7 +77,7 @@ def serve(options: Namespace) -> int:
             Console(sys.stdout).line(line)
         sys.stdout.flush()
 
-    serving.serve(wanted, lookup, ready)
+    app.serve(wanted, lookup, ready)
     return 0
 
 

@@ -1,28 +1,40 @@
-"""The ASGI application: the APIs, wrapped in middleware, and what must be open while they are served."""
+"""The ASGI application: the APIs, wrapped in middleware, what must be open while they are served, and the listening."""
 
 import asyncio
+import fcntl
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
+import uvicorn
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chargehand.concurrency import first_error
+from chargehand.errors import Invalid, Refused
 from chargehand.models.resolve import Lookup
 from chargehand.server.api.routes import own_api
 from chargehand.server.letta.api import letta_api
 from chargehand.server.middleware.gate import Keyring, guard
+from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
-from chargehand.server.problem import Problem
-from chargehand.server.recovery import Recovery, recover, reopen
 from chargehand.server.routing import CALLER, Api, Apis, Caller
+from chargehand.server.run_control import Recovery, recover, reopen
 from chargehand.server.settings import FIRST, Settings, check
+from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
-from chargehand.server.wire import reply
+from chargehand.server.wire import Problem, reply
 
 _INDEX = """chargehand is running.
 
@@ -139,3 +151,165 @@ async def _ready(request: Request, tenant: Tenant) -> Response:
         "left": len(recovery.left),
     }
     return reply({"status": "ready", **counts})
+
+
+# --- listening
+
+
+_BACKLOG = 2048
+_KEEP_ALIVE = 30
+"""For how many seconds a connection may stand idle."""
+_REPLIES = 2
+"""How many seconds replies that are under way may take once all runs are over."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens. Signals are not its business: it would end before runs have."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # what is there now stays: the collector need not look at it ever again
+        gc.collect()
+        gc.freeze()
+        self._ready()
+
+
+def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
+    """Serve until stopped. `ready` is told the port and the teams when calls are answered."""
+    _raise_open_files()
+    listening = listen(settings.host, settings.port)
+    try:
+        port: int = listening.getsockname()[1]
+        _make_folder(settings.data)
+        with _only_server_of(settings.data):
+            asyncio.run(_serve(settings, lookup, lambda teams: ready(port, teams), listening))
+    except ExceptionGroup as group:  # what is open together is closed together: one reason for all of it
+        raise first_error(group) from None
+    finally:
+        listening.close()
+
+
+async def _serve(
+    settings: Settings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
+) -> None:
+    """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
+    application = Application(settings, lookup)
+    loop = asyncio.get_running_loop()
+    stops = asyncio.Queue[None]()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stops.put_nowait, None)
+    try:
+        async with application.opened():
+            tenant = await application.tenants.of(FIRST)
+            teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
+            if settings.model:
+                tenant.finder.find(settings.model)  # as is a model that there is not
+            server = _Server(_uvicorn_config(application.app, settings), lambda: ready(teams))
+            async with asyncio.TaskGroup() as jobs:
+                ending = jobs.create_task(_end(server, application.tenants, stops))
+                await server.serve([listening])
+                ending.cancel()
+    finally:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(name)
+
+
+def _uvicorn_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=bounded_http(settings.limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        backlog=_BACKLOG,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_REPLIES,
+    )
+
+
+async def _end(server: uvicorn.Server, tenants: Tenants, stops: "asyncio.Queue[None]") -> None:
+    """Told to stop, take nothing more, and end when what is under way is done; told again, at once."""
+    await stops.get()
+    grace = tenants.settings.grace
+    logger.info("stopping: %d runs have %g s to end", sum(tenant.runs.running_count for tenant in tenants.open), grace)
+    async with asyncio.TaskGroup() as jobs:
+        drained = jobs.create_task(tenants.drain(grace))
+        hurry = jobs.create_task(stops.get())
+        await asyncio.wait((drained, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not drained.done():
+            server.force_exit = True
+            await tenants.drain(0.0)
+    server.should_exit = True
+    await stops.get()
+    server.force_exit = True
+
+
+@contextmanager
+def _only_server_of(data: Path) -> Generator[None]:
+    """Hold the data folder: the order of an agent's messages is kept in memory, so two servers would mix them up."""
+    handle = os.open(data / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(handle, 20).decode() or "another"
+            raise Refused(f"{data} is in use by process {pid}; stop that server, or name another --data") from None
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(handle)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; Invalid, saying why, where that cannot be."""
+    try:
+        return _bound(*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0])
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Invalid(f"{host} port {port} cannot be used: {reason}; name another with --host or --port") from error
+
+
+def _bound(family: int, kind: int, protocol: int, _name: str, address: tuple[object, ...]) -> socket.socket:
+    # with its protocol said: asyncio lets small replies out at once only where it sees TCP (else they wait 40 ms)
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        detail = f"{data} cannot be the folder of the data: {error.strerror}; name another with --data"
+        raise Invalid(detail) from error
+
+
+def _raise_open_files() -> None:
+    """As many open files as we may have: a thousand streams need more than the usual bound."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(65_536, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -20,10 +20,9 @@ from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
-from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, Caller
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import raw_body
+from chargehand.server.wire import Problem, raw_body
 
 HEADER = "idempotency-key"
 REPEATED_FOR: Seconds = 15 * 60.0

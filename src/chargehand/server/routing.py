@@ -17,8 +17,8 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from chargehand.errors import StoreUnavailable
-from chargehand.server.problem import Problem, problem_of
 from chargehand.server.tenants import Tenant, Tenants
+from chargehand.server.wire import Problem, problem_of
 
 Scope: TypeAlias = Literal["read", "run", "admin", "open"]
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.policy import Seconds
-from chargehand.server.admission import StreamSlot
+from chargehand.server.tenant_runs import StreamSlot
 
 MEDIA_TYPE = "text/event-stream"
 PING = b": ping\n\n"

@@ -18,8 +18,8 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, checked
-from chargehand.server.problem import unknown
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import unknown
 from chargehand.team import Team
 
 _MANY = 2**53  # a cap that is never reached

@@ -21,10 +21,9 @@ from chargehand.runtime.feed import Feed
 from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
-from chargehand.server.admission import Admission
-from chargehand.server.middleware.redacted import RedactedExecutor, RedactedJournal, redactor_of
+from chargehand.server.middleware.redaction import RedactedExecutor, RedactedJournal, redactor_of
 from chargehand.server.settings import Settings, check_tenant
-from chargehand.server.tenant_runs import TenantRuns, closing
+from chargehand.server.tenant_runs import Admission, TenantRuns, closing
 
 Part = TypeVar("Part")
 WordListener: TypeAlias = Callable[[Work, str], None]

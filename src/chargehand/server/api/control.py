@@ -33,10 +33,10 @@ from chargehand.server.api.shapes import (
     VerdictBody,
 )
 from chargehand.server.idempotency import RunKey
-from chargehand.server.problem import Problem, unknown
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Problem, unknown
 from chargehand.text.names import listed
 
 

@@ -22,10 +22,9 @@ from chargehand.server.api.shapes import (
     EventsOfRuns,
     TraceFormat,
 )
-from chargehand.server.problem import Problem
 from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import nothing, reply
+from chargehand.server.wire import Problem, nothing, reply
 
 _RETRY = b"retry: 1000\n\n"
 _MAX_KEPT = 4096

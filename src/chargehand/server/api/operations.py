@@ -10,10 +10,9 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.problem import Fault, Problem
 from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import misfit, raw_body, read, reply
+from chargehand.server.wire import Fault, Problem, misfit, raw_body, read, reply
 from chargehand.text.names import did_you_mean
 
 Shape = TypeVar("Shape", bound=Struct)

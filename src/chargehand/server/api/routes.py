@@ -14,7 +14,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chargehand.server.api import control, events, memory, runs, teams
+from chargehand.server.api import control, events, runs, teams
 from chargehand.server.api.operations import (
     CODES,
     OPERATIONS,
@@ -23,12 +23,12 @@ from chargehand.server.api.operations import (
     ProblemDetails,
     render_problem,
 )
-from chargehand.server.problem import Fault
 from chargehand.server.routing import Api
 from chargehand.server.streams import MEDIA_TYPE
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Fault
 
-DECLARED_IN = (teams, runs, control, events, memory)
+DECLARED_IN = (teams, runs, control, events)
 Json: TypeAlias = dict[str, Any]
 VERSION = "1"
 _JSON = "application/json"

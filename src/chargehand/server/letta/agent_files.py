@@ -15,16 +15,15 @@ from chargehand.memory.blocks import Block, Origin
 from chargehand.memory.catalog import KeptTool, Profile, Thing, Turn
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
-from chargehand.server.letta.blocks import new_block
 from chargehand.server.letta.custom_tools import require_custom_tools
+from chargehand.server.letta.memory import new_block
 from chargehand.server.letta.models import configured_handle, model_problem
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
-from chargehand.server.problem import Problem, invalid
-from chargehand.server.wire import misfit, read
+from chargehand.server.wire import Problem, invalid, misfit, read
 
 routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")

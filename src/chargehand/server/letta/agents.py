@@ -16,9 +16,9 @@ from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.catalog import KeptConversation, Profile, Turn
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
-from chargehand.server.letta.blocks import describe_block, holders_of, new_block, send_block, update_block
 from chargehand.server.letta.executor import MATCHING, is_supervisor
 from chargehand.server.letta.index import ListPage
+from chargehand.server.letta.memory import describe_block, holders_of, new_block, send_block, update_block
 from chargehand.server.letta.models import check_model, configured_handle, find_model, protocol_of, provider_of
 from chargehand.server.letta.request import text_of
 from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
@@ -35,7 +35,7 @@ from chargehand.server.letta.wire import (
     ToolResponse,
     format_time,
 )
-from chargehand.server.problem import invalid, unknown
+from chargehand.server.wire import invalid, unknown
 
 routes = Routes()
 _AGENT = "/v1/agents/{agent}"

@@ -9,16 +9,15 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import Profile
 from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN
-from chargehand.server.letta import agent_files, agents, archives, blocks, conversations, messages, runs, tools
+from chargehand.server.letta import agent_files, agents, conversations, memory, messages, runs, tools
 from chargehand.server.letta.models import may_name, protocol_of
 from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.wire import Table
-from chargehand.server.problem import Problem, unknown
 from chargehand.server.routing import SLASH, Api
-from chargehand.server.wire import reply
+from chargehand.server.wire import Problem, reply, unknown
 
 routes = Routes()
-_MODULES = (agent_files, agents, archives, blocks, messages, runs, tools, conversations)
+_MODULES = (agent_files, agents, memory, messages, runs, tools, conversations)
 _RETRIED = (429, 502, 503, 504)  # what it makes sense to send again as it was
 _EMPTY = ("folders", "mcp-servers", "templates", "environments")
 _MAX_AGENTS = 10_000

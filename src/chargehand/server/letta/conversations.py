@@ -27,7 +27,7 @@ from chargehand.server.letta.runs import follow_run
 from chargehand.server.letta.settings import check_fields, conversation_settings, merge, to_catalog
 from chargehand.server.letta.settings import in_conversation as agent_in_conversation
 from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, Table, format_time
-from chargehand.server.problem import Problem, invalid, unknown
+from chargehand.server.wire import Problem, invalid, unknown
 
 routes = Routes()
 _PATH = "/v1/conversations/{conversation}"

@@ -20,8 +20,8 @@ from chargehand.memory.catalog import Catalog, KeptTool, Profile
 from chargehand.models.messages import ToolSpec
 from chargehand.server.letta.request import NO_PARAMETERS, ClientReturn, ClientReturns
 from chargehand.server.letta.wire import ClientTool, Table
-from chargehand.server.problem import Problem
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Problem
 from chargehand.tools.sandbox import Ran, available, python_sandbox
 from chargehand.tools.schema import problems
 from chargehand.tools.tool import Caller, Tool, ToolFailed

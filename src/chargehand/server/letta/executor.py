@@ -31,9 +31,9 @@ from chargehand.server.letta.message_log import read_log
 from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
 from chargehand.server.letta.request import AgentRequest, ClientReturns, recorded_request
 from chargehand.server.letta.settings import in_conversation, read_rules, settings_of
-from chargehand.server.problem import Problem
 from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Problem
 from chargehand.tools.remember import NAMES
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool
 

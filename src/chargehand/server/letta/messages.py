@@ -15,7 +15,7 @@ from chargehand.server.letta.index import MessageFilter
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, Routes, join_json
-from chargehand.server.letta.session import Session, View
+from chargehand.server.letta.sessions import Session, View
 from chargehand.server.letta.settings import conversation_settings, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
@@ -29,7 +29,7 @@ from chargehand.server.letta.wire import (
     Table,
     parse_time,
 )
-from chargehand.server.problem import Problem, unknown
+from chargehand.server.wire import Problem, unknown
 
 routes = Routes()
 _OF_AGENT = "/v1/agents/{agent}/messages"

@@ -23,9 +23,9 @@ from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDI
 from chargehand.models.resolve import Lookup, check_handle
 from chargehand.server.letta.settings import ModelSettings
 from chargehand.server.letta.wire import ModelConfig
-from chargehand.server.problem import invalid
 from chargehand.server.settings import Limits, Settings
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import invalid
 
 _MAX_RUNS = 10_000
 

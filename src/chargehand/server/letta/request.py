@@ -16,7 +16,7 @@ from chargehand.engine import events as ev
 from chargehand.runtime.runner import checked_goal
 from chargehand.server.letta.settings import check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
-from chargehand.server.problem import Problem, check_choice, invalid
+from chargehand.server.wire import Problem, check_choice, invalid
 from chargehand.tools.schema import schema_problem
 
 MAX_STEPS = 50

@@ -13,10 +13,9 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.problem import check_choice, unknown
 from chargehand.server.routing import Api, Method, Scope
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Shape, body, flag, number, part, raw_body, reply
+from chargehand.server.wire import Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
 
 _MAX_LIMIT = 1000
 _MAX_PREVIOUS = 100_000

@@ -10,7 +10,7 @@ from chargehand.server.letta.index import IndexedRun, ListPage, MessageFilter, R
 from chargehand.server.letta.message_log import read_nested_logs
 from chargehand.server.letta.messages import conversation_filter
 from chargehand.server.letta.routing import LettaCall, Routes, join_json
-from chargehand.server.letta.session import Session, View
+from chargehand.server.letta.sessions import Session, View
 from chargehand.server.letta.wire import (
     FeedbackRequest,
     StepResponse,
@@ -20,8 +20,7 @@ from chargehand.server.letta.wire import (
     nanoseconds,
     parse_time,
 )
-from chargehand.server.problem import unknown
-from chargehand.server.wire import reply
+from chargehand.server.wire import reply, unknown
 
 routes = Routes()
 _RUN = "/v1/runs/{run}"

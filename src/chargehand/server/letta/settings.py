@@ -15,7 +15,7 @@ from chargehand.engine.declared import describe_misfit
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.messages import Settings
 from chargehand.server.letta.wire import AgentUpdate, ModelConfig, ModelFields, Strings, Table, Window
-from chargehand.server.problem import Problem, check_choice, invalid
+from chargehand.server.wire import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule

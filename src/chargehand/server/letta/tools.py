@@ -21,8 +21,8 @@ from chargehand.server.letta.custom_tools import (
 from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
 from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
-from chargehand.server.problem import Problem, check_choice, invalid, unknown
 from chargehand.server.tenants import Tenant
+from chargehand.server.wire import Problem, check_choice, invalid, unknown
 from chargehand.tools.remember import described
 
 routes = Routes()

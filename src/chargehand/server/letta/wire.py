@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from chargehand.engine.policy import Instant
-from chargehand.server.problem import invalid
+from chargehand.server.wire import invalid
 from chargehand.text.dates import parse_instant
 
 Value = TypeVar("Value")

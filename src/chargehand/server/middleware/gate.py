@@ -20,14 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import StoreError
-from chargehand.server.middleware.bodies import Bodies
-from chargehand.server.middleware.connections import check_crowd, trust
 from chargehand.server.middleware.keys import Key, KeyStore, create_key, digest_of
+from chargehand.server.middleware.limits import Bodies, check_crowd, trust
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.middleware.sqlite_keys import SqliteKeys
-from chargehand.server.problem import Problem
 from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
 from chargehand.server.settings import FIRST, LOOPBACK, Settings, key_store_url
+from chargehand.server.wire import Problem
 from chargehand.sqlite import StoreUrl, file_of_url
 
 OPERATOR = "operator"

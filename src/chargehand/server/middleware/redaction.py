@@ -1,17 +1,49 @@
 """Secrets out of what is written and logged: every one that is known, also encoded, and what has the shape of a key.
 
-Where secrets come from, and what is written where, is not decided here.
+What a run uses is what its journal holds. A resumed run reads the journal: had the first try used another text, the
+resumed one would make other calls, and effects might happen twice. So results are cleaned before they are recorded,
+and used as recorded.
 """
 
 import base64
 import logging
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Raw, structs
+
+from chargehand.code_errors import failure_of
+from chargehand.engine import events as ev
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task
+from chargehand.engine.roster import TeamMembers
+from chargehand.engine.value import decode_value, encode_value
+from chargehand.journal.protocol import Journal, JournalProxy, Lease
+from chargehand.models.messages import Message
+from chargehand.models.providers import OTHERS, OWN, key_variable
+from chargehand.models.resolve import Lookup
+from chargehand.runtime.executor import (
+    Claim,
+    ContextProxy,
+    Done,
+    Executor,
+    Listener,
+    NestedRequest,
+    NestedRun,
+    PromptMessage,
+    Proposal,
+    Refined,
+    RunBounds,
+    StepContext,
+    WorkFailed,
+)
+from chargehand.runtime.load import LoadView
+from chargehand.server.settings import Settings
 
 _Value = TypeVar("_Value")
 MARK = "[redacted]"
@@ -153,3 +185,180 @@ def _clean_record(record: logging.LogRecord, redactor: Redactor) -> None:
         record.args = ()
     if record.exc_info and record.exc_info[0] is not None:
         record.exc_text = redactor.text(_TRACES.formatException(record.exc_info))
+
+
+# --- journal, executor and step context without secrets
+
+
+_Shape = TypeVar("_Shape")
+_LONGEST_WORD = 512
+_OPEN_END = re.compile(rf"[!-~]{{1,{_LONGEST_WORD}}}\Z")
+"""The last word so far: it may go on, and then be a secret."""
+_KEY_BEGINS = "-----BEGIN "
+_KEY_ENDS = "-----END "
+_LONGEST_KEY = 16 * 1024
+
+
+class RedactedJournal(JournalProxy):
+    """A journal that writes no secrets."""
+
+    def __init__(self, journal: Journal, redactor: Redactor) -> None:
+        super().__init__(journal)
+        self._redactor = redactor
+
+    async def append(self, lease: Lease, entries: Sequence[ev.Entry]) -> None:
+        """The last safeguard: nearly all entries are clean already."""
+        await super().append(lease, [self._clean_entry(entry) for entry in entries])
+
+    def _clean_entry(self, entry: ev.Entry) -> ev.Entry:
+        event = self._redactor.value(entry.event)
+        return entry if event is entry.event else structs.replace(entry, event=event)
+
+
+def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
+    """A redactor that knows the server's token, the operator's secrets, and the keys of every provider."""
+    variables = {provider.key for provider in OWN.values()} | {key_variable(name) for name in OTHERS}
+    return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))
+
+
+class RedactedExecutor(Executor):
+    """An executor whose context, results and failures hold no secrets."""
+
+    def __init__(self, executor: Executor, redactor: Redactor) -> None:
+        self._executor = executor
+        self._redactor = redactor
+        self._nested: dict[Executor, RedactedExecutor] = {}
+
+    @property
+    def members(self) -> TeamMembers | None:
+        return self._executor.members
+
+    @property
+    def load(self) -> LoadView | None:
+        return self._executor.load
+
+    @property
+    def listeners(self) -> Sequence[Listener]:
+        return self._executor.listeners
+
+    def wrap_nested(self, executor: Executor) -> Executor:
+        """The executor of a team inside the team: the same one for each of its runs."""
+        return self._nested.setdefault(executor, RedactedExecutor(executor, self._redactor))
+
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
+        return self._redactor.value(await self._execute(self._executor.plan, brief, context))
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        return self._clean_done(await self._execute(self._executor.attempt, brief, context))
+
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
+        refined = await self._execute(self._executor.refine, brief, context)
+        return structs.replace(refined, instruction=self._redactor.text(refined.instruction))
+
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
+        return self._clean_done(await self._execute(self._executor.answer, brief, context))
+
+    def _clean_done(self, done: Done) -> Done:
+        """Clean every field: all of them are recorded and shown."""
+        body = bytes(encode_value(done.value))
+        clean_body = self._redactor.clean(body)
+        rest = structs.replace(done, value=None)
+        clean_rest = self._redactor.value(rest)
+        if clean_body is body and clean_rest is rest:
+            return done
+        return structs.replace(clean_rest, value=decode_value(clean_body))
+
+    async def _execute(
+        self, duty: Callable[[Brief, StepContext], Coroutine[Any, Any, _Shape]], brief: Brief, context: StepContext
+    ) -> _Shape:
+        redacted = RedactedContext(context, self._redactor, self.wrap_nested)
+        try:
+            return await duty(brief, redacted)
+        except WorkFailed as error:
+            findings = tuple(map(self._redactor.value, error.findings))
+            raise WorkFailed(self._redactor.value(error.failure), error.used, findings, error.refused) from error
+        except Exception as error:
+            failure = failure_of(error)
+            cleaned = self._redactor.value(failure)
+            if cleaned is not failure:
+                raise WorkFailed(cleaned) from None
+            raise
+        finally:
+            redacted.flush()
+
+
+class RedactedContext(ContextProxy):
+    """A step context that cleans the result of each call before it is recorded and used."""
+
+    __slots__ = ("_redactor", "_unsaid", "_wrap_nested")
+
+    def __init__(self, context: StepContext, redactor: Redactor, wrap_nested: Callable[[Executor], Executor]) -> None:
+        super().__init__(context)
+        self._redactor = redactor
+        self._wrap_nested = wrap_nested
+        self._unsaid = ""
+
+    async def step(
+        self,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        kind: ev.StepKind = "tool",
+        request: str = "",
+        effect: ev.Effect = "read",
+        reserve: Amount | Claim = NOTHING,
+        share: bool = False,
+        shape: type[_Shape] = object,
+    ) -> _Shape:
+        async def clean_call(key: str) -> Done:
+            done = await call(key)
+            self.flush()
+            body = self._redactor.clean(bytes(encode_value(done.value)))
+            return structs.replace(done, value=Raw(body))
+
+        return await super().step(
+            name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+        )
+
+    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
+        def make_request(bounds: RunBounds) -> ev.RunRequested:
+            return self._redactor.value(nested.request(bounds))
+
+        executor = None if nested.executor is None else self._wrap_nested(nested.executor)
+        clean = structs.replace(nested, request=make_request, executor=executor)
+        return await super().start_run(key, clean)
+
+    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
+        super().prompt(model, self._redactor.value(tuple(messages), tuple[Message, ...]), tools)
+
+    def say(self, text: str) -> None:
+        """Pass on whole words only: half a secret is not recognised."""
+        unsaid = self._unsaid + text
+        open_word = _OPEN_END.search(unsaid, max(0, len(unsaid) - _LONGEST_WORD))
+        cut = _open_key(unsaid[: open_word.start()] if open_word else unsaid)
+        self._unsaid = unsaid[cut:]
+        if cut:
+            super().say(self._redactor.text(unsaid[:cut]))
+
+    def flush(self) -> None:
+        """Pass on the word that was kept back."""
+        unsaid = self._unsaid
+        self._unsaid = ""
+        if unsaid:
+            super().say(self._redactor.text(unsaid))
+
+    async def grow(self, tasks: Sequence[Task]) -> None:
+        await super().grow(self._redactor.value(tuple(tasks), tuple[Task, ...]))
+
+    def note(self, text: str, failure: ev.Failure | None = None, fact: ev.NotedFact | None = None) -> None:
+        super().note(self._redactor.text(text), self._redactor.value(failure), self._redactor.value(fact, ev.NotedFact))
+
+
+def _open_key(text: str) -> int:
+    """Where a PEM block begins that has not come to its end; the end of the text where there is none."""
+    start = text.rfind(_KEY_BEGINS)
+    if start < 0 or len(text) - start > _LONGEST_KEY:
+        return len(text)
+    end = text.find(_KEY_ENDS, start)
+    is_whole = end >= 0 and "-----" in text[end + len(_KEY_ENDS) :]
+    return len(text) if is_whole else start

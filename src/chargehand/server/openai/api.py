@@ -1,61 +1,455 @@
 """A team as a model, for clients of OpenAI: models, chat completions and responses.
 
 A response is a run, so it is stored anyway. `previous_response_id` goes on from what was said there. With
-`store: false` it cannot be continued or retrieved.
+`store: false` it cannot be continued or retrieved. A client that goes away stops nothing: the run goes on, and its
+name was sent in a header.
 """
 
+import asyncio
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.agents.messages import PERSON, addressed, message_request
+from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.errors import RunUnknown
-from chargehand.server.openai.reply import (
+from chargehand.engine.events import Entry
+from chargehand.engine.plan import Task
+from chargehand.engine.roster import Match
+from chargehand.engine.state import Work
+from chargehand.errors import RunBusy, RunUnknown
+from chargehand.runtime.runner import checked
+from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, mark_of
+from chargehand.server.openai.request import (
     RESPONSE_PREFIX,
     RUN_HEADER,
+    Answer,
     ChatHead,
-    Json,
-    ResponseHead,
-    answer_of,
-    chat_completion,
-    render_problem,
-)
-from chargehand.server.openai.request import (
     ChatSent,
+    Conversation,
+    Json,
     MessageSent,
+    ResponseHead,
     ResponseSent,
     Target,
     TeamRequest,
     Turn,
+    answer_of,
+    chat_completion,
+    chat_usage,
     check_chat,
     check_response,
+    error_of,
     find_target,
     list_targets,
+    list_tasks,
     read_conversation,
     read_turns,
     recorded_request,
+    render_problem,
+    summary_part,
+    text_part,
 )
-from chargehand.server.openai.stream import (
-    Call,
-    ChatWriter,
-    Listener,
-    ResponseWriter,
-    Writer,
-    in_slot,
-    run_call,
-    wait_for_run,
-    write_stream,
-)
-from chargehand.server.problem import Fault, Problem
 from chargehand.server.routing import Api
-from chargehand.server.run_control import RecordedRun, read_run, tell_run
-from chargehand.server.streams import streamed
+from chargehand.server.run_control import RecordedRun, read_run, resume_run, tell_run
+from chargehand.server.streams import Output, event, streamed
 from chargehand.server.teams import Teams
+from chargehand.server.tenant_runs import StreamSlot
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import body, part, reply
+from chargehand.server.wire import Fault, Problem, body, part, problem_of, reply
+
+_MAX_LINE = 160
+_PIECE = 240  # characters of an answer that comes all at once
+_ANEW = "\n\n(The text above was broken off. This is the whole answer.)\n\n"
+
+
+# --- the run of a call
+
+_TRIES = 600
+_SOON = 0.1
+
+
+class Call(Struct, frozen=True):
+    """A call: its target, its conversation, and what is recorded of it."""
+
+    target: Target
+    conversation: Conversation
+    request: TeamRequest
+
+
+class Listener:
+    """Hears the words of a run while they are written. It must listen before the run begins, to miss none of them.
+
+    One that never listens, because the run was begun before, hears nothing: half an answer is no beginning of it.
+    `answering_work` is the kind of work whose words become the answer.
+    """
+
+    def __init__(self, tenant: Tenant, answering_work: str) -> None:
+        self._tenant = tenant
+        self._run = ""
+        self.answering_work = answering_work
+        self.output = Output[Entry | tuple[Work, str]]()
+
+    def listen(self, run: str) -> None:
+        self._run = run
+        self._tenant.word_listeners.setdefault(run, []).append(self._on_words)
+
+    def leave(self) -> None:
+        listeners = self._tenant.word_listeners.get(self._run, [])
+        if self._on_words in listeners:
+            listeners.remove(self._on_words)
+        if not listeners:
+            self._tenant.word_listeners.pop(self._run, None)
+
+    def _on_words(self, work: Work, words: str) -> None:
+        self.output.add((work, words))
+
+
+async def run_call(request: Request, tenant: Tenant, sent: Struct, call: Call, listener: Listener | None = None) -> str:
+    """The run of a call: a new one, on disk, whose words are listened to, or the one that the same call began."""
+    key = key_of(request, tenant, sent)
+    if key is not None:
+        begun = await key.begin(tenant, lambda: _begin(tenant, call, listener, key))
+        return begun.run
+    mark = await mark_of(request)
+    repeats = tenant.part(Repeats)
+    if is_repeated(request) and (run := await repeats.begun_by(mark)):
+        return run
+    return await repeats.begin(mark, lambda: _begin(tenant, call, listener, None, mark))
+
+
+async def _begin(tenant: Tenant, call: Call, listener: Listener | None, key: RunKey | None, mark: str = "") -> str:
+    tenant.runs.check()
+    target = call.target
+    now = time.time()
+    served = await tenant.part(Teams).of(target.team.name)
+    team = await served.keep_budget()
+    heeds_wishes = not target.reads_facts
+    goal = call.conversation.goal(heeds_wishes=heeds_wishes)
+    material = call.conversation.material()
+    request = team.request(goal, now, seed=None if key is None else key.seed)
+    request = structs.replace(request, inputs=material, outside=bool(material))
+    if target.worker:
+        message = addressed(
+            agents=team.members, text=goal, match=Match(), names=(target.worker,), sender=PERSON, timeout=None
+        )
+        # with the name of its team it goes on after a restart, and can be spoken to, like any other run
+        request = structs.replace(message_request(request, message), team=team.name)
+    request = structs.replace(request, client=call.request.to_record(mark))
+    run = served.new_name() if key is None else key.run
+    if listener is not None:
+        listener.listen(run)
+    try:
+        outcome = await served.start(team, checked(request, now), run)
+    except BaseException:
+        if listener is not None:
+            listener.leave()
+        raise
+    if listener is not None:
+        outcome.add_done_callback(lambda _: listener.leave())  # also where the client never fetched its stream
+    return run
+
+
+async def wait_for_run(tenant: Tenant, run: str) -> RecordedRun:
+    """The run when it has ended or waits for a person. A run that no process drives is resumed."""
+    for _ in range(_TRIES):
+        outcome = await tenant.runs.outcome(run)
+        recorded = await read_run(tenant, run)
+        state = recorded.state
+        if outcome is not None or state.ended is not None or state.input is not None or state.paused:
+            return recorded
+        try:
+            await resume_run(tenant, recorded)
+        except RunBusy:  # another caller was faster
+            await asyncio.sleep(_SOON)
+    raise Problem(503, "busy", f"run {run!r} is carried by another process; ask for it again soon", after=5.0)
+
+
+# --- progress of a run, in words
+
+_DUTIES = {"plan": "planning", "answer": "writing the answer"}
+_LINES: dict[type[ev.Event], str] = {
+    ev.SupervisionFailed: "{0.duty} failed: {0.failure.message}",
+    ev.TimeRanOut: "the time is up; the answer is written from what there is",
+    ev.RunResumed: "resumed after a restart",
+    ev.InputRequested: "a person is asked",
+    ev.AttemptStarted: "{0.task} started: {0.worker}",
+    ev.AttemptSucceeded: "{0.task} done",
+    ev.AttemptFailed: "{0.task} failed: {0.failure.message}",
+    ev.RetryScheduled: "{0.task} is tried again {0.worker}",
+    ev.TaskRefined: "{0.task} was put in other words: {0.instruction}",
+    ev.ResultReused: "{0.task} taken over from {0.run}",
+    ev.TaskFailed: "{0.task} was given up: {0.failure.message}",
+    ev.TaskSkipped: "{0.task} skipped: {0.reason}",
+}
+
+
+def progress_lines(event: ev.Event) -> str:
+    """The progress line of an event; empty for most."""
+    if isinstance(event, ev.SupervisionStarted) and event.duty in _DUTIES:
+        return f"{_DUTIES[event.duty]}\n"
+    if isinstance(event, ev.RunRequested) and event.plan is not None:
+        return _planned(event.plan.tasks)
+    if isinstance(event, ev.TasksAdded) and event.tasks:
+        return _planned(event.tasks)
+    line = _LINES.get(type(event))
+    return f"{_short(line.format(event))}\n" if line else ""
+
+
+def _planned(tasks: tuple[Task, ...]) -> str:
+    lines = list_tasks([(task.id, task.worker, _short(task.instruction)) for task in tasks])
+    return "\n".join([f"plan: {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}", *lines]) + "\n"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _MAX_LINE else f"{plain[: _MAX_LINE - 2]} …"
+
+
+# --- a run, heard while it goes on
+
+
+class AnswerWords:
+    """Puts the words of an answer together. What was sent cannot be taken back, so only what stays is sent.
+
+    An answer that is begun anew after a failure is not sent as it comes: only what came of it, at the end.
+    """
+
+    def __init__(self, answering_work: str) -> None:
+        self._kind = answering_work
+        self._work: Work | None = None
+        self._held_back = ""
+        self.sent = ""
+
+    def add(self, work: Work, words: str) -> str:
+        """What may be sent of these words: white space waits for what follows it, since the end has none."""
+        if work.kind != self._kind or work != (self._work or work):
+            return ""
+        self._work = work
+        text = self._held_back + words
+        text = text if self.sent else text.lstrip()
+        whole = text.rstrip()
+        self._held_back = text[len(whole) :]
+        self.sent += whole
+        return whole
+
+    def rest(self, text: str) -> Iterator[str]:
+        """What is still to be said, in pieces."""
+        rest_text = text[len(self.sent) :] if text.startswith(self.sent) else _ANEW + text
+        while rest_text:
+            cut = len(rest_text) if len(rest_text) <= _PIECE else rest_text.rfind(" ", 0, _PIECE) + 1 or _PIECE
+            yield rest_text[:cut]
+            rest_text = rest_text[cut:]
+
+
+async def write_stream(
+    tenant: Tenant, run: str, listener: Listener, writer: "Writer", notice: str
+) -> AsyncGenerator[bytes]:
+    """All of a run from its beginning, up to what came of it, as the writer puts it."""
+    yield writer.begin(notice)
+    async with aclosing(_write_run(tenant, run, listener, writer)) as parts:
+        try:
+            async for part in parts:
+                yield part
+        except Exception as error:  # noqa: BLE001 - the status was sent long ago, so it is said in the stream
+            yield writer.fail(problem_of(error))
+    yield writer.close()
+
+
+async def _write_run(tenant: Tenant, run: str, listener: Listener, writer: "Writer") -> AsyncGenerator[bytes]:
+    words = AnswerWords(listener.answering_work)
+    last = 0
+    async with BareTaskGroup() as jobs, aclosing(listener.output.read()) as items:
+        entries = jobs.create_task(_pass_on_entries(tenant, run, listener))
+        end = jobs.create_task(_pass_on_end(tenant, run, listener))
+        try:
+            async for item in items:
+                if isinstance(item, ev.Entry):
+                    last = item.seq
+                    line = progress_lines(item.event)
+                    part = writer.think(line) if line else b""
+                else:
+                    text = words.add(*item)
+                    part = writer.speak(text) if text else b""
+                if part:
+                    yield part
+        except GeneratorExit:
+            return  # a group of tasks would make an error of it
+        finally:
+            entries.cancel()
+            end.cancel()
+    recorded = await wait_for_run(tenant, run)
+    for entry in recorded.entries[last:]:
+        if line := progress_lines(entry.event):
+            yield writer.think(line)
+    answer = answer_of(recorded)
+    for piece in words.rest(answer.text):
+        yield writer.speak(piece)
+    yield writer.end(answer)
+
+
+async def _pass_on_entries(tenant: Tenant, run: str, listener: Listener) -> None:
+    try:
+        async for entry in tenant.feed.subscribe(run):
+            listener.output.add(entry)
+    except Exception as error:  # noqa: BLE001 - passed to the reader of the stream
+        listener.output.close(error)
+
+
+async def _pass_on_end(tenant: Tenant, run: str, listener: Listener) -> None:
+    error = None
+    try:
+        await wait_for_run(tenant, run)
+    except Exception as caught:  # noqa: BLE001 - as above
+        error = caught
+    listener.output.close(error)
+
+
+async def in_slot(parts: AsyncGenerator[bytes], slot: StreamSlot) -> AsyncGenerator[bytes]:
+    """A stream in its slot. When the server stops it is told why, so it must not be ended before it has said so."""
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+    finally:
+        slot.leave()
+
+
+# --- chat completions
+
+
+class ChatWriter:
+    """Chunks of a chat completion: progress as reasoning, then the answer."""
+
+    def __init__(self, head: ChatHead) -> None:
+        self._head = head
+        self._is_answering = False
+
+    def begin(self, notice: str) -> bytes:
+        first = self._chunk({"role": "assistant", "content": ""})
+        return first + self.think(f"{notice}\n") if notice else first
+
+    def think(self, text: str) -> bytes:
+        return b"" if self._is_answering else self._chunk({"reasoning_content": text})
+
+    def speak(self, text: str) -> bytes:
+        self._is_answering = True  # from now on it is not interrupted
+        return self._chunk({"content": text})
+
+    def end(self, answer: Answer) -> bytes:
+        last = self._chunk({}, answer.finish)
+        return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
+
+    def fail(self, problem: Problem) -> bytes:
+        return event({"error": error_of(problem)})
+
+    def close(self) -> bytes:
+        return b"data: [DONE]\n\n"
+
+    def _chunk(self, delta: dict[str, str], finish: str | None = None) -> bytes:
+        choice: Json = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return self._event([choice], {"usage": None} if self._head.usage else {})
+
+    def _event(self, choices: list[Json], more: Json) -> bytes:
+        return event({**self._head.begin("chat.completion.chunk", choices), **more})
+
+
+# --- responses
+
+
+class ResponseWriter:
+    """The events of one response: its reasoning (how far the run is), then its message, numbered and in order."""
+
+    def __init__(self, head: ResponseHead) -> None:
+        self._head = head
+        self._number = 0
+        self._reasoning: str | None = None
+        self._text: str | None = None
+        self._items: list[Json] = []
+
+    def begin(self, notice: str) -> bytes:
+        response = self._head.response("in_progress", [])
+        begun = self._event("created", response=response) + self._event("in_progress", response=response)
+        return begun + self.think(f"{notice}\n") if notice else begun
+
+    def think(self, text: str) -> bytes:
+        if self._text is not None:
+            return b""  # an answer that has begun is not interrupted
+        events = b""
+        if self._reasoning is None:
+            self._reasoning = ""
+            events += self._event("output_item.added", output_index=0, item=self._head.reasoning(None))
+            events += self._event("reasoning_summary_part.added", **self._summary, part=summary_part(""))
+        self._reasoning += text
+        return events + self._event("reasoning_summary_text.delta", **self._summary, delta=text)
+
+    def speak(self, text: str) -> bytes:
+        events = b""
+        if self._text is None:
+            events += self._end_reasoning()
+            self._text = ""
+            item = self._head.message(None)
+            events += self._event("output_item.added", output_index=len(self._items), item=item)
+            events += self._event("content_part.added", **self._content, part=text_part(""))
+        self._text += text
+        return events + self._event("output_text.delta", **self._content, delta=text, logprobs=[])
+
+    def end(self, answer: Answer) -> bytes:
+        events = self.speak("") if self._text is None else b""
+        text = self._text or ""
+        item = self._head.message(text)
+        events += self._event("output_text.done", **self._content, text=text, logprobs=[])
+        events += self._event("content_part.done", **self._content, part=text_part(text))
+        events += self._event("output_item.done", output_index=len(self._items), item=item)
+        self._items.append(item)
+        return events + self._event("completed", response=self._head.completed(answer, self._items))
+
+    def fail(self, problem: Problem) -> bytes:
+        if problem.run:
+            return self._event("failed", response=self._head.failed(problem))
+        error = error_of(problem)
+        body = {"type": "error", "sequence_number": self._number, "param": None}
+        return event({**body, "code": error["code"], "message": error["message"]}, name="error")
+
+    def close(self) -> bytes:
+        return b""
+
+    @property
+    def _summary(self) -> Json:
+        return {"item_id": f"rs_{self._head.run}", "output_index": 0, "summary_index": 0}
+
+    @property
+    def _content(self) -> Json:
+        return {"item_id": f"msg_{self._head.run}", "output_index": len(self._items), "content_index": 0}
+
+    def _end_reasoning(self) -> bytes:
+        text = self._reasoning
+        if text is None:
+            return b""
+        item = self._head.reasoning(text)
+        events = self._event("reasoning_summary_text.done", **self._summary, text=text)
+        events += self._event("reasoning_summary_part.done", **self._summary, part=summary_part(text))
+        events += self._event("output_item.done", output_index=0, item=item)
+        self._items.append(item)
+        return events
+
+    def _event(self, kind: str, **rest: object) -> bytes:
+        name = f"response.{kind}"
+        body = {"type": name, "sequence_number": self._number, **rest}
+        self._number += 1
+        return event(body, name=name)
+
+
+Writer: TypeAlias = ChatWriter | ResponseWriter
+
+
+# --- routes
 
 
 def openai_api() -> Api:
