@@ -458,8 +458,8 @@ MONEY = (
     Bug(
         "calls of the supervisor are not reserved",
         "agents/planner.py",
-        "held = await calls.hold(request)",
-        "held = lead.spending.reserve([lead.model], request)\n    held.amount_held = held.amount",
+        "reservation = await calls.hold(request)",
+        "reservation = lead.spending.reserve([lead.model], request)\n    reservation.amount_held = reservation.amount",
     ),
     Bug(
         "a call that was shrunk is made at full length",

@@ -141,8 +141,8 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     context.prompt(writer.model.card.handle, reserved.request.messages)
     reply = await calls.ask(reserved, context.say if context.heard else None)
     written = reply.text.strip()
-    known = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
-    report = await report_answer(written, brief, results, known, settled, context.note)
+    sources = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
+    report = await report_answer(written, brief, results, sources, settled, context.note)
     cut = cut_off(reply)
     sections = gaps_section(written, brief.gaps)
     if cut:

@@ -127,8 +127,8 @@ def _task_calls(means: Means, task: Task, name: str) -> list[_Call]:
         kit = means.kit
         specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in ready.specs]
         shape = "" if ready.shape is None else bytes(ready.shape.raw).decode()
-        asked = kit.prompts.text("task", instruction=task.instruction, inputs="")
-        read = _tokens(ready.system(kit.prompts).text, *specs, shape, asked) + len(needs(task)) * _REPLY
+        prompt = kit.prompts.text("task", instruction=task.instruction, inputs="")
+        read = _tokens(ready.system(kit.prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
         model = ready.models[0]
         estimate = ready.worker.estimate.micros
         is_estimated = model.card.price(1, 1) is None and estimate > 0
@@ -246,9 +246,9 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
 
 def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
     """What a plan will take: time, and dollars where the executor knows its models."""
-    known = structs.asdict(forecast(plan, request.roster, request.policy))
+    forecasted = structs.asdict(forecast(plan, request.roster, request.policy))
     cost = executor.cost_forecast(plan, request, closed=closed) if isinstance(executor, EstimatesCost) else None
-    return PlanForecast(**known, usd=cost)
+    return PlanForecast(**forecasted, usd=cost)
 
 
 @runtime_checkable

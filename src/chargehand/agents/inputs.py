@@ -34,9 +34,9 @@ def tokens(text: str) -> int:
     return len(text) // _CHARACTERS + 1
 
 
-def read_on(handle: str, text: str, shown: str) -> str:
+def read_on(handle: str, text: str, excerpt: str) -> str:
     """How to get at the rest of a text that `capped` cut: from where what is shown of it ends."""
-    start = shown.rfind("[cut here: ")
+    start = excerpt.rfind("[cut here: ")
     if start > 0 and text[start - 1] != "\n":
         start -= 1  # the line break before the note is the note's
     return f"\n… cut; read on with read_more(handle={handle!r}, start={start})"
@@ -189,24 +189,24 @@ def show_inputs(
         return _NOTHING
     inputs = read_inputs(brief, tasks or {})
     gaps = tuple([gap for source in brief.inputs for gap in source.gaps])
-    kept: dict[str, str] = {}
+    rest_by_handle: dict[str, str] = {}
     parts: list[str] = []
-    for given in inputs:
-        whole = value_text(given.value)
+    for result in inputs:
+        whole = value_text(result.value)
         text, cut = capped(whole, cap)
         if cut and by_handle:
-            handle = f"input-{given.task}"
-            kept[handle] = whole
+            handle = f"input-{result.task}"
+            rest_by_handle[handle] = whole
             text += read_on(handle, whole, text)
-        parts.append(wrap(nonce, origin_of(given), text))
+        parts.append(wrap(nonce, origin_of(result), text))
     parts.extend(gap_text(gap, nonce) for gap in gaps)
-    return ShownInputs("\n\n".join(parts), inputs, gaps, kept)
+    return ShownInputs("\n\n".join(parts), inputs, gaps, rest_by_handle)
 
 
 def request_text(brief: Brief) -> str:
     """What a run was asked and given, for a model."""
-    shown = show_inputs(structs.replace(brief, inputs=brief.material), new_nonce(), cap=_GOAL_INPUT_CAP)
-    return f"{brief.goal}\n\n{shown.text}\n\n{_MATERIAL}"
+    material = show_inputs(structs.replace(brief, inputs=brief.material), new_nonce(), cap=_GOAL_INPUT_CAP)
+    return f"{brief.goal}\n\n{material.text}\n\n{_MATERIAL}"
 
 
 def read_inputs(brief: Brief, tasks: Mapping[TaskId, Task]) -> tuple[Given, ...]:
@@ -240,8 +240,8 @@ def _given(source: Input, task: Task | None) -> Given:
     )
 
 
-def origin_of(given: Given) -> str:
-    return f"task {given.task}" + (f", {given.worker}: {given.instruction}" if given.instruction else "")
+def origin_of(result: Given) -> str:
+    return f"task {result.task}" + (f", {result.worker}: {result.instruction}" if result.instruction else "")
 
 
 def value_text(value: object) -> str:
@@ -295,8 +295,8 @@ def _unrelated_sources(product: Product) -> frozenset[str]:
     artifacts = [artifact for artifact in product.artifacts if isinstance(artifact, Passages)]
     passages = [passage for artifact in artifacts for passage in artifact.found]
     best = max((passage.score for passage in passages if passage.source in product.text), default=0.0)
-    kept = {passage.source for passage in passages if passage.score >= best / 3 or passage.source in product.text}
-    return frozenset(passage.source for passage in passages) - kept
+    related = {passage.source for passage in passages if passage.score >= best / 3 or passage.source in product.text}
+    return frozenset(passage.source for passage in passages) - related
 
 
 def _artifact_text(artifact: Artifact, text: str, unrelated: frozenset[str]) -> str:

@@ -152,20 +152,20 @@ async def settle(memory: OpenMemory, declared: Memory, team: str, workers: Seque
     """Make what is missing, follow what was declared anew, and attach everybody to their share."""
     catalog = memory.catalog
     space = declared.space or team
-    profiles = {one.name: await _profile(catalog, space, one) for one in workers}
-    group = await _group(catalog, space, team, [one.id for one in profiles.values()])
-    blocks = {one.label: await _block(catalog, space, one) for one in declared.blocks}
-    archives = {one.name: await _archive(catalog, space, one) for one in declared.archives}
-    there = {one.id: await catalog.owners(one.id) for one in (*blocks.values(), *archives.values())}
-    shared = {blocks[one.label].id: Grant(one.share) for one in declared.blocks}
-    shared |= {archives[one.name].id: Grant(one.share) for one in declared.archives}
+    profiles = {item.name: await _profile(catalog, space, item) for item in workers}
+    group = await _group(catalog, space, team, [item.id for item in profiles.values()])
+    blocks = {item.label: await _block(catalog, space, item) for item in declared.blocks}
+    archives = {item.name: await _archive(catalog, space, item) for item in declared.archives}
+    there = {item.id: await catalog.owners(item.id) for item in (*blocks.values(), *archives.values())}
+    shared = {blocks[item.label].id: Grant(item.share) for item in declared.blocks}
+    shared |= {archives[item.name].id: Grant(item.share) for item in declared.archives}
     await _grant(catalog, group, shared, there)
     for worker in workers:
         own = {blocks[label].id: grant for label, grant in own_blocks(worker).items()}
         own |= {archives[name].id: grant for name, grant in own_archives(worker, declared.archives).items()}
         await _grant(catalog, profiles[worker.name], own, there)
     memory.team = group.id
-    memory.agents = {name: one.id for name, one in profiles.items()}
+    memory.agents = {name: item.id for name, item in profiles.items()}
     for name, place in declared.sources.items():
         await _fill(memory, archives[name], place)
 

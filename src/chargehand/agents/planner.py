@@ -147,7 +147,7 @@ def read_task(body: object, number: int, holders: Holders = NOBODY) -> Task:
     task = Task(TaskId(name), instruction, worker)
     if not inputs and not reply.replaces:
         return task
-    after = (Edge(TaskId(given), "optional") if given in reply.optional else TaskId(given) for given in inputs)
+    after = (Edge(TaskId(source), "optional") if source in reply.optional else TaskId(source) for source in inputs)
     return structs.replace(task, after=tuple(after), replaces=TaskId(reply.replaces))
 
 
@@ -278,10 +278,10 @@ async def ask(
     handle = lead.model.card.handle
     context.prompt(handle, request.messages)
     calls = SupervisorCalls(context, lead.spending, lead.model, lead.settings, lead.reserve)
-    held = await calls.hold(request)
-    if held is None:
+    reservation = await calls.hold(request)
+    if reservation is None:
         raise too_expensive(purpose.text, permanent=purpose.alone)
-    reply = await calls.call(held, hear)
+    reply = await calls.call(reservation, hear)
     used = calls.total()
     if not reply.text.strip():
         raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), used)
@@ -378,8 +378,8 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     proposal = read_plan.proposal
     tasks = tuple(task for task in proposal.tasks if task.id not in grown)
     if lead.stream and not brief.replan:  # asked again over a broken line, a planner may begin from the start
-        known = {task.id: fingerprint(task) for task in brief.tasks}
-        tasks = tuple(task for task in tasks if known.get(task.id) != fingerprint(task))
+        fingerprints = {task.id: fingerprint(task) for task in brief.tasks}
+        tasks = tuple(task for task in tasks if fingerprints.get(task.id) != fingerprint(task))
     more = lead.review and bool(tasks or grown)
     combine = lead.combine or proposal.combine
     return Proposal(tasks, combine, closed=not more, used=used, unserved=proposal.unserved)
@@ -400,7 +400,7 @@ def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
 
 def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> Request:
     nonce = new_nonce()
-    given = show_inputs(brief, nonce, by_id(brief.tasks))
+    inputs = show_inputs(brief, nonce, by_id(brief.tasks))
     findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)
     subject = Planning(
         goal=brief.goal,
@@ -408,7 +408,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
         max_tasks=lead.max_tasks,
         findings=findings,
         tasks=planned_tasks(brief.tasks),
-        results=given.inputs,
+        results=inputs.inputs,
         gaps=brief.gaps,
     )
     cut = shortened(blocks, lead.model.card.window // 4)
@@ -417,7 +417,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
         parts.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
     if brief.tasks:
         parts.append("The plan so far:\n" + "\n".join(_line(task) for task in brief.tasks))
-        parts.append(given.text)
+        parts.append(inputs.text)
         parts.extend(gap_text(gap, nonce) for gap in brief.gaps)
         parts.append(
             "Say what else has to be done, as new tasks with new ids (none, if the results suffice and fit the plan). A"

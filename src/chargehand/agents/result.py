@@ -208,7 +208,7 @@ def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool
         if progress.failure is not None:
             remedies.add(_remedy(progress.failure, has_model=progress.worker not in without_model))
     order = ("code", "refusal", "time", "line", "service", "work", "task")
-    remedy = next((known for known in order if known in remedies), "work")
+    remedy = next((candidate for candidate in order if candidate in remedies), "work")
     return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
 

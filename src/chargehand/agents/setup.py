@@ -221,12 +221,12 @@ def with_toolbox(owner: _Owner) -> _Owner:
     return structs.replace(owner, tools=tuple(tools))
 
 
-def _tool_named(owner: str, name: str, known: Mapping[str, Tool]) -> Tool:
-    if name in known:
-        return known[name]
+def _tool_named(owner: str, name: str, tools: Mapping[str, Tool]) -> Tool:
+    if name in tools:
+        return tools[name]
     if name in WITH_SETTINGS:
         raise Invalid(f"{owner} names the tool {name!r}, which needs settings; {WITH_SETTINGS[name]}")
-    names = [*BUILT_IN, *known]
+    names = [*BUILT_IN, *tools]
     raise Invalid(f"{owner} names the tool {name!r}, which there is not; {did_you_mean(name, names)}")
 
 
@@ -253,8 +253,8 @@ def check_memory(memory: Memory | None, workers: Sequence[Worker]) -> None:
         return
     labels = [block.label for block in memory.blocks]
     names = [archive.name for archive in memory.archives]
-    for what, known in (("block", labels), ("archive", names)):
-        if double := next((name for name in known if known.count(name) > 1), None):
+    for what, existing in (("block", labels), ("archive", names)):
+        if double := next((name for name in existing if existing.count(name) > 1), None):
             raise Invalid(f"the memory has two {what}s called {double!r}; give one of them another name")
     for block in memory.blocks:
         _check_access(f"{block.label!r}: share", block.share)

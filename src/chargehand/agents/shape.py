@@ -71,8 +71,8 @@ class Shape:
     def read(self, text: str) -> object:
         """The value in a text; Invalid lists what does not fit."""
         value = find_json(text)
-        if found := list(problems(value, self.schema))[:_MOST]:
-            raise Invalid("the reply does not have the wanted shape: " + "; ".join(found))
+        if findings := list(problems(value, self.schema))[:_MOST]:
+            raise Invalid("the reply does not have the wanted shape: " + "; ".join(findings))
         if self._type is not None:
             foreign: Callable[[object], object] | None = getattr(self._type, "model_validate", None)
             try:

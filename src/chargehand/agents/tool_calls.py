@@ -254,7 +254,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         allow some of them, the attempt ends with one question about all of these, before any call is made.
         """
         plans: list[_PlannedCall] = []
-        made = self.made if len(calls) == 1 else list(self.made)
+        called = self.made if len(calls) == 1 else list(self.made)
         first: dict[tuple[str, str], int] = {}
         for number, call in enumerate(calls):
             tool = self.ready.tools.get(call.name) if len(calls) > 1 else None
@@ -263,14 +263,14 @@ class ToolCalls(Struct, eq=False, kw_only=True):
                 if same_as != number:
                     plans.append(_PlannedCall(call, tool, same_as=same_as))
                     continue
-            plan = self._plan(call, number, step, made)
+            plan = self._plan(call, number, step, called)
             plans.append(plan)
             if len(calls) > 1 and (plan.is_made or plan.pending):
-                made.append(Called(step, call.name))
+                called.append(Called(step, call.name))
         self._ask_person([plan.pending for plan in plans if plan.pending is not None])
         return plans
 
-    def _plan(self, call: ToolCall, number: int, step: int, made: Sequence[Called]) -> _PlannedCall:
+    def _plan(self, call: ToolCall, number: int, step: int, called: Sequence[Called]) -> _PlannedCall:
         """What becomes of one call; WorkFailed where the worker gives up."""
         if number >= AT_ONCE:
             return _PlannedCall(call, problem=_TOO_MANY)
@@ -283,7 +283,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         if tool is None:
             problem = f"There is no tool {call.name!r}; {did_you_mean(call.name, self.ready.tools)}"
             return _PlannedCall(call, problem=self._mistaken(problem))
-        if problem := objection(self.ready.worker.rules, made, call.name, step):
+        if problem := objection(self.ready.worker.rules, called, call.name, step):
             return _PlannedCall(call, tool, self._mistaken(problem))
         reason = self._approval_reason(call, tool)
         if reason is not None:

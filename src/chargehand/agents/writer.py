@@ -50,9 +50,9 @@ class WriterCalls(SupervisorCalls):
         self.lost.append(what)
         self.context.note(what)
 
-    async def ask(self, held: Reservation, hear: Hear | None = None) -> Reply:
+    async def ask(self, reservation: Reservation, hear: Hear | None = None) -> Reply:
         """One call that must come back with words."""
-        reply = await self.call(held, hear)
+        reply = await self.call(reservation, hear)
         if not reply.text.strip():
             raise WorkFailed(Failure("logic", f"{self.model.card.handle} answered with nothing"), self.total())
         return reply
@@ -165,17 +165,17 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
         messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
         request = Request(messages, settings=calls.settings)
-        held = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
-        if held is None:
+        reservation = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
+        if reservation is None:
             for call, _ in reserved:
                 calls.context.release(call.amount_held)
             return None
-        reserved.append((held, tasks))
+        reserved.append((reservation, tasks))
     gate = asyncio.Semaphore(_CONCURRENCY)
 
-    async def shorten(held: Reservation, tasks: tuple[str, ...]) -> Piece:
+    async def shorten(reservation: Reservation, tasks: tuple[str, ...]) -> Piece:
         async with gate:
-            reply = await calls.ask(held)
+            reply = await calls.ask(reservation)
         short = reply.text.strip()
         if reply.finish == "length":
             calls.lose(f"what is left of {', '.join(tasks)} was cut off while it was shortened")
@@ -183,5 +183,5 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         return Piece(f"[{', '.join(unnamed)}]: {short}" if unnamed else short, tasks)
 
     async with BareTaskGroup() as group:
-        jobs = [group.create_task(shorten(held, tasks)) for held, tasks in reserved]
+        jobs = [group.create_task(shorten(reservation, tasks)) for reservation, tasks in reserved]
     return [job.result() for job in jobs]

@@ -51,15 +51,15 @@ def check(event: Event) -> None:
 
 def encode(event: Event) -> bytes:
     """The event's body, read back once: what could not be read again must not be written."""
-    kept = _CHECKED.pop(id(event), None)
-    return kept[1] if kept is not None and kept[0] is event else _body(event)
+    checked = _CHECKED.pop(id(event), None)
+    return checked[1] if checked is not None and checked[0] is event else _body(event)
 
 
 def prove(entries: Iterable[Entry]) -> None:
     """Raise NotJson for an entry that could not be written and read back."""
     for entry in entries:
-        kept = _CHECKED.pop(id(entry.event), None)
-        if kept is None or kept[0] is not entry.event:
+        checked = _CHECKED.pop(id(entry.event), None)
+        if checked is None or checked[0] is not entry.event:
             _body(entry.event)
 
 

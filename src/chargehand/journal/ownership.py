@@ -75,8 +75,8 @@ class Owner:
 
     def _stalled(self, connection: sqlite3.Connection) -> int:
         """A process that lives and does not beat; 0 if there is none."""
-        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owners'").fetchone()
-        owners = connection.execute("SELECT CAST(token AS BLOB), pid, beat FROM owners").fetchall() if known else []
+        table = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'owners'").fetchone()
+        owners = connection.execute("SELECT CAST(token AS BLOB), pid, beat FROM owners").fetchall() if table else []
         for token, pid, beat in owners:
             if isinstance(beat, float) and self._clock() - beat > self._stale and is_alive(self._locks, token):
                 return pid if isinstance(pid, int) else 0
@@ -84,15 +84,15 @@ class Owner:
 
     def _forget_dead(self, connection: sqlite3.Connection) -> None:
         # within the write lock of the file, so no other process is registering meanwhile
-        known: set[str] = set()
+        tokens: set[str] = set()
         for number, token in connection.execute("SELECT number, CAST(token AS BLOB) FROM owners").fetchall():
             if is_alive(self._locks, token):
-                known.add(token.decode())
+                tokens.add(token.decode())
             else:
                 connection.execute(_RELEASE_RUNS, (number,))
                 connection.execute(_FORGET, (number,))
         for lock in self._locks.glob("*"):
-            if lock.name not in known:
+            if lock.name not in tokens:
                 lock.unlink(missing_ok=True)
 
     def process_holding(self, connection: sqlite3.Connection, number: int) -> int:

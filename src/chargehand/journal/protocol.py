@@ -401,8 +401,8 @@ def differs(run: str, seq: int) -> Corrupt:
 
 def damaged(run: str, seq: int, problem: str) -> Corrupt:
     """The error for an entry that cannot be read, with what can be read and what to do."""
-    shown = f"chargehand runs show {shlex.quote(run)}"
-    readable = f"The entries before it can be read: {shown}" if seq > 1 else "No entry of the run can be read"
+    command = f"chargehand runs show {shlex.quote(run)}"
+    readable = f"The entries before it can be read: {command}" if seq > 1 else "No entry of the run can be read"
     return Corrupt(
         f"entry {seq} of run {run!r} {problem}. {readable}. Restore the journal from a backup to go on with the run",
         run=run,

@@ -106,7 +106,7 @@ class _Uses:
     def _find(self, key: _Key) -> _Use:
         with self._lock:
             # a process may open many files in its life: those it has closed are dropped
-            self._uses = {known: use for known, use in self._uses.items() if known == key or use.file is not None}
+            self._uses = {name: use for name, use in self._uses.items() if name == key or use.file is not None}
             use = self._uses.setdefault(key, _Use())
             if use.file is not None and not use.file.is_current():
                 use = self._uses[key] = _Use()  # the file was replaced: users of the old one keep it

@@ -165,15 +165,15 @@ def edited(
     kind = str(edit.__struct_config__.tag)
     if after.at == block.version + 1 and after.value == block.value and after.tainted == block.tainted:
         return block, Change(block.version, kind, origin, now, parent=block.at, at=block.at, tainted=block.tainted)
-    made = splice(block.value, after.value)
+    edited = splice(block.value, after.value)
     change = Change(
         version=block.version + 1,
         kind=kind,
         origin=origin,
         when=now,
-        start=made.start,
-        removed=made.removed,
-        added=made.added,
+        start=edited.start,
+        removed=edited.removed,
+        added=edited.added,
         parent=block.at,
         at=after.at,
         tainted=after.tainted,

@@ -55,20 +55,20 @@ def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
     A summary longer than half the room is shortened, and so is the newest turn where it does not fit. `frame` is how
     many characters each turn takes besides its text.
     """
-    left = room * CHARACTERS
-    if left <= 0:
+    remaining = room * CHARACTERS
+    if remaining <= 0:
         return []
-    summary, said = _split(turns)
-    first = [] if summary is None else [_shortened(summary, left // 2)]
-    left -= sum(len(turn.text) for turn in first)
-    shown: list[Turn] = []
-    for turn in reversed(said):
-        fitted = turn if shown else _shortened(turn, left - frame)
-        if len(fitted.text) + frame > left:
+    summary, recent = _split(turns)
+    first = [] if summary is None else [_shortened(summary, remaining // 2)]
+    remaining -= sum(len(turn.text) for turn in first)
+    fitting: list[Turn] = []
+    for turn in reversed(recent):
+        fitted = turn if fitting else _shortened(turn, remaining - frame)
+        if len(fitted.text) + frame > remaining:
             break
-        shown.append(fitted)
-        left -= len(fitted.text) + frame
-    return [*first, *reversed(shown)]
+        fitting.append(fitted)
+        remaining -= len(fitted.text) + frame
+    return [*first, *reversed(fitting)]
 
 
 def due(turns: Sequence[Turn], room: int) -> int:
@@ -77,35 +77,35 @@ def due(turns: Sequence[Turn], room: int) -> int:
     It is due when there are more than MOST_TURNS, or half as much again as the room holds. What stays fills half the
     room, so that the next one is not due at once.
     """
-    _, said = _split(turns)
+    _, recent = _split(turns)
     space = max(0, room) * CHARACTERS
-    if len(said) <= MOST_TURNS and 2 * _size(said, 0) <= 3 * space:
+    if len(recent) <= MOST_TURNS and 2 * _size(recent, 0) <= 3 * space:
         return 0
-    return _last_behind(said, space // 2, KEPT_TURNS, 0)
+    return _last_behind(recent, space // 2, KEPT_TURNS, 0)
 
 
 def chat_due(turns: Sequence[Turn], room: int, max_turns: int, frame: int) -> int:
     """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
-    _, said = _split(turns)
+    _, recent = _split(turns)
     space = max(0, room) * CHARACTERS
-    if len(said) <= max_turns and _size(said, frame) <= space:
+    if len(recent) <= max_turns and _size(recent, frame) <= space:
         return 0
-    return _last_behind(said, space // 2, -(-max_turns // 2), frame)
+    return _last_behind(recent, space // 2, -(-max_turns // 2), frame)
 
 
 def _size(turns: Sequence[Turn], frame: int) -> int:
     return sum(len(turn.text) + frame for turn in turns)
 
 
-def _last_behind(said: Sequence[Turn], space: int, max_kept: int, frame: int) -> int:
+def _last_behind(recent: Sequence[Turn], space: int, max_kept: int, frame: int) -> int:
     """The last turn that gets behind a summary if the newest that fit the space stay; 0 if all of them stay."""
-    kept = used = 0
-    for turn in reversed(said):
+    count = used = 0
+    for turn in reversed(recent):
         used += len(turn.text) + frame
-        if kept >= LEAST_KEPT and (kept >= max_kept or used > space):
+        if count >= LEAST_KEPT and (count >= max_kept or used > space):
             break
-        kept += 1
-    return said[-kept - 1].number if kept < len(said) else 0
+        count += 1
+    return recent[-count - 1].number if count < len(recent) else 0
 
 
 def behind(turns: Sequence[Turn], upto: int) -> list[Turn]:
@@ -125,9 +125,9 @@ def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
 def plain_summary(turns: Sequence[Turn], room: int = SUMMARY_ROOM) -> str:
     """A summary without a model: the former summary in half the room, then a line a turn, the newest that fit."""
     space = max(0, room) * CHARACTERS
-    summary, said = _split(turns)
+    summary, recent = _split(turns)
     former = "" if summary is None else _cut(summary.text.strip(), space // 2)
-    lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in said]
+    lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in recent]
     free = space - len(former) - len(_LEFT_OUT) - 2
     longest = min(_LONGEST_LINE, max(_SHORTEST_LINE, free // max(1, len(lines)) - 1))
     newest: list[str] = []

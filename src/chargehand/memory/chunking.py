@@ -49,20 +49,20 @@ def cut(text: str) -> list[Part]:
     """The parts of a text, in order: every word is in one of them. A short text is left as it is."""
     if len(text) <= LONGEST:
         return [Part(text)] if text.strip() else []
-    made: list[Part] = []
-    held = heading = ""
+    parts: list[Part] = []
+    pending = heading = ""
     for section in sections(text):
-        over, found = _of_section(section)
-        for number, paragraph in enumerate(found):
+        over, pieces = _of_section(section)
+        for number, paragraph in enumerate(pieces):
             room = LONGEST - (len(heading) + 2 if heading else 0)
             enough = LEAST // 2 if number == 0 and over else LEAST  # a heading is a good place to end before
-            if held and (len(held) >= enough or len(held) + 2 + len(paragraph) > room):
-                made.append(Part(held, heading))
-                held = ""
-            if not held:
+            if pending and (len(pending) >= enough or len(pending) + 2 + len(paragraph) > room):
+                parts.append(Part(pending, heading))
+                pending = ""
+            if not pending:
                 heading = over if number else ""
-            held = f"{held}\n\n{paragraph}" if held else paragraph
-    return [*made, Part(held, heading)] if held else made
+            pending = f"{pending}\n\n{paragraph}" if pending else paragraph
+    return [*parts, Part(pending, heading)] if pending else parts
 
 
 def sections(text: str) -> Iterator[Section]:
@@ -73,10 +73,10 @@ def sections(text: str) -> Iterator[Section]:
     code = False
     for line in text.splitlines():
         code ^= bool(_FENCE.match(line))
-        found = "" if code else heading_of(line)
-        if found:
+        title = "" if code else heading_of(line)
+        if title:
             yield Section(heading=heading, line=above, body="\n".join(body))
-            heading = found
+            heading = title
             above = line
             body = []
         else:
@@ -91,11 +91,11 @@ def heading_of(line: str) -> str:
     rest = line.lstrip("#")
     if len(line) - len(rest) > 6 or not rest[:1].isspace():
         return ""
-    said = rest.strip()
-    if not said:
+    body = rest.strip()
+    if not body:
         return rest[1:2]
     # Marks may close the heading too, but something has to be left of it.
-    return said if line[-1].isspace() else said.rstrip("#").rstrip() or said[:1]
+    return body if line[-1].isspace() else body.rstrip("#").rstrip() or body[:1]
 
 
 def paragraphs(body: str, longest: int, ends: Sequence[str] = SENTENCE_ENDS) -> Iterator[str]:
@@ -118,8 +118,8 @@ def _of_section(section: Section) -> tuple[str, list[str]]:
     line = section.line.rstrip()
     if not line:
         return "", [*paragraphs(section.body, LONGEST, _ALL_ENDS)]
-    found = [*paragraphs(section.body, LONGEST - len(line) - 2, _ALL_ENDS)]
-    return line, [f"{line}\n\n{found[0]}", *found[1:]] if found else [line]
+    pieces = [*paragraphs(section.body, LONGEST - len(line) - 2, _ALL_ENDS)]
+    return line, [f"{line}\n\n{pieces[0]}", *pieces[1:]] if pieces else [line]
 
 
 def _cut_at(text: str, start: int, longest: int, ends: Sequence[str]) -> int:
@@ -165,20 +165,20 @@ def read_sources(folder: Path) -> list[Passage]:
 def source_files(folder: Path) -> list[Path]:
     """The files that `read_sources` would read; Invalid when there are none, too many, or one leads out."""
     if folder.is_file():
-        found = [folder]
+        files = [folder]
     elif folder.is_dir():
-        found = _below(folder)
+        files = _below(folder)
     else:
         raise Invalid(f"there is no file or folder {folder}; name one with .md or .txt files")
-    if not found:
+    if not files:
         raise Invalid(f"there are no .md or .txt files in {folder}; put some there, or name another folder")
-    _check_size(folder, found)
-    return found
+    _check_size(folder, files)
+    return files
 
 
 def _below(folder: Path) -> list[Path]:
     root = folder.resolve()
-    found = list[Path]()
+    files = list[Path]()
     looked_at = 0
     for place, folders, names in os.walk(folder, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -192,8 +192,8 @@ def _below(folder: Path) -> list[Path]:
             if not _target(file).is_relative_to(root):
                 raise Invalid(f"{file} is a link that leads out of {folder}; copy the text into the folder")
             if file.is_file():
-                found.append(file)
-    return found
+                files.append(file)
+    return files
 
 
 def _target(file: Path) -> Path:
@@ -203,10 +203,10 @@ def _target(file: Path) -> Path:
         raise Invalid(f"{file} cannot be followed: {error}; take the link away") from error
 
 
-def _check_size(folder: Path, found: list[Path]) -> None:
-    sizes = [_size(file) for file in found]
-    if len(found) > MOST_FILES or sum(sizes) > MOST_BYTES:
-        have = f"{folder} holds {len(found):,} texts of {sum(sizes):,} bytes"
+def _check_size(folder: Path, files: list[Path]) -> None:
+    sizes = [_size(file) for file in files]
+    if len(files) > MOST_FILES or sum(sizes) > MOST_BYTES:
+        have = f"{folder} holds {len(files):,} texts of {sum(sizes):,} bytes"
         raise Invalid(f"{have}; {MOST_FILES:,} and {MOST_BYTES:,} is the most, so split it over several archives")
 
 

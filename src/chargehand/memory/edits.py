@@ -36,19 +36,19 @@ def swapped(text: str, start: int, there: str, instead: str) -> str | None:
 
 def places(text: str, part: str) -> list[int]:
     """Where a part begins, overlaps too; at most MOST_PLACES of them."""
-    found: list[int] = []
+    starts: list[int] = []
     at = text.find(part)
-    while at >= 0 and len(found) < MOST_PLACES:
-        found.append(at)
+    while at >= 0 and len(starts) < MOST_PLACES:
+        starts.append(at)
         at = text.find(part, at + 1)
-    return found
+    return starts
 
 
-def told(text: str, found: list[int]) -> str:
+def told(text: str, starts: list[int]) -> str:
     """How many places there are, and on which lines: `3 times, on lines 1, 4 and 9`."""
-    many = f"{len(found)} times" if len(found) < MOST_PLACES else f"{MOST_PLACES} times or more"
-    lines = [str(number) for number in dict.fromkeys(text.count("\n", 0, at) + 1 for at in found[:10])]
-    more = " and further down" if len(found) > 10 else ""
+    many = f"{len(starts)} times" if len(starts) < MOST_PLACES else f"{MOST_PLACES} times or more"
+    lines = [str(number) for number in dict.fromkeys(text.count("\n", 0, at) + 1 for at in starts[:10])]
+    more = " and further down" if len(starts) > 10 else ""
     if len(lines) == 1:
         return f"{many}, on line {lines[0]}{more}"
     return f"{many}, on lines {', '.join(lines)}{more}"
@@ -120,17 +120,17 @@ def read_patch(patch: str) -> list[Hunk]:
             )
         elif not line.startswith("\\"):  # "\ No newline at end of file" is about files
             groups[-1].append(line)
-    found = [hunk for group in groups if (hunk := _hunk(group)).old or hunk.new]
-    if not any(hunk.old != hunk.new for hunk in found):
+    hunks = [hunk for group in groups if (hunk := _hunk(group)).old or hunk.new]
+    if not any(hunk.old != hunk.new for hunk in hunks):
         raise Refused("the patch changes nothing; begin lines to remove with - and lines to add with +")
-    return found
+    return hunks
 
 
 def _start(lines: list[str]) -> int:
     """Behind the two lines that name files, where there are such: they would read as a removal and an addition."""
     at = next((n for n, line in enumerate(lines) if line), 0)
-    named = len(lines) > at + 2 and lines[at].startswith("--- ") and lines[at + 1].startswith("+++ ")
-    return at + 2 if named and _RULE.fullmatch(lines[at + 2]) else at
+    has_header = len(lines) > at + 2 and lines[at].startswith("--- ") and lines[at + 1].startswith("+++ ")
+    return at + 2 if has_header and _RULE.fullmatch(lines[at + 2]) else at
 
 
 def _hunk(lines: list[str]) -> Hunk:
@@ -150,15 +150,15 @@ def _applied(text: str, hunk: Hunk, number: int) -> str:
     # Whole lines only: both texts are given an end of line on either side.
     framed = f"\n{text}\n"
     old = "\n".join(("", *hunk.old, ""))
-    found = places(framed, old)
-    if not found:
+    starts = places(framed, old)
+    if not starts:
         raise Refused(f"hunk {number} does not fit: {_missing(text, hunk)}")
-    if len(found) > 1:
+    if len(starts) > 1:
         raise Refused(
-            f"hunk {number} fits {told(text, found)}; add lines of context before or after, so that it fits once"
+            f"hunk {number} fits {told(text, starts)}; add lines of context before or after, so that it fits once"
         )
-    end = found[0] + len(old)
-    before = framed[1 : found[0] + 1]
+    end = starts[0] + len(old)
+    before = framed[1 : starts[0] + 1]
     after = framed[end:-1]
     if hunk.new:
         return before + new + framed[end - 1 : -1]
@@ -186,9 +186,9 @@ def differences(old: str, new: str, old_name: str = "before", new_name: str = "a
     if len(before) + len(after) > MOST_LINES:
         lines = [f"--- {old_name}", f"+++ {new_name}", f"@@ all {len(before)} lines, {len(after)} now @@"]
         return "\n".join((*lines, *(f"-{line}" for line in before), *(f"+{line}" for line in after)))
-    found = list(unified_diff(before, after, old_name, new_name, lineterm=""))
+    diff = list(unified_diff(before, after, old_name, new_name, lineterm=""))
     # Texts that differ only in how the last line ends have the same lines.
-    return "\n".join(found) or f"--- {old_name}\n+++ {new_name}\n\\ only the end of the last line differs"
+    return "\n".join(diff) or f"--- {old_name}\n+++ {new_name}\n\\ only the end of the last line differs"
 
 
 def _split_lines(text: str) -> list[str]:
@@ -256,19 +256,19 @@ def applied(edit: Written, value: str, limit: int) -> str:
     """The text after an edit. Refused if the edit does not fit the text, or the text would not fit the limit."""
     match edit:
         case Append(text):
-            made = _appended(value, text)
+            edited = _appended(value, text)
         case Insert(text, line):
-            made = _inserted(value, text, line)
+            edited = _inserted(value, text, line)
         case Replace(old, new):
-            made = _replaced(value, old, new)
+            edited = _replaced(value, old, new)
         case ReplaceAll(old, new):
-            made = _all_replaced(value, old, new, limit)
+            edited = _all_replaced(value, old, new, limit)
         case Patch(patch):
-            made = patched(value, patch)
+            edited = patched(value, patch)
         case Rethink(anew):
-            made = anew
-    check_size(len(made), len(value), limit)
-    return made
+            edited = anew
+    check_size(len(edited), len(value), limit)
+    return edited
 
 
 def at_end(edit: Written, value: str) -> bool:
@@ -301,9 +301,9 @@ def check_written(edit: Written) -> None:
                 "the text begins with the header of a patch of several blocks; name the block by its label, and send "
                 "only the text (for a patch: lines that begin with a blank, - or +)"
             )
-        if found := _NUMBERED.search(text):
+        if match := _NUMBERED.search(text):
             raise Refused(
-                f"the text has the number of a line in it ({found[0].strip()!r}), as tools show them; send it without"
+                f"the text has the number of a line in it ({match[0].strip()!r}), as tools show them; send it without"
             )
 
 
@@ -341,10 +341,10 @@ def _inserted(value: str, text: str, line: int) -> str:
 
 
 def _replaced(value: str, old: str, new: str) -> str:
-    found = _found(value, old)
-    if len(found) > 1:
-        raise Refused(f"{_shown(old)} occurs {told(value, found)}; give more of the text around it, so that it is one")
-    return value[: found[0]] + new + value[found[0] + len(old) :]
+    starts = _found(value, old)
+    if len(starts) > 1:
+        raise Refused(f"{_shown(old)} occurs {told(value, starts)}; give more of the text around it, so that it is one")
+    return value[: starts[0]] + new + value[starts[0] + len(old) :]
 
 
 def _all_replaced(value: str, old: str, new: str, limit: int) -> str:
@@ -357,9 +357,9 @@ def _all_replaced(value: str, old: str, new: str, limit: int) -> str:
 def _found(value: str, old: str) -> list[int]:
     if not old:
         raise Refused("there is no text to replace; give the text that is there now")
-    found = places(value, old)
-    if found:
-        return found
+    starts = places(value, old)
+    if starts:
+        return starts
     near = " ".join(old.casefold().split()) in " ".join(value.casefold().split())
     hint = "it does with other blanks, line ends or capitals" if near else "read what is there now"
     raise Refused(f"{_shown(old)} does not occur; text must match exactly: {hint}")

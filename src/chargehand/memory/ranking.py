@@ -44,7 +44,7 @@ def telling(query: str) -> tuple[str, ...]:
     words or fewer, where each was chosen. Without vectors to compare, every word counts and this is not asked.
     """
     query = query[:_READ]
-    found: list[str] = quoted_phrases(query)
+    terms: list[str] = quoted_phrases(query)
     rest = QUOTED.sub(" . ", query)
     words = list(_NAME_OR_WORD.finditer(rest))
     search = len(words) <= _FEW and not rest.rstrip().endswith("?")
@@ -53,10 +53,10 @@ def telling(query: str) -> tuple[str, ...]:
         word = match[0]
         before = rest[: match.start()].rstrip()
         if _is_identifier(word):
-            found += word, *_otherwise(word)
+            terms += word, *_otherwise(word)
         elif search or "-" in word or (not shouted and _is_name(word, opens=not before or before[-1] in ".!?:;")):
-            found.append(word)
-    return tuple(dict.fromkeys(term for term in found if term))[:MOST_TERMS]
+            terms.append(word)
+    return tuple(dict.fromkeys(term for term in terms if term))[:MOST_TERMS]
 
 
 def fused(
@@ -68,7 +68,7 @@ def fused(
     1) and the terms matched, as `telling` gave them. Without `meaning` words alone decide.
     """
     weights = _weights(matched for _, matched in words.values())
-    found: list[tuple[int, float, str]] = []
+    ranked: list[tuple[int, float, str]] = []
     for number in {**meaning, **words}:
         alike = meaning.get(number)
         share, matched = words.get(number, (0.0, ()))
@@ -77,8 +77,8 @@ def fused(
         else:
             lift = sum(weights[term] for term in matched) + COMMON * share
             score = lift + (BARE * share if alike is None else alike)
-        found.append((number, score, _why(alike, matched)))
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+        ranked.append((number, score, _why(alike, matched)))
+    return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))
 
 
 def _weights(matched: Iterable[tuple[str, ...]]) -> dict[str, float]:
@@ -115,7 +115,7 @@ def _otherwise(word: str) -> list[str]:
 
 
 def _why(alike: float | None, matched: tuple[str, ...]) -> str:
-    held = ", ".join(matched)
+    terms = ", ".join(matched)
     if alike is None:
-        return f"words only: {held}" if held else "words only"
-    return f"alike {alike:.2f}; has {held}" if held else f"alike {alike:.2f}"
+        return f"words only: {terms}" if terms else "words only"
+    return f"alike {alike:.2f}; has {terms}" if terms else f"alike {alike:.2f}"

@@ -82,14 +82,14 @@ class OpenMemory:
             _check(number, passage)
         parts = list(_parts(passages, self._clock()))
         model = self._model(archive)
-        told = list[Inserted]()
+        inserted = list[Inserted]()
         for start in range(0, len(parts), BATCH):
             batch = parts[start : start + BATCH]
             vectors = None if model is None else await self._embed(model, [part.text for part in batch])
             if vectors is None:
                 model = None  # not asked again for every batch: each may wait long for nothing
-            told += await self._insert(archive, batch, vectors, "" if model is None else model.handle, agent)
-        return told
+            inserted += await self._insert(archive, batch, vectors, "" if model is None else model.handle, agent)
+        return inserted
 
     async def search(
         self,
@@ -107,22 +107,22 @@ class OpenMemory:
         if limit < 1:
             return []
         groups: dict[str, tuple[Embedding | None, list[str]]] = {}
-        for one in archives:
-            model = self._model(one)
+        for archive_id in archives:
+            model = self._model(archive_id)
             _, ids = groups.setdefault("" if model is None else model.handle, (model, []))
-            if one.id not in ids:
-                ids.append(one.id)
+            if archive_id.id not in ids:
+                ids.append(archive_id.id)
         hits: list[Hit] = []
         for model, ids in groups.values():
             vectors = await self._embed(model, [query]) if model is not None and query.strip() else None
-            asked = partial(
+            ask = partial(
                 self.catalog.search,
                 within=within,
                 limit=limit,
                 handle="" if model is None else model.handle,
                 agent=agent,
             )
-            hits += await self._search(ids, query, vectors[0] if vectors else None, asked)
+            hits += await self._search(ids, query, vectors[0] if vectors else None, ask)
         hits.sort(key=lambda hit: -hit.score)
         return hits[:limit]
 
@@ -137,15 +137,15 @@ class OpenMemory:
                 f"archive {archive.name!r} has no embedding model here (its embedding is {archive.embedding!r}), so it "
                 "is searched by words; get the model, or name another"
             )
-        kept, embedded = await self.catalog.count(archive.id)
+        total, embedded = await self.catalog.count(archive.id)
         done = 0
-        for _ in range((kept - embedded) // BATCH + _SPARE_BATCHES):
+        for _ in range((total - embedded) // BATCH + _SPARE_BATCHES):
             unembedded = await self.catalog.unembedded(archive.id, limit=BATCH)
             if not unembedded:
                 break
             vectors = await model.embed([passage.text for passage in unembedded])
-            given = {passage.id: vector for passage, vector in zip(unembedded, vectors, strict=True)}
-            done += await self.catalog.add_vectors(archive.id, given, handle=model.handle)
+            by_id = {passage.id: vector for passage, vector in zip(unembedded, vectors, strict=True)}
+            done += await self.catalog.add_vectors(archive.id, by_id, handle=model.handle)
             if tell is not None:
                 tell(done)
         return done
@@ -187,16 +187,16 @@ class OpenMemory:
             self._warn(archive.id, f"archive {archive.name!r} takes no vectors of {handle}: {error}")
             return await self.catalog.insert(archive.id, batch, agent=agent)
 
-    async def _search(self, archives: Sequence[str], query: str, vector: bytes | None, asked: _Ask) -> list[Hit]:
+    async def _search(self, archives: Sequence[str], query: str, vector: bytes | None, ask: _Ask) -> list[Hit]:
         try:
-            return await asked(archives, query, vector)
+            return await ask(archives, query, vector)
         except Invalid as error:
             if vector is None:
                 raise
             if len(archives) == 1:  # its vectors are of another model
                 self._warn(archives[0], f"archive {archives[0]} is searched by words: {error}")
-                return await asked(archives, query, None)
-        return [hit for one in archives for hit in await self._search([one], query, vector, asked)]
+                return await ask(archives, query, None)
+        return [hit for archive in archives for hit in await self._search([archive], query, vector, ask)]
 
     def _warn(self, about: str, message: str) -> None:
         """Once: it would be said with every call."""
@@ -230,5 +230,5 @@ def _parts(passages: Sequence[Passage], now: Instant) -> Iterator[Passage]:
             continue
         document = passage.document or f"document-{blake2b(passage.text.encode(), digest_size=16).hexdigest()}"
         for number, part in enumerate(parts):
-            given = passage.id if number == 0 else ""
-            yield replace(whole, text=str(part), document=document, part=number, id=given)
+            passage_id = passage.id if number == 0 else ""
+            yield replace(whole, text=str(part), document=document, part=number, id=passage_id)

@@ -193,11 +193,11 @@ class SqliteCatalog:
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        asked = thing_rows.Asked(
+        request = thing_rows.Asked(
             edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
         )
         now = self._opened.clock()
-        return await self._write(thing_rows.edit, block, asked, now)
+        return await self._write(thing_rows.edit, block, request, now)
 
     async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
         return await self._read(thing_rows.history, block, limit, before)
@@ -218,10 +218,10 @@ class SqliteCatalog:
     ) -> list[Inserted]:
         now = self._opened.clock()
 
-        def work(db: sqlite3.Connection, found: Archive) -> list[Inserted]:
-            self._check_grant(db, found, agent, adds=True)
+        def work(db: sqlite3.Connection, existing: Archive) -> list[Inserted]:
+            self._check_grant(db, existing, agent, adds=True)
             return passage_rows.insert(
-                db=db, space=self._space, archive=found, passages=passages, vectors=vectors, handle=handle, now=now
+                db=db, space=self._space, archive=existing, passages=passages, vectors=vectors, handle=handle, now=now
             )
 
         return await self._change(archive, work)
@@ -238,8 +238,8 @@ class SqliteCatalog:
         agent: str = "",
     ) -> list[Hit]:
         def work(db: sqlite3.Connection) -> list[Hit]:
-            found = [thing_rows.need(db, self._space, Archive, which)[1] for which in archives]
-            for archive in found:
+            existing = [thing_rows.need(db, self._space, Archive, which)[1] for which in archives]
+            for archive in existing:
                 self._check_grant(db, archive, agent)
                 made_by, _ = passage_rows.model(db, self._space, archive.id)
                 if vector is not None and handle and made_by and made_by != handle:
@@ -251,7 +251,7 @@ class SqliteCatalog:
                 db=db,
                 open_index=self._opened.index,
                 space=self._space,
-                archives=found,
+                archives=existing,
                 query=query,
                 vector=vector,
                 within=within,
@@ -274,7 +274,7 @@ class SqliteCatalog:
         return await self._read(passage_rows.passage, which)
 
     async def forget(self, archive: str, ids: Sequence[str]) -> int:
-        return await self._change(archive, lambda db, found: passage_rows.forget(db, self._space, found.id, ids))
+        return await self._change(archive, lambda db, existing: passage_rows.forget(db, self._space, existing.id, ids))
 
     async def count(self, archive: str) -> tuple[int, int]:
         return await self._look(archive, lambda db: passage_rows.count(db, self._space, archive))
@@ -284,7 +284,7 @@ class SqliteCatalog:
 
     async def add_vectors(self, archive: str, vectors: dict[str, bytes], *, handle: str) -> int:
         return await self._change(
-            archive, lambda db, found: passage_rows.add_vectors(db, self._space, found, vectors, handle)
+            archive, lambda db, existing: passage_rows.add_vectors(db, self._space, existing, vectors, handle)
         )
 
     def _check_grant(self, db: sqlite3.Connection, archive: Archive, agent: str, *, adds: bool = False) -> None:
@@ -311,11 +311,11 @@ class SqliteCatalog:
 
     async def _change(self, archive: str, work: Callable[[sqlite3.Connection, Archive], Outcome]) -> Outcome:
         def inside(db: sqlite3.Connection) -> Outcome:
-            number, found = thing_rows.need(db, self._space, Archive, archive)
-            outcome = work(db, found)
+            number, existing = thing_rows.need(db, self._space, Archive, archive)
+            outcome = work(db, existing)
             _, width = passage_rows.model(db, self._space, archive)
-            if width != found.width:
-                thing_rows.rewrite(db, number, replace(found, width=width))
+            if width != existing.width:
+                thing_rows.rewrite(db, number, replace(existing, width=width))
             return outcome
 
         return await self._database.write(_whole(inside))
@@ -342,8 +342,8 @@ class SqliteCatalog:
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        asked = turn_rows.Question(words=query, roles=roles, start=start, end=end, limit=limit)
-        return await self._read(turn_rows.recall, agent, asked)
+        question = turn_rows.Question(words=query, roles=roles, start=start, end=end, limit=limit)
+        return await self._read(turn_rows.recall, agent, question)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)

@@ -81,9 +81,9 @@ def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding | None:
 def founded(db: sqlite3.Connection, space: str, archive: str) -> Holding:
     """The same, made where there is none."""
     db.execute("INSERT OR IGNORE INTO holdings (space, archive) VALUES (?, ?)", (space, archive))
-    found = holding(db, space, archive)
-    assert found is not None, "it was made a line above"
-    return found
+    existing = holding(db, space, archive)
+    assert existing is not None, "it was made a line above"
+    return existing
 
 
 # --- passages
@@ -138,7 +138,7 @@ def _read_passage(row: Sequence[Value]) -> tuple[int, Passage]:
     """A number and its passage, from a row of SELECT."""
     number, archive, id_, text, tags, metadata, origin, created, document, part = row
     try:
-        made = Passage(
+        passage = Passage(
             text=str(text),
             tags=_tags.decode(str(tags)),
             metadata=_metadata.decode(str(metadata)),
@@ -151,7 +151,7 @@ def _read_passage(row: Sequence[Value]) -> tuple[int, Passage]:
         )
     except msgspec.MsgspecError as error:
         raise Corrupt(f"passage {id_} cannot be read; restore the memory from a backup ({error})") from error
-    return int(number or 0), made
+    return int(number or 0), passage
 
 
 def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Passage]:
@@ -272,25 +272,25 @@ def insert(
             raise Invalid(f"{len(vectors)} vectors for {len(passages)} passages; send one for each, or none at all")
         _check_model(archive, holding(db, space, archive.id), width_of(vectors), handle)
     units = None if vectors is None else _normalise(vectors)
-    kept = founded(db, space, archive.id)
+    store = founded(db, space, archive.id)
     batch = _Batch()
-    told = [_placed(db, kept, batch, at, passage) for at, passage in enumerate(passages)]
+    inserted = [_placed(db, store, batch, at, passage) for at, passage in enumerate(passages)]
     _check_ids(db, space, batch)
-    _write(db, kept, batch, now)
+    _write(db, store, batch, now)
     if units is not None:
-        _write_vectors(db, kept, {which: units[at] for which, at in batch.embedded.items()}, handle)
-    return told
+        _write_vectors(db, store, {which: units[at] for which, at in batch.embedded.items()}, handle)
+    return inserted
 
 
 def add_vectors(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
     """Give passages their vectors, by id; how many took one."""
-    kept = holding(db, space, archive.id)
-    if kept is None or not vectors:
+    store = holding(db, space, archive.id)
+    if store is None or not vectors:
         return 0
-    given = list(vectors.values())
-    _check_model(archive, kept, width_of(given), handle)
-    units = _normalise(given)
-    return _write_vectors(db, kept, dict(zip(vectors, units, strict=True)), handle)
+    blobs = list(vectors.values())
+    _check_model(archive, store, width_of(blobs), handle)
+    units = _normalise(blobs)
+    return _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
 
 
 def _normalise(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
@@ -319,7 +319,7 @@ def width_of(vectors: Sequence[bytes]) -> int:
     return size // 4
 
 
-def _check_model(archive: Archive, kept: Holding | None, width: int, handle: str) -> None:
+def _check_model(archive: Archive, store: Holding | None, width: int, handle: str) -> None:
     name = archive.name
     if not handle:
         raise Invalid("vectors without the handle of the model that made them; say which one it was")
@@ -329,36 +329,36 @@ def _check_model(archive: Archive, kept: Holding | None, width: int, handle: str
         raise Invalid(
             f"the archive {name} takes vectors of {archive.embedding}, not of {handle}; embed with the former"
         )
-    if kept is not None and kept.embedded and (kept.handle, kept.width) != (handle, width):
+    if store is not None and store.embedded and (store.handle, store.width) != (handle, width):
         raise Invalid(
-            f"the archive {name} has vectors of {kept.handle} with {kept.width} dimensions, and these are of {handle} "
-            f"with {width}; embed with {kept.handle}, or make another archive"
+            f"the archive {name} has vectors of {store.handle} with {store.width} dimensions, and these are of "
+            f"{handle} with {width}; embed with {store.handle}, or make another archive"
         )
 
 
 # --- deciding
 
 
-def _placed(db: sqlite3.Connection, kept: Holding, batch: _Batch, at: int, passage: Passage) -> Inserted:
+def _placed(db: sqlite3.Connection, store: Holding, batch: _Batch, at: int, passage: Passage) -> Inserted:
     """Decide what becomes of one passage: a repeated call changes nothing, a known text only takes the tags."""
     key = (passage.origin.key, passage.part)
     if key[0]:
         again = batch.by_key.get(key)
-        known = again.id if again is not None else _id(db, _SAME_KEY, kept.number, *key)
-        if known:
-            return Inserted(known, new=False)
+        existing = again.id if again is not None else _id(db, _SAME_KEY, store.number, *key)
+        if existing:
+            return Inserted(existing, new=False)
     digest = _digest(passage.text)
     twin = batch.by_text.get(digest)
     tags = dict.fromkeys(passage.tags)
     if twin is not None:
         twin.tags.update(tags)
         return Inserted(twin.id, new=False)
-    known = _id(db, _SAME_TEXT, kept.number, digest)
-    if known:
-        batch.joined.setdefault(known, {}).update(tags)
-        batch.embedded.setdefault(known, at)  # it may have come without a vector
-        return Inserted(known, new=False)
-    number = kept.first + kept.last_passage + len(batch.new) + 1
+    existing = _id(db, _SAME_TEXT, store.number, digest)
+    if existing:
+        batch.joined.setdefault(existing, {}).update(tags)
+        batch.embedded.setdefault(existing, at)  # it may have come without a vector
+        return Inserted(existing, new=False)
+    number = store.first + store.last_passage + len(batch.new) + 1
     draft = _Draft(number=number, id=passage.id or f"passage-{uuid4()}", passage=passage, digest=digest, tags=tags)
     batch.new.append(draft)
     batch.by_text[digest] = batch.by_key[key] = draft
@@ -367,8 +367,8 @@ def _placed(db: sqlite3.Connection, kept: Holding, batch: _Batch, at: int, passa
 
 
 def _id(db: sqlite3.Connection, question: str, *values: str | int | bytes) -> str:
-    found = db.execute(question, values).fetchone()
-    return "" if found is None else found[0]
+    row = db.execute(question, values).fetchone()
+    return "" if row is None else row[0]
 
 
 def _check_ids(db: sqlite3.Connection, space: str, batch: _Batch) -> None:
@@ -384,13 +384,13 @@ def _check_ids(db: sqlite3.Connection, space: str, batch: _Batch) -> None:
 # --- writing
 
 
-def _write(db: sqlite3.Connection, kept: Holding, batch: _Batch, now: Instant) -> None:
+def _write(db: sqlite3.Connection, store: Holding, batch: _Batch, now: Instant) -> None:
     db.executemany(
         INSERT,
         [
             _make_row(
                 number=draft.number,
-                holding=kept.number,
+                holding=store.number,
                 which=draft.id,
                 passage=draft.passage,
                 tags=draft.tags,
@@ -404,20 +404,20 @@ def _write(db: sqlite3.Connection, kept: Holding, batch: _Batch, now: Instant) -
     db.executemany("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", words)
     _tag(db, [(tag, draft.number) for draft in batch.new for tag in draft.tags])
     for which, tags in batch.joined.items():
-        _join(db, kept, which, tags)
+        _join(db, store, which, tags)
     db.execute(
         "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
-        (len(batch.new), kept.number),
+        (len(batch.new), store.number),
     )
 
 
-def _join(db: sqlite3.Connection, kept: Holding, which: str, tags: dict[str, None]) -> None:
-    place = (which, kept.number)
+def _join(db: sqlite3.Connection, store: Holding, which: str, tags: dict[str, None]) -> None:
+    place = (which, store.number)
     number, had = db.execute("SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place).fetchone()
-    known = dict.fromkeys(_tags.decode(had))
-    fresh = [tag for tag in tags if tag not in known]
+    merged = dict.fromkeys(_tags.decode(had))
+    fresh = [tag for tag in tags if tag not in merged]
     if fresh:
-        db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*known, *fresh]), number))
+        db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*merged, *fresh]), number))
         _tag(db, [(tag, number) for tag in fresh])
 
 
@@ -425,11 +425,13 @@ def _tag(db: sqlite3.Connection, pairs: Sequence[tuple[str, int]]) -> None:
     db.executemany("INSERT INTO passage_tags (tag, number) VALUES (?, ?)", pairs)
 
 
-def _write_vectors(db: sqlite3.Connection, kept: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str) -> int:
-    unembedded: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), kept.number)).fetchall()
+def _write_vectors(
+    db: sqlite3.Connection, store: Holding, units: Mapping[str, tuple[bytes, bytes]], handle: str
+) -> int:
+    unembedded: list[tuple[str, int]] = db.execute(_WITHOUT_VECTOR, (listed(units), store.number)).fetchall()
     if not unembedded:
         return 0
-    first = kept.first + kept.last_sign + 1
+    first = store.first + store.last_sign + 1
     vectors = [(number, first + at, units[which][0]) for at, (which, number) in enumerate(unembedded)]
     signs = [(first + at, number, units[which][1]) for at, (which, number) in enumerate(unembedded)]
     db.executemany("INSERT INTO passage_vectors (number, sign, vec) VALUES (?, ?, ?)", vectors)
@@ -439,7 +441,7 @@ def _write_vectors(db: sqlite3.Connection, kept: Holding, units: Mapping[str, tu
         UPDATE holdings SET handle = ?, width = ?, embedded = embedded + ?3, last_sign = last_sign + ?3
         WHERE number = ?4
         """,
-        (handle, len(vectors[0][2]) // 4, len(unembedded), kept.number),
+        (handle, len(vectors[0][2]) // 4, len(unembedded), store.number),
     )
     return len(unembedded)
 
@@ -473,44 +475,46 @@ _BARE = """
 def passages(
     db: sqlite3.Connection, space: str, archive_id: str, within: Filter, after: str, limit: int, order: Order
 ) -> list[Passage]:
-    kept = holding(db, space, archive_id)
-    if kept is None or limit <= 0:
+    store = holding(db, space, archive_id)
+    if store is None or limit <= 0:
         return []
-    first = kept.first
-    final = kept.final
+    first = store.first
+    final = store.final
     if after:
-        passed = db.execute("SELECT number FROM passages WHERE id = ? AND holding = ?", (after, kept.number)).fetchone()
+        passed = db.execute(
+            "SELECT number FROM passages WHERE id = ? AND holding = ?", (after, store.number)
+        ).fetchone()
         if passed is None:
             raise Unknown(f"there is no passage {after} in {archive_id} (any more); start again without `after`")
         first, final = (passed[0] + 1, final) if order == "asc" else (first, passed[0] - 1)
-    tests, values = conditions(within, kept)
+    tests, values = conditions(within, store)
     direction = "ASC" if order == "asc" else "DESC"
     question = f"{SELECT} WHERE passages.number BETWEEN ? AND ? {tests} ORDER BY passages.number {direction} LIMIT ?"
     return _read(db, question, [first, final, *values, limit])
 
 
 def passage(db: sqlite3.Connection, space: str, which: str) -> Passage | None:
-    found = _read(db, f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, space])
-    return found[0] if found else None
+    passages = _read(db, f"{SELECT} WHERE passages.id = ? AND holdings.space = ?", [which, space])
+    return passages[0] if passages else None
 
 
 def unembedded(db: sqlite3.Connection, space: str, archive_id: str, limit: int) -> list[Passage]:
-    kept = holding(db, space, archive_id)
-    if kept is None or kept.passages == kept.embedded:
+    store = holding(db, space, archive_id)
+    if store is None or store.passages == store.embedded:
         return []
-    return _read(db, SELECT + _BARE, [kept.first, kept.final, max(0, limit)])
+    return _read(db, SELECT + _BARE, [store.first, store.final, max(0, limit)])
 
 
 def count(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[int, int]:
     """All, and those with vectors."""
-    kept = holding(db, space, archive_id)
-    return (0, 0) if kept is None else (kept.passages, kept.embedded)
+    store = holding(db, space, archive_id)
+    return (0, 0) if store is None else (store.passages, store.embedded)
 
 
 def model(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[str, int]:
     """Whose vectors an archive has, and how wide they are; empty and 0 while it has none."""
-    kept = holding(db, space, archive_id)
-    return (kept.handle, kept.width) if kept is not None and kept.embedded else ("", 0)
+    store = holding(db, space, archive_id)
+    return (store.handle, store.width) if store is not None and store.embedded else ("", 0)
 
 
 def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[Passage]:
@@ -521,15 +525,15 @@ def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> lis
 
 
 def forget(db: sqlite3.Connection, space: str, archive_id: str, ids: Sequence[str]) -> int:
-    kept = holding(db, space, archive_id)
-    if kept is None:
+    store = holding(db, space, archive_id)
+    if store is None:
         return 0
-    found = db.execute(_LOCATED, (listed(dict.fromkeys(ids)), kept.number)).fetchall()
-    numbers = [(number,) for number, _, _ in found]
-    db.executemany(_UNSAID, [(number, text) for number, text, _ in found])
+    rows = db.execute(_LOCATED, (listed(dict.fromkeys(ids)), store.number)).fetchall()
+    numbers = [(number,) for number, _, _ in rows]
+    db.executemany(_UNSAID, [(number, text) for number, text, _ in rows])
     db.executemany(
         "DELETE FROM passage_tags WHERE tag = ? AND number = ?",
-        [(tag, number) for number, _, tags in found for tag in _tags.decode(tags)],
+        [(tag, number) for number, _, tags in rows for tag in _tags.decode(tags)],
     )
     db.executemany(
         "DELETE FROM passage_signs WHERE sign = (SELECT sign FROM passage_vectors WHERE number = ?)", numbers
@@ -540,16 +544,16 @@ def forget(db: sqlite3.Connection, space: str, archive_id: str, ids: Sequence[st
         """
         UPDATE holdings SET passages = passages - ?1, embedded = embedded - ?2, removed = removed + ?2 WHERE number = ?3
         """,
-        (len(found), removed, kept.number),
+        (len(rows), removed, store.number),
     )
-    return len(found)
+    return len(rows)
 
 
 def purge(db: sqlite3.Connection, space: str, archive_id: str) -> None:
     """All of an archive. Its number is not given again, so nobody mistakes what is still in memory for something."""
-    kept = holding(db, space, archive_id)
-    if kept is None:
+    store = holding(db, space, archive_id)
+    if store is None:
         return
     for statement in _RANGES:
-        db.execute(statement, (kept.first, kept.final))
-    db.execute("DELETE FROM holdings WHERE number = ?", (kept.number,))
+        db.execute(statement, (store.first, store.final))
+    db.execute("DELETE FROM holdings WHERE number = ?", (store.number,))

@@ -77,10 +77,10 @@ def terms(query: str) -> tuple[str, ...]:
     query = _CONTROL.sub(" ", unicodedata.normalize("NFC", query[:_READ].encode(errors="ignore").decode()))
     phrases = [" ".join(phrase.split()[:_LONGEST]) for phrase in quoted_phrases(query)]
     words = _spoken(_ENDS.sub("", word) for word in _BREAK.split(QUOTED.sub(" ", query)))
-    found = _spoken(phrases) + [word for word in words if not _is_stop_word(word)]
-    if not found and words:
-        found = [" ".join(words[:_LONGEST])]
-    return tuple({term.casefold(): term for term in reversed(found)}.values())[::-1]
+    chosen = _spoken(phrases) + [word for word in words if not _is_stop_word(word)]
+    if not chosen and words:
+        chosen = [" ".join(words[:_LONGEST])]
+    return tuple({term.casefold(): term for term in reversed(chosen)}.values())[::-1]
 
 
 def _spoken(texts: Iterable[str]) -> list[str]:
@@ -95,35 +95,35 @@ def _is_stop_word(word: str) -> bool:
 class Words:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
-    def __init__(self, db: sqlite3.Connection, kept: Holding, within: Filter, *, unembedded: bool = False) -> None:
+    def __init__(self, db: sqlite3.Connection, store: Holding, within: Filter, *, unembedded: bool = False) -> None:
         self._db = db
-        self._kept = kept
+        self._kept = store
         tests, self._values = conditions(within)
         self._where = (_WITHIN.format(tests=tests) if tests else "") + (_BARE if unembedded else "")
 
-    def rare(self, asked: Sequence[str], limit: int) -> dict[int, Match]:
+    def rare(self, words: Sequence[str], limit: int) -> dict[int, Match]:
         """Passages with any of these terms, but for terms that many passages have."""
         most = max(MOST_HOLDERS, int(RARE * self._kept.passages))
-        counted = self._counted(asked, most + 1)
+        counted = self._counted(words, most + 1)
         chosen = [term for count, term in counted if count <= most][:MOST_TERMS]
         return self._found(chosen, _either(chosen), limit) if chosen else {}
 
-    def any(self, asked: Sequence[str], limit: int) -> dict[int, Match]:
+    def any(self, words: Sequence[str], limit: int) -> dict[int, Match]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        counted = self._counted(asked, BUDGET + 1)[:MOST_TERMS]
+        counted = self._counted(words, BUDGET + 1)[:MOST_TERMS]
         chosen = [term for _, term in counted]
         totals = accumulate(count for count, _ in counted)
         cheap = [term for total, term in zip(totals, chosen, strict=True) if total <= BUDGET]
         if not chosen:
             return {}
-        found = self._found(cheap, _either(cheap), limit) if cheap else self._found(chosen, _all(chosen), limit)
-        if len(found) < limit and len(cheap) < len(chosen):
-            found |= self._found(chosen, _either(chosen), limit)
-        return found
+        matches = self._found(cheap, _either(cheap), limit) if cheap else self._found(chosen, _all(chosen), limit)
+        if len(matches) < limit and len(cheap) < len(chosen):
+            matches |= self._found(chosen, _either(chosen), limit)
+        return matches
 
-    def _counted(self, asked: Sequence[str], most: int) -> list[tuple[int, str]]:
+    def _counted(self, words: Sequence[str], most: int) -> list[tuple[int, str]]:
         """Terms that occur, each with the number of passages that have it, the rarest first."""
-        counted = [(self._count(term, most), term) for term in asked[:_WEIGHED]]
+        counted = [(self._count(term, most), term) for term in words[:_WEIGHED]]
         return sorted((pair for pair in counted if pair[0]), key=lambda pair: pair[0])
 
     def _count(self, term: str, most: int) -> int:
@@ -137,11 +137,11 @@ class Words:
         if earliest is not None:  # more than can be ranked: the newest must do
             bounds[1] = earliest[0]
         ranked = self._db.execute(_RANKED.format(where=self._where), [*bounds, limit]).fetchall()
-        held: dict[int, list[str]] = {number: [] for number, _ in ranked}
-        for term in chosen if held else ():
-            for (number,) in self._db.execute(_HOLDING, (_quoted(term), min(held), max(held), listed(held))):
-                held[number].append(term)
-        return {number: Match(score, tuple(held[number])) for number, score in ranked}
+        matched: dict[int, list[str]] = {number: [] for number, _ in ranked}
+        for term in chosen if matched else ():
+            for (number,) in self._db.execute(_HOLDING, (_quoted(term), min(matched), max(matched), listed(matched))):
+                matched[number].append(term)
+        return {number: Match(score, tuple(matched[number])) for number, score in ranked}
 
 
 def _quoted(term: str) -> str:
@@ -177,80 +177,80 @@ def search(
 ) -> list[Hit]:
     """`open_index` is called only if there are vectors to compare."""
     limit = min(limit, MAX_HITS)
-    found = [kept for archive in archives if (kept := holding(db, space, archive.id)) is not None and kept.passages]
-    if limit <= 0 or not found:
+    stores = [store for archive in archives if (store := holding(db, space, archive.id)) is not None and store.passages]
+    if limit <= 0 or not stores:
         return []
-    if vector is not None and any(kept.embedded for kept in found):
-        for kept in found:
-            _check_width(kept, vector)
+    if vector is not None and any(store.embedded for store in stores):
+        for store in stores:
+            _check_width(store, vector)
         index = open_index()
         meaning, words = _by_both(
-            db=db, index=index, found=found, query=query, asked=index.asked(vector), within=within, limit=limit
+            db=db, index=index, stores=stores, query=query, question=index.asked(vector), within=within, limit=limit
         )
     else:
         meaning = {}
-        words = _by_words(db, found, query, within, limit)
+        words = _by_words(db, stores, query, within, limit)
     return _hits(db, meaning, words, limit)
 
 
-def _check_width(kept: Holding, vector: bytes) -> None:
+def _check_width(store: Holding, vector: bytes) -> None:
     """Invalid when a vector cannot be compared with those of an archive."""
     width = width_of([vector])
-    if kept.embedded and width != kept.width:
+    if store.embedded and width != store.width:
         raise Invalid(
-            f"a vector of {width} dimensions cannot be compared with those of {kept.archive}, which have "
-            f"{kept.width}; embed the question with {kept.handle}"
+            f"a vector of {width} dimensions cannot be compared with those of {store.archive}, which have "
+            f"{store.width}; embed the question with {store.handle}"
         )
 
 
 def _by_words(
-    db: sqlite3.Connection, found: Sequence[Holding], query: str, within: Filter, limit: int
+    db: sqlite3.Connection, stores: Sequence[Holding], query: str, within: Filter, limit: int
 ) -> dict[int, Match]:
     asked = terms(query)
     words = dict[int, Match]()
-    for kept in found:
-        words |= Words(db, kept, within).any(asked, limit)
+    for store in stores:
+        words |= Words(db, store, within).any(asked, limit)
     return words
 
 
 def _by_both(
     db: sqlite3.Connection,
     index: "VectorIndex",
-    found: Sequence[Holding],
+    stores: Sequence[Holding],
     query: str,
-    asked: "Asked",
+    question: "Asked",
     within: Filter,
     limit: int,
 ) -> tuple[dict[int, float], dict[int, Match]]:
-    named = telling(query)
+    named_terms = telling(query)
     enough = max(limit, BY_WORDS)
     meaning: dict[int, float] = {}
     words: dict[int, Match] = {}
-    for kept in found:
-        if kept.embedded < kept.passages:  # what cannot be compared in meaning must be found by any word it has
-            unembedded = Words(db, kept, within, unembedded=True).any(terms(query), enough)
+    for store in stores:
+        if store.embedded < store.passages:  # what cannot be compared in meaning must be found by any word it has
+            unembedded = Words(db, store, within, unembedded=True).any(terms(query), enough)
             for number, match in unembedded.items():
-                words[number] = Match(match.score, tuple(term for term in match.terms if term in named))
-        words |= Words(db, kept, within).rare(named, enough)
-        meaning |= _nearest(db=db, index=index, kept=kept, asked=asked, within=within, enough=enough)
-    return meaning | index.exact(db, asked, [number for number in words if number not in meaning]), words
+                words[number] = Match(match.score, tuple(term for term in match.terms if term in named_terms))
+        words |= Words(db, store, within).rare(named_terms, enough)
+        meaning |= _nearest(db=db, index=index, store=store, question=question, within=within, enough=enough)
+    return meaning | index.exact(db, question, [number for number in words if number not in meaning]), words
 
 
 def _nearest(
-    db: sqlite3.Connection, index: "VectorIndex", kept: Holding, asked: "Asked", within: Filter, enough: int
+    db: sqlite3.Connection, index: "VectorIndex", store: Holding, question: "Asked", within: Filter, enough: int
 ) -> dict[int, float]:
     count = max(CANDIDATES, 4 * enough)
-    if not kept.embedded:
+    if not store.embedded:
         return {}
     if not within:
-        found = index.nearest(db, kept, asked, count)
+        similar = index.nearest(db, store, question, count)
     else:
-        matching = numbers_within(db, within, kept)
+        matching = numbers_within(db, within, store)
         if len(matching) <= EXACT:
-            found = index.exact(db, asked, matching)
+            similar = index.exact(db, question, matching)
         else:
-            found = index.nearest(db, kept, asked, max(count, MANY), matching)
-    return dict(nlargest(enough, found.items(), key=itemgetter(1)))
+            similar = index.nearest(db, store, question, max(count, MANY), matching)
+    return dict(nlargest(enough, similar.items(), key=itemgetter(1)))
 
 
 def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, Match], limit: int) -> list[Hit]:

@@ -139,8 +139,8 @@ def check_names(thing: Thing) -> None:
 
 def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Some:
     check_names(thing)
-    number, kept = need(db, space, type(thing), thing.id)
-    changed = _with_fixed(replace(thing, created=kept.created, updated=now), kept)
+    number, existing = need(db, space, type(thing), thing.id)
+    changed = _with_fixed(replace(thing, created=existing.created, updated=now), existing)
     rewrite(db, number, changed)
     db.execute("DELETE FROM tags WHERE thing = ?", (number,))
     db.execute("DELETE FROM members WHERE team = ?", (number,))
@@ -153,18 +153,18 @@ def rewrite(db: sqlite3.Connection, number: int, thing: Thing) -> None:
     db.execute(_CHANGE, (_name(thing), encode(thing), number))
 
 
-def _with_fixed(thing: Some, kept: Thing) -> Some:
+def _with_fixed(thing: Some, existing: Thing) -> Some:
     """The thing with what only edits and insertions may change."""
-    if isinstance(thing, Block) and isinstance(kept, Block):
-        if len(kept.value) > thing.limit:
+    if isinstance(thing, Block) and isinstance(existing, Block):
+        if len(existing.value) > thing.limit:
             raise Refused(
-                f"block {kept.label!r} holds {len(kept.value)} characters, more than a limit of {thing.limit}; "
+                f"block {existing.label!r} holds {len(existing.value)} characters, more than a limit of {thing.limit}; "
                 "shorten its text first"
             )
-        fixed = {name: getattr(kept, name) for name in ("value", "tainted", "untainted", "version", "at", "redo")}
+        fixed = {name: getattr(existing, name) for name in ("value", "tainted", "untainted", "version", "at", "redo")}
         return replace(thing, **fixed)
-    if isinstance(thing, Archive) and isinstance(kept, Archive):
-        return replace(thing, width=kept.width)
+    if isinstance(thing, Archive) and isinstance(existing, Archive):
+        return replace(thing, width=existing.width)
     return thing
 
 
@@ -220,8 +220,8 @@ def find(
     backwards = bool(page.before and not page.after)
     direction = "DESC" if (page.order == "desc") != backwards else "ASC"
     rows = db.execute(_FIND + " AND ".join(wanted) + " ORDER BY number " + direction, values)
-    found = list(islice(_matching(rows, kind, text.casefold()), max(0, page.limit)))
-    return found[::-1] if backwards else found
+    things = list(islice(_matching(rows, kind, text.casefold()), max(0, page.limit)))
+    return things[::-1] if backwards else things
 
 
 def _matching(rows: sqlite3.Cursor, kind: type[Some], text: str) -> Iterator[Some]:
@@ -278,14 +278,14 @@ _THINGS = "SELECT number, kind, body FROM things WHERE number IN (SELECT value F
 
 def attach(db: sqlite3.Connection, space: str, owner: str, thing: str, grant: Grant) -> None:
     holder = _owner(db, space, owner)
-    held = _thing(db, space, thing)
-    db.execute(_ATTACH, (holder, held, grant.access, grant.tainted))
+    number = _thing(db, space, thing)
+    db.execute(_ATTACH, (holder, number, grant.access, grant.tainted))
 
 
 def detach(db: sqlite3.Connection, space: str, owner: str, thing: str) -> bool:
     holder = _owner(db, space, owner)
-    held = _thing(db, space, thing)
-    return db.execute("DELETE FROM attachments WHERE owner = ? AND thing = ?", (holder, held)).rowcount > 0
+    number = _thing(db, space, thing)
+    return db.execute("DELETE FROM attachments WHERE owner = ? AND thing = ?", (holder, number)).rowcount > 0
 
 
 def owners(db: sqlite3.Connection, space: str, thing: str) -> dict[str, Grant]:
@@ -300,13 +300,13 @@ def attached(db: sqlite3.Connection, space: str, agent: str) -> list[Attached]:
 
 def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> dict[str, list[Attached]]:
     """What several agents may use, each thing read once; an agent that is not there is left out."""
-    named: dict[int, str] = dict(db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall())
-    usable: dict[str, dict[int, tuple[Grant, str]]] = {which: {} for which in named.values()}
-    for owner, thing, access, tainted in db.execute(_ALL_GRANTS, (json.dumps(list(named)),)).fetchall():
-        usable[named[owner]][thing] = Grant(access, bool(tainted)), ""
+    ids: dict[int, str] = dict(db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall())
+    usable: dict[str, dict[int, tuple[Grant, str]]] = {which: {} for which in ids.values()}
+    for owner, thing, access, tainted in db.execute(_ALL_GRANTS, (json.dumps(list(ids)),)).fetchall():
+        usable[ids[owner]][thing] = Grant(access, bool(tainted)), ""
     for which, lent in _lent(db, space, list(usable)).items():
         usable[which] = lent | usable[which]
-    things = _things(db, {thing for held in usable.values() for thing in held})
+    things = _things(db, {thing for granted in usable.values() for thing in granted})
     return {
         which: [Attached(things[number], grant, via) for number, grant, via in _ordered(usable[which])]
         for which in dict.fromkeys(agents)
@@ -314,10 +314,10 @@ def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> di
     }
 
 
-def _ordered(held: dict[int, tuple[Grant, str]]) -> list[tuple[int, Grant, str]]:
+def _ordered(grants: dict[int, tuple[Grant, str]]) -> list[tuple[int, Grant, str]]:
     """An agent's own before what is lent to it, each in the order of making; without what it may not use."""
-    found = [(number, grant, via) for number, (grant, via) in held.items() if grant.access != "none"]
-    return sorted(found, key=lambda one: (bool(one[2]), one[0]))
+    usable = [(number, grant, via) for number, (grant, via) in grants.items() if grant.access != "none"]
+    return sorted(usable, key=lambda entry: (bool(entry[2]), entry[0]))
 
 
 def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, dict[int, tuple[Grant, str]]]:
@@ -325,9 +325,9 @@ def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, di
     lent: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
     for agent, thing, access, tainted, via in db.execute(_ALL_LENT, (space, json.dumps(agents))).fetchall():
         grant = Grant(access, bool(tainted))
-        held = lent[agent]
-        if thing not in held or _width(grant) > _width(held[thing][0]):
-            held[thing] = grant, via
+        grants = lent[agent]
+        if thing not in grants or _width(grant) > _width(grants[thing][0]):
+            grants[thing] = grant, via
     return lent
 
 
@@ -404,18 +404,18 @@ def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest
     db.execute(_KEEP, values + texts)
 
 
-def edit(db: sqlite3.Connection, space: str, which: str, asked: Asked, now: Instant) -> Block:
+def edit(db: sqlite3.Connection, space: str, which: str, request: Asked, now: Instant) -> Block:
     number, block = need(db, space, Block, which)
-    origin = asked.origin
-    key = origin.key or asked.spare
-    digest = _digest(asked.edit, origin)
+    origin = request.origin
+    key = origin.key or request.spare
+    digest = _digest(request.edit, origin)
     if db.execute(_DONE, (number, key)).fetchone():
         return block
     if digest is not None and db.execute(_EARLIER, (number, digest, origin.attempt)).fetchone():
         return block
-    grant = granted(db, space, number, asked.agent, origin)
+    grant = granted(db, space, number, request.agent, origin)
     past = partial(_past, db, number)
-    after, change = edited(block, asked.edit, grant, origin, now, expect=asked.expect, past=past)
+    after, change = edited(block, request.edit, grant, origin, now, expect=request.expect, past=past)
     if change.version != block.version:
         db.execute(_UPDATE, (_ENCODER.encode(after), number))
         keep(db, number, change, key=key, digest=digest)
@@ -452,13 +452,13 @@ def _past(db: sqlite3.Connection, block: int, version: int) -> Change:
 def _change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) -> Change:
     version, kind, origin, moment, start, removed, added, parent, at, tainted = row
     try:
-        made = _ORIGIN.decode(origin)
+        author = _ORIGIN.decode(origin)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise Corrupt(f"version {version} of a block cannot be read: {error}; restore a backup") from error
     return Change(
         version=version,
         kind=kind,
-        origin=made,
+        origin=author,
         when=moment,
         start=start,
         removed=removed,

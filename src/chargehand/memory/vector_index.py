@@ -47,7 +47,7 @@ class VectorIndex:
         self,
         db: sqlite3.Connection,
         holding: Holding,
-        asked: Asked,
+        question: Asked,
         count: int,
         among: Sequence[int] | None = None,
     ) -> dict[int, float]:
@@ -56,11 +56,11 @@ class VectorIndex:
             loaded = self._current(db, holding)
             signs = loaded.signs
             spare = max(0, holding.removed - loaded.removed)
-        return self.exact(db, asked, signs.nearest(asked, count + spare, among))
+        return self.exact(db, question, signs.nearest(question, count + spare, among))
 
-    def exact(self, db: sqlite3.Connection, asked: Asked, numbers: Sequence[int]) -> dict[int, float]:
+    def exact(self, db: sqlite3.Connection, question: Asked, numbers: Sequence[int]) -> dict[int, float]:
         """How alike each of these is; those without a vector are left out."""
-        return likeness(asked.vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
+        return likeness(question.vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
 
     def _current(self, db: sqlite3.Connection, holding: Holding) -> _Loaded:
         loaded = self._loaded.get(holding.number)

@@ -24,16 +24,16 @@ def unit(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Each vector, made to have length one, and its signs. Invalid for one that points nowhere."""
     if not vectors:
         return []
-    given = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(numpy.float64)
-    lengths = numpy.sqrt((given * given).sum(axis=1))
+    matrix = numpy.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), -1).astype(numpy.float64)
+    lengths = numpy.sqrt((matrix * matrix).sum(axis=1))
     wrong = numpy.flatnonzero(~(numpy.isfinite(lengths) & (lengths > 0)))
     if len(wrong):
         raise Invalid(f"vector {int(wrong[0])} is all zeros or holds a number that is not finite; embed its text again")
-    made = (given / lengths[:, None]).astype("<f4")
-    packed = numpy.packbits(made > 0, axis=1)
-    bits = numpy.zeros((len(made), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
+    units = (matrix / lengths[:, None]).astype("<f4")
+    packed = numpy.packbits(units > 0, axis=1)
+    bits = numpy.zeros((len(units), 8 * -(-packed.shape[1] // 8)), numpy.uint8)
     bits[:, : packed.shape[1]] = packed
-    return [(vector.tobytes(), signs.tobytes()) for vector, signs in zip(made, bits, strict=True)]
+    return [(vector.tobytes(), signs.tobytes()) for vector, signs in zip(units, bits, strict=True)]
 
 
 def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float]:
@@ -43,8 +43,8 @@ def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float
     wanted = numpy.frombuffer(asked, "<f4")
     matrix = numpy.frombuffer(b"".join([vector for _, vector in rows]), "<f4").reshape(len(rows), -1)
     # not with @: that starts threads, which wait for each other on a busy machine
-    found = numpy.clip(numpy.einsum("rd,d->r", matrix, wanted), -1.0, 1.0).tolist()
-    return {number: score for (number, _), score in zip(rows, found, strict=True)}
+    cosines = numpy.clip(numpy.einsum("rd,d->r", matrix, wanted), -1.0, 1.0).tolist()
+    return {number: score for (number, _), score in zip(rows, cosines, strict=True)}
 
 
 class Signs:
@@ -69,14 +69,14 @@ class Signs:
         numbers = numpy.fromiter((number for number, _ in rows), numpy.int64, len(rows))
         words = _words([bits for _, bits in rows])
         end = self._count + len(rows)
-        kept, known = self._room(end, len(words))
+        kept, signs = self._room(end, len(words))
         kept[self._count : end] = numbers
-        known[:, self._count : end] = words
+        signs[:, self._count : end] = words
         if (self._count and numbers.min() < kept[self._count - 1]) or (numpy.diff(numbers) < 0).any():
             order = numpy.argsort(kept[:end])
             kept = kept[:end][order]
-            known = numpy.ascontiguousarray(known[:, :end][:, order])
-        return Signs(kept, known, end)
+            signs = numpy.ascontiguousarray(signs[:, :end][:, order])
+        return Signs(kept, signs, end)
 
     def _room(self, end: int, height: int) -> tuple[Numbers, Words]:
         if end <= len(self._numbers):
@@ -89,7 +89,7 @@ class Signs:
             words[:, : self._count] = self._words[:, : self._count]
         return numbers, words
 
-    def nearest(self, asked: "Asked", count: int, among: Sequence[int] | None = None) -> list[int]:
+    def nearest(self, question: "Asked", count: int, among: Sequence[int] | None = None) -> list[int]:
         """The numbers of those that are the nearest, as far as signs tell; of `among` only."""
         numbers = self._numbers[: self._count]
         words = self._words[:, : self._count]
@@ -102,13 +102,13 @@ class Signs:
         if len(numbers) <= count:
             return numbers.tolist()
         if len(numbers) > ROUGHLY * count:
-            distances = _distances(words, _words([asked.bits])[:, 0])
+            distances = _distances(words, _words([question.bits])[:, 0])
             # the least distance that takes in enough of them: counting is quicker than sorting
             reach = numpy.searchsorted(numpy.cumsum(numpy.bincount(distances)), ROUGHLY * count)
             places = numpy.flatnonzero(distances <= reach)
             numbers = numbers[places]
             words = words[:, places]
-        return numbers[numpy.argpartition(-_leanings(words, asked.vector), count)[:count]].tolist()
+        return numbers[numpy.argpartition(-_leanings(words, question.vector), count)[:count]].tolist()
 
 
 def _words(bits: Sequence[bytes]) -> Words:
@@ -116,27 +116,27 @@ def _words(bits: Sequence[bytes]) -> Words:
     return numpy.frombuffer(b"".join(bits), numpy.uint64).reshape(len(bits), -1).T
 
 
-def _distances(words: Words, asked: Words) -> NDArray[numpy.uint16]:
-    found = numpy.zeros(words.shape[1], numpy.uint16)
-    for row, word in zip(words, asked, strict=True):
-        found += numpy.bitwise_count(row ^ word)
-    return found
+def _distances(words: Words, question: Words) -> NDArray[numpy.uint16]:
+    distances = numpy.zeros(words.shape[1], numpy.uint16)
+    for row, word in zip(words, question, strict=True):
+        distances += numpy.bitwise_count(row ^ word)
+    return distances
 
 
-def _leanings(words: Words, asked: bytes) -> NDArray[numpy.float32]:
+def _leanings(words: Words, vector: bytes) -> NDArray[numpy.float32]:
     """How alike each is, as far as its signs tell: of what is asked for, more than the signs is known.
 
     For each of its bytes a table says what that adds. Quicker than unpacking bits, and no thread but this one is busy.
     """
     wanted = numpy.zeros(64 * len(words), numpy.float32)
-    given = numpy.frombuffer(asked, "<f4")
-    wanted[: len(given)] = given
+    values = numpy.frombuffer(vector, "<f4")
+    wanted[: len(values)] = values
     patterns = numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], axis=1).astype(numpy.float32)
     tables = numpy.einsum("pb,wb->wp", patterns, wanted.reshape(-1, 8))
-    found = numpy.zeros(words.shape[1], numpy.float32)
+    sums = numpy.zeros(words.shape[1], numpy.float32)
     for table, column in zip(tables, numpy.ascontiguousarray(words.T).view(numpy.uint8).T, strict=True):
-        found += table.take(column)
-    return found
+        sums += table.take(column)
+    return sums
 
 
 class Asked(Struct, frozen=True):

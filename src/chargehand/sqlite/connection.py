@@ -124,19 +124,19 @@ def check_kind(connection: sqlite3.Connection, path: Path, kind: FileKind) -> No
     # writing the schema of a new file just now.
     connection.execute("BEGIN")
     try:
-        found = _number(connection, "PRAGMA application_id")
+        app_id = _number(connection, "PRAGMA application_id")
         is_empty = not _number(connection, "SELECT count(*) FROM sqlite_master")
-        headless = found != kind.application and kind is JOURNAL and has_tables(connection)
+        headless = app_id != kind.application and kind is JOURNAL and has_tables(connection)
     finally:
         connection.rollback()
-    if is_empty and found != kind.application:
+    if is_empty and app_id != kind.application:
         return
     if headless:
         raise _damaged_file(path, "its header does not say that it is a journal")
-    if found != kind.application:
+    if app_id != kind.application:
         whose = {other.application: f"a {other.noun} of chargehand" for other in (JOURNAL, CATALOG)}
         raise StoreError(
-            f"{path} is {whose.get(found, 'a database of another program')}; name another file for the {kind.noun}"
+            f"{path} is {whose.get(app_id, 'a database of another program')}; name another file for the {kind.noun}"
         )
     check_version(connection, path, kind)
 
@@ -234,9 +234,9 @@ def _damaged_file(path: Path, problem: object) -> Corrupt:
 
 def explain(error: Exception, path: Path, kind: FileKind = JOURNAL) -> StoreError:
     """What went wrong, in words, by who can act."""
-    found = _explained(error, path, kind)
-    found.__cause__ = error
-    return found
+    explained = _explained(error, path, kind)
+    explained.__cause__ = error
+    return explained
 
 
 def _explained(error: Exception, path: Path, kind: FileKind) -> StoreError:
@@ -298,8 +298,8 @@ def examine(path: Path, kind: FileKind, seconds: Seconds = 2.0) -> Examined:
 
 def _examined(connection: sqlite3.Connection, path: Path, kind: FileKind, seconds: Seconds) -> Examined:
     check_kind(connection, path, kind)
-    if (found := _damage(connection, seconds)) != "ok":
-        return Examined("damaged", f"{path} is damaged: {found.splitlines()[-1][:120]}")
+    if (damage := _damage(connection, seconds)) != "ok":
+        return Examined("damaged", f"{path} is damaged: {damage.splitlines()[-1][:120]}")
     connection.execute("BEGIN IMMEDIATE")  # whether anybody could write now
     connection.execute("ROLLBACK")
     return Examined()
@@ -330,11 +330,11 @@ def _interrupt_after(connection: sqlite3.Connection, seconds: Seconds, is_over: 
 
 
 def _fault(error: Exception, path: Path, kind: FileKind) -> Examined:
-    told = explain(error, path, kind)
+    explained = explain(error, path, kind)
     if locked(error):
         return Examined("locked", f"{path} is locked by another program")
-    if isinstance(told, Corrupt):
-        return Examined("damaged", str(told))
+    if isinstance(explained, Corrupt):
+        return Examined("damaged", str(explained))
     if (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF == sqlite3.SQLITE_NOTADB:
-        return Examined("foreign", str(told))
-    return Examined("unusable", str(told))
+        return Examined("foreign", str(explained))
+    return Examined("unusable", str(explained))

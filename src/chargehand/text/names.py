@@ -15,14 +15,14 @@ def nearest_names(name: str, names: Iterable[str], *, count: int = 3, similarity
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """The end of a sentence on a name that is not known: which one may be meant; else `otherwise`, or all there are."""
-    known = list(names)
-    near = nearest_names(name, known)
+    candidates = list(names)
+    near = nearest_names(name, candidates)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
-    return otherwise or f"there are {listed(known) or 'none'}"
+    return otherwise or f"there are {listed(candidates) or 'none'}"
 
 
 def listed(names: Iterable[str], count: int = _MAX_LISTED) -> str:
     """Names in a row, cut where there are too many of them."""
-    known = list(names)
-    return ", ".join(known[:count]) + (f" and {len(known) - count} more" if len(known) > count else "")
+    candidates = list(names)
+    return ", ".join(candidates[:count]) + (f" and {len(candidates) - count} more" if len(candidates) > count else "")

@@ -62,8 +62,8 @@ class Checks(Struct, frozen=True):
 
     def of(self, task: Task | None, worker: str) -> tuple[str, ...]:
         """The checks of one task done by this worker, each once."""
-        named = () if task is None else task.accept
-        return tuple(dict.fromkeys((*self.by_worker.get(worker, ()), *named)))
+        names = () if task is None else task.accept
+        return tuple(dict.fromkeys((*self.by_worker.get(worker, ()), *names)))
 
     def vet(self, tasks: Iterable[Task]) -> None:
         """Raise Invalid where a task of a plan names a check that is not there, or its own worker as the reviewer."""

@@ -245,7 +245,7 @@ async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext
         return Done(read_verdict(reply.text), used)
 
     # envelopes hold a new number each time, so what is asked is told by its parts
-    inputs = [bytes(given.value or b"").decode() for given in case.brief.inputs]
+    inputs = [bytes(source.value or b"").decode() for source in case.brief.inputs]
     mark = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
     return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
 
@@ -254,9 +254,9 @@ def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
     nonce = new_nonce()
     room = min(CAP, panel.models[0].card.window * _BYTES_A_TOKEN // (len(case.material) + 1))
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
-    for given in case.material:
-        origin = given.task if given.from_tool else f"task {given.task}"
-        parts.append(wrap(nonce, origin, capped(result_text(given, whole=True), room)[0]))
+    for material in case.material:
+        origin = material.task if material.from_tool else f"task {material.task}"
+        parts.append(wrap(nonce, origin, capped(result_text(material, whole=True), room)[0]))
     result = result_text(Given(task="", instruction="", worker="", value=case.result.value))
     parts.append("The result:\n" + wrap(nonce, "result", capped(result, room)[0]))
     if doubts:
@@ -435,10 +435,10 @@ class CheckedAttempt(Struct):
 
         With an `attempt`, a result that is not accepted is first sent back to it: it has found everything already.
         """
-        known = self.inspector.checks.by_name
-        if unknown := next((name for name in self.names if name not in known), None):
+        checks = self.inspector.checks.by_name
+        if unknown := next((name for name in self.names if name not in checks), None):
             doing.close()
-            message = f"the task {describe_unknown(unknown, known)}"
+            message = f"the task {describe_unknown(unknown, checks)}"
             raise WorkFailed(Failure("logic", message, permanent=True), NOTHING)
         done = await doing
         mark = _mark(done)
