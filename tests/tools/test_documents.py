@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Passages
 from chargehand.text.words import stem, stems
-from chargehand.tools.documents import LONGEST, Piece, Ranking, documents, pieces
+from chargehand.tools.documents import LONGEST, DocumentPiece, Ranking, documents, pieces
 from chargehand.tools.tool import Tool, ToolFailed
 
 
@@ -122,7 +122,14 @@ def test_words_that_look_alike_stay_apart(one: str, two: str) -> None:
 
 
 def test_rare_words_weigh_more_than_common_ones() -> None:
-    ranking = Ranking([Piece("a", "tea tea coffee"), Piece("b", "tea"), Piece("c", "tea milk"), Piece("d", "tea")])
+    ranking = Ranking(
+        [
+            DocumentPiece("a", "tea tea coffee"),
+            DocumentPiece("b", "tea"),
+            DocumentPiece("c", "tea milk"),
+            DocumentPiece("d", "tea"),
+        ]
+    )
     assert [piece.source for _, piece in ranking.best("tea with milk", 1)] == ["c"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from chargehand.models.artifacts import Passages
 from chargehand.tools.calling import ToolFailed
-from chargehand.tools.egress import Egress, Forbidden, Page
+from chargehand.tools.egress import Egress, FetchedPage, Forbidden
 from chargehand.tools.fetch import LONGEST, fetch, passages, readable
 
 PAGE = """<!doctype html><html><head><title>Tides &amp; moons</title><style>p { color: red }</style>
@@ -134,17 +134,17 @@ def test_no_page_takes_time_that_grows_with_its_square(piece: str, before: str) 
 def test_a_long_text_is_cut_between_paragraphs_and_nothing_is_lost() -> None:
     paragraphs = [f"paragraph {n} " + "word " * (n % 90) for n in range(200)]
     text = "\n\n".join(part.strip() for part in paragraphs)
-    found = [passage.text for passage in passages(Page("http://a.test/", "text/plain", text))]
+    found = [passage.text for passage in passages(FetchedPage("http://a.test/", "text/plain", text))]
     assert "\n\n".join(found) == text
     assert max(map(len, found)) <= LONGEST
     assert len(found) > 10
 
 
 def test_a_line_longer_than_a_passage_is_cut_anywhere_and_nothing_is_lost() -> None:
-    found = [passage.text for passage in passages(Page("http://a.test/", "text/plain", "x" * 5001))]
+    found = [passage.text for passage in passages(FetchedPage("http://a.test/", "text/plain", "x" * 5001))]
     assert [len(part) for part in found] == [LONGEST, LONGEST, 1001]
 
 
 def test_a_page_that_was_cut_says_so() -> None:
-    *_, last = passages(Page("http://a.test/", "text/plain", "x", cut=True))
+    *_, last = passages(FetchedPage("http://a.test/", "text/plain", "x", cut=True))
     assert last.text.endswith("(The page goes on; this is its beginning.)")

@@ -14,7 +14,7 @@ import pytest
 from chargehand.models.artifacts import Passages
 from chargehand.models.embeddings import open_embedder
 from chargehand.models.local import pull
-from chargehand.tools.documents import MOST_CHARACTERS, Meanings, Piece, documents
+from chargehand.tools.documents import MOST_CHARACTERS, DocumentPiece, SemanticIndex, documents
 from chargehand.tools.tool import Tool, ToolFailed
 from tests.tools.asked import ANSWERED, FOREIGN, NEAR
 
@@ -130,7 +130,7 @@ async def test_the_loop_goes_on_while_vectors_are_made(tmp_path: Path, models: P
 
 
 def test_a_search_whose_patience_ends_leaves_the_rest_of_the_vectors_to_the_next(models: Path) -> None:
-    hasty = Meanings([Piece("a", f"tea number {number}") for number in range(40)], models, patience=0)
+    hasty = SemanticIndex([DocumentPiece("a", f"tea number {number}") for number in range(40)], models, patience=0)
     assert hasty.likeness("tea") is None
     assert hasty.likeness("tea") is None
     found = hasty.likeness("tea")
@@ -139,8 +139,8 @@ def test_a_search_whose_patience_ends_leaves_the_rest_of_the_vectors_to_the_next
 
 
 def test_more_text_than_can_be_compared_is_left_to_words(models: Path) -> None:
-    assert Meanings([Piece("a", "x" * MOST_CHARACTERS)], models).likeness("x") is not None
-    assert Meanings([Piece("a", "x" * (MOST_CHARACTERS + 1))], models).likeness("x") is None
+    assert SemanticIndex([DocumentPiece("a", "x" * MOST_CHARACTERS)], models).likeness("x") is not None
+    assert SemanticIndex([DocumentPiece("a", "x" * (MOST_CHARACTERS + 1))], models).likeness("x") is None
 
 
 def test_a_tool_that_nobody_has_searched_with_has_loaded_nothing(leaflets: Path, models: Path) -> None:

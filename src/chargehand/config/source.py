@@ -362,7 +362,7 @@ def _items(value: object) -> Iterable[object]:
 # --- variables
 
 
-class Filled(Struct):
+class FilledData(Struct):
     """Data with its variables filled in: which place took which variables, and what was wrong where."""
 
     lookup: Lookup
@@ -399,12 +399,12 @@ class Filled(Struct):
         return value or ""
 
 
-def fill_variables(data: object, lookup: Lookup) -> Filled:
+def fill_variables(data: object, lookup: Lookup) -> FilledData:
     """The same data with every `${…}` in a scalar replaced. A missing variable is a problem, never an empty text.
 
     What comes out of a variable is text; the reader of the place may make a number of it.
     """
-    filled = Filled(lookup)
+    filled = FilledData(lookup)
     filled.data = filled.fill(data, ())
     return filled
 

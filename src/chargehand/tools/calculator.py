@@ -58,7 +58,7 @@ def compute(expression: str) -> Decimal:
     """The value of an expression; NotComputable says what is wrong with it, and where."""
     if len(expression) > _MAX_CHARS:
         raise NotComputable(f"the expression has {len(expression)} characters; {_MAX_CHARS} is the most, split it")
-    parser = _Parser(_tokens(expression))
+    parser = _ExpressionParser(_tokens(expression))
     try:
         with decimal.localcontext(_CONTEXT):
             return parser.parse()
@@ -91,15 +91,15 @@ def format_number(value: Decimal) -> str:
 Kind: TypeAlias = Literal["number", "name", "operator", "end"]
 
 
-class Token(Struct, frozen=True, gc=False):
+class ExpressionToken(Struct, frozen=True, gc=False):
     kind: Kind
     text: str
     place: int
     """The number of its first character, from 1."""
 
 
-def _tokens(text: str) -> list[Token]:
-    tokens: list[Token] = []
+def _tokens(text: str) -> list[ExpressionToken]:
+    tokens: list[ExpressionToken] = []
     calls: list[bool] = []
     """For every open bracket, whether a function's name stands before it."""
     position = 0
@@ -119,19 +119,19 @@ def _tokens(text: str) -> list[Token]:
             calls.pop()
         tokens.append(token)
         position = match.end()
-    return [*tokens, Token("end", "", len(text) + 1)]
+    return [*tokens, ExpressionToken("end", "", len(text) + 1)]
 
 
-def _token(match: re.Match[str]) -> Token:
+def _token(match: re.Match[str]) -> ExpressionToken:
     text = match[0]
     place = match.start() + 1
     if match["number"]:
         plain = text.replace(",", "").replace("_", "")
         if sum(letter.isdigit() for letter in plain.lower().partition("e")[0]) > _DIGITS:
             raise NotComputable(f"the number at character {place} has more than {_DIGITS} digits")
-        return Token("number", plain, place)
+        return ExpressionToken("number", plain, place)
     text = _SPELLINGS.get(text.lower(), text)
-    return Token("name" if match["name"] and text != "*" else "operator", text, place)
+    return ExpressionToken("name" if match["name"] and text != "*" else "operator", text, place)
 
 
 # --- operations
@@ -192,10 +192,10 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Decimal]]] = {
 """How many numbers each function takes, from and to, and what it does."""
 
 
-class _Parser:
+class _ExpressionParser:
     """Precedence climbing. The depth bounds the recursion, the length of the text everything else."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[ExpressionToken]) -> None:
         self._tokens = tokens
         self._index = 0
         self._depth = 0
@@ -207,7 +207,7 @@ class _Parser:
         return value
 
     @property
-    def _now(self) -> Token:
+    def _now(self) -> ExpressionToken:
         return self._tokens[self._index]
 
     def _unexpected(self) -> NotComputable:
@@ -264,7 +264,7 @@ class _Parser:
             raise self._unexpected()
         self._index += 1
 
-    def _function(self, token: Token) -> Decimal:
+    def _function(self, token: ExpressionToken) -> Decimal:
         name = token.text.lower()
         if name not in _FUNCTIONS:
             raise NotComputable(f"there is no {token.text!r}; {did_you_mean(name, _FUNCTIONS)}")

@@ -25,7 +25,7 @@ from chargehand.tools.tool import Tool, ToolFailed, tool
 LONGEST = 800
 
 
-class Piece(Struct, frozen=True):
+class DocumentPiece(Struct, frozen=True):
     """`heading` is what stands over the text; its words count as well."""
 
     source: str
@@ -33,7 +33,7 @@ class Piece(Struct, frozen=True):
     heading: str = ""
 
 
-def pieces(name: str, text: str) -> Iterator[Piece]:
+def pieces(name: str, text: str) -> Iterator[DocumentPiece]:
     """A document in pieces that end with a paragraph (else a sentence, else a word), none over a heading."""
     for section in sections(text):
         heading = section.heading
@@ -41,22 +41,22 @@ def pieces(name: str, text: str) -> Iterator[Piece]:
         text = ""
         for part in paragraphs(section.body, LONGEST):
             if text and len(text) + 2 + len(part) > LONGEST:
-                yield Piece(source=source, text=text, heading=heading)
+                yield DocumentPiece(source=source, text=text, heading=heading)
                 text = ""
             text = f"{text}\n\n{part}" if text else part
         if text:
-            yield Piece(source=source, text=text, heading=heading)
+            yield DocumentPiece(source=source, text=text, heading=heading)
 
 
 class Ranking:
     """An index of pieces, made once."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[DocumentPiece]) -> None:
         self._pieces = tuple(pieces)
         self._folded = [" ".join(f"{piece.heading}\n{piece.text}".casefold().split()) for piece in pieces]
         self._index = BM25([stems(f"{piece.heading} {piece.text}") for piece in pieces])
 
-    def best(self, query: str, most: int) -> list[tuple[float, Piece]]:
+    def best(self, query: str, most: int) -> list[tuple[float, DocumentPiece]]:
         """The pieces that fit best, each with its score; pieces without a quoted phrase are out."""
         scores = self.scores(query)
         fits = sorted(scores, key=lambda number: (-scores[number], number))
@@ -87,7 +87,7 @@ class Ranking:
                 matches[number] = (*matches.get(number, ()), term)
         return matches
 
-    def piece(self, number: int) -> Piece:
+    def piece(self, number: int) -> DocumentPiece:
         return self._pieces[number]
 
     def alike(self, query: str) -> list[str]:
@@ -116,10 +116,10 @@ _BATCH = 16
 _LEAST = 0.001  # a score of nothing would be left out of the result
 
 
-class Meanings:
+class SemanticIndex:
     """The vectors of some pieces. Any thread may ask; one at a time makes them."""
 
-    def __init__(self, pieces: Sequence[Piece], models: Path, patience: Seconds = PATIENCE) -> None:
+    def __init__(self, pieces: Sequence[DocumentPiece], models: Path, patience: Seconds = PATIENCE) -> None:
         self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in pieces]
         self._models = models
         self._patience = patience
@@ -160,7 +160,9 @@ class Meanings:
         self._vectors.clear()
 
 
-def best_both_ways(ranking: Ranking, meanings: Meanings, query: str, most: int) -> list[tuple[float, Piece]]:
+def best_both_ways(
+    ranking: Ranking, meanings: SemanticIndex, query: str, most: int
+) -> list[tuple[float, DocumentPiece]]:
     """The pieces that fit best by words and by meaning; one that shares no word must be alike enough."""
     alike = meanings.likeness(query)
     if alike is None:
@@ -194,7 +196,7 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
     names = [file.relative_to(place).as_posix() for file in files]
     pieces = _pieces(files, names)
     ranking = Ranking(pieces)
-    meanings = None if models is None else Meanings(pieces, Path(models))
+    meanings = None if models is None else SemanticIndex(pieces, Path(models))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED]) + more
 
@@ -232,8 +234,8 @@ def _files(place: Path) -> list[Path]:
     return files
 
 
-def _pieces(files: list[Path], names: list[str]) -> list[Piece]:
-    parts: list[Piece] = []
+def _pieces(files: list[Path], names: list[str]) -> list[DocumentPiece]:
+    parts: list[DocumentPiece] = []
     for file, name in zip(files, names, strict=True):
         try:
             text = file.read_bytes().decode("utf-8-sig", errors="replace")

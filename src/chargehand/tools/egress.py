@@ -98,7 +98,7 @@ class Forbidden(ToolFailed):
     """It may not be fetched, whatever is there."""
 
 
-class Target(Struct, frozen=True):
+class FetchTarget(Struct, frozen=True):
     """Where to go: `url` is rebuilt from the other parts, so all read it the same way. No user, no fragment."""
 
     url: str
@@ -113,7 +113,7 @@ def check_url(
     allow: Sequence[str] = (),
     ports: frozenset[int] = frozenset(),
     allow_private: frozenset[tuple[str, int]] = frozenset(),
-) -> Target:
+) -> FetchTarget:
     """The target of a URL, or Forbidden. `ports` are allowed besides 80 and 443, `allow` are the only hosts if any."""
     parts, port = split(url)
     host, literal = canonical(parts.hostname or "", url)
@@ -127,7 +127,7 @@ def check_url(
     place = f"[{host}]" if ":" in host else host
     place += "" if PORTS[parts.scheme] == port else f":{port}"
     query = f"?{parts.query}" if parts.query else ""
-    return Target(f"{parts.scheme}://{place}{parts.path or '/'}{query}", host, port, literal)
+    return FetchTarget(f"{parts.scheme}://{place}{parts.path or '/'}{query}", host, port, literal)
 
 
 def split(url: str) -> tuple[SplitResult, int]:
@@ -181,7 +181,7 @@ def format_url(url: str) -> str:
 # --- URLs
 
 
-__all__ = ["Egress", "Forbidden", "Page", "check_url"]
+__all__ = ["Egress", "FetchedPage", "Forbidden", "check_url"]
 
 LARGEST = 1 << 20
 HOPS = 5
@@ -193,7 +193,7 @@ CODECS = ("utf-8", "utf-16", "ascii", "iso8859", "cp125", "koi8", "shift_jis", "
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
-class Page(Struct, frozen=True):
+class FetchedPage(Struct, frozen=True):
     """What was found, as text. `url` is where it was in the end; `cut` means that it is only the beginning."""
 
     url: str
@@ -229,7 +229,7 @@ class Egress:
         self._resolve = resolve
         self._seconds = seconds
 
-    async def get(self, url: str) -> Page:
+    async def get(self, url: str) -> FetchedPage:
         """Fetch a text; ToolFailed, in words for a model, when it may not or cannot be had."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -237,7 +237,7 @@ class Egress:
         except TimeoutError as error:
             raise ToolFailed(f"{format_url(url)} did not arrive within {self._seconds:g} s") from error
 
-    async def _follow(self, url: str) -> Page:
+    async def _follow(self, url: str) -> FetchedPage:
         waits = Waits(min(5.0, self._seconds), min(5.0, self._seconds))
         for _ in range(HOPS + 1):
             target = check_url(url, allow=self._allow, ports=self._ports, allow_private=self._private)
@@ -247,7 +247,7 @@ class Egress:
             url = joined(target.url, answer.location)
         raise ToolFailed(f"{format_url(url)}: more than {HOPS} redirects")
 
-    async def _addresses(self, target: Target) -> Sequence[str]:
+    async def _addresses(self, target: FetchTarget) -> Sequence[str]:
         """Where to connect to. One bad address spoils the name: honest names have none."""
         if target.literal:
             return [target.host]
@@ -271,7 +271,7 @@ def joined(base: str, location: str) -> str:
         raise Forbidden(f"{format_url(base)} redirects to something that is not a URL") from error
 
 
-def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) -> Page:
+def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) -> FetchedPage:
     """A text, if it is one."""
     if not 200 <= status < 300:
         raise ToolFailed(f"{format_url(url)} answered with status {status}")
@@ -279,7 +279,7 @@ def page(url: str, status: int, content_type: str, body: bytes, *, cut: bool) ->
     if not TEXT.fullmatch(kind):
         raise ToolFailed(f"{format_url(url)} is {kind[:60]!r}, which is not text")
     charset = CHARSET.search(content_type)
-    return Page(
+    return FetchedPage(
         url=url,
         content_type=kind,
         text=body.decode(encoding(charset[1] if charset else "utf-8"), errors="replace"),
@@ -366,7 +366,7 @@ def gate(addresses: Sequence[str], port: int) -> Callable[[Any], socket.socket]:
     return make
 
 
-async def exchange(target: Target, addresses: Sequence[str], waits: Waits, most: int) -> HttpAnswer:
+async def exchange(target: FetchTarget, addresses: Sequence[str], waits: Waits, most: int) -> HttpAnswer:
     """Ask for it once, follow nothing, and read at most so many bytes of it, unpacked."""
     connector = aiohttp.TCPConnector(
         resolver=PinnedResolver(target.host, addresses),

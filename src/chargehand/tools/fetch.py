@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from chargehand.models.artifacts import Passage, Passages
 from chargehand.tools.calling import ToolFailed
-from chargehand.tools.egress import Egress, Page
+from chargehand.tools.egress import Egress, FetchedPage
 from chargehand.tools.tool import Tool, tool
 
 NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9]{0,15})")
@@ -54,7 +54,7 @@ PARAGRAPHS = frozenset({"article", "blockquote", "h1", "h2", "h3", "h4", "h5", "
 CELLS = frozenset({"td", "th"})
 
 
-class Readable(Struct, frozen=True):
+class ReadableHtml(Struct, frozen=True):
     title: str
     text: str
 
@@ -68,13 +68,13 @@ class Scanner:
         self._out: list[str] = []
         self._title = ""
 
-    def read(self) -> Readable:
+    def read(self) -> ReadableHtml:
         place = 0
         while (tag := self._find("<", place)) >= 0:
             self._out.append(self._page[place:tag])
             place = self._past(tag)
         self._out.append(self._page[place:])
-        return Readable(tidy(self._title), tidy("".join(self._out)))
+        return ReadableHtml(tidy(self._title), tidy("".join(self._out)))
 
     def _find(self, what: str, start: int) -> int:
         if what in self._absent:
@@ -142,7 +142,7 @@ def tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-def readable(page: str) -> Readable:
+def readable(page: str) -> ReadableHtml:
     """The title and the text of a page of HTML."""
     return Scanner(page).read()
 
@@ -170,7 +170,7 @@ def fetch(allow: Sequence[str] = (), *, ports: frozenset[int] = frozenset(), egr
     return fetch_page
 
 
-def passages(page: Page) -> Iterator[Passage]:
+def passages(page: FetchedPage) -> Iterator[Passage]:
     """The text in pieces that can be cited, the title first. Each names the page it is from."""
     if page.content_type in HTML:
         plain = readable(page.text)

@@ -139,7 +139,7 @@ class Unavailable(Exception):
     """A wall cannot be built here; the message says which and why. Nothing was run."""
 
 
-class Limits(Struct, frozen=True):
+class SandboxLimits(Struct, frozen=True):
     """`seconds` is wall-clock time, and processor time too; sizes are in bytes.
 
     There is one process, so `memory` is all it has, besides `disk`, which is in memory too.
@@ -198,7 +198,7 @@ def view() -> list[str]:
     ]
 
 
-def walls(limits: Limits, code: int, rules: int, info: int) -> list[str]:
+def walls(limits: SandboxLimits, code: int, rules: int, info: int) -> list[str]:
     """The options for bubblewrap. As root there is no user namespace: `inside` changes to an unprivileged user."""
     alone = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--hostname", "sandbox"]
     who = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -221,7 +221,7 @@ def someone() -> int:
 
 
 @contextlib.contextmanager
-def cell(code: str, limits: Limits) -> Generator[Cell]:
+def cell(code: str, limits: SandboxLimits) -> Generator[Cell]:
     """Everything that a run of this code needs; what is left of it is closed afterwards."""
     bubblewrap = str(wrapper())
     rules = system_call_filter()
@@ -266,7 +266,7 @@ INODE_BYTES = 1024
 """About what the kernel keeps for a file in memory besides its content, which counts as disk."""
 
 
-class Outcome(Struct, frozen=True):
+class SandboxResult(Struct, frozen=True):
     """`stopped` says why we ended it; empty when it ended by itself."""
 
     stdout: bytes
@@ -409,9 +409,9 @@ async def feed(stream: asyncio.StreamWriter, text: bytes) -> None:
         await stream.wait_closed()
 
 
-async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> Outcome:
+async def confined(code: str, stdin: str = "", limits: SandboxLimits | None = None) -> SandboxResult:
     """Run this Python behind walls. Raises Unavailable, and has run nothing, when one of them cannot be built."""
-    limits = limits or Limits()
+    limits = limits or SandboxLimits()
     with cell(code, limits) as current:
         began = time.monotonic()
         running = Running(await start_process(current), current, limits.output)
@@ -433,7 +433,7 @@ async def confined(code: str, stdin: str = "", limits: Limits | None = None) -> 
         if out.full or err.full:
             stopped = f"it wrote more than {limits.output // 1024} KiB"
         seconds = round(time.monotonic() - began, 3)
-        return Outcome(
+        return SandboxResult(
             stdout=bytes(out.taken),
             stderr=bytes(err.taken),
             exit=running.process.returncode or 0,
@@ -462,7 +462,7 @@ def confirm(report: int, complaint: bytes) -> None:
 
 def standing() -> None:
     """Build the walls once around nothing; Unavailable when they do not stand."""
-    with cell("", Limits()) as current:
+    with cell("", SandboxLimits()) as current:
         try:
             ran = subprocess.run(  # noqa: S603 - our own command
                 current.command, capture_output=True, env={}, pass_fds=current.inherited, timeout=10, check=False
@@ -503,7 +503,7 @@ def python_sandbox(
     threads: int = 16,
 ) -> Tool:
     """A tool that runs Python with the standard library and nothing else of this machine. Sizes are in bytes."""
-    limits = Limits(seconds=seconds, memory=memory, disk=disk, output=output, threads=threads)
+    limits = SandboxLimits(seconds=seconds, memory=memory, disk=disk, output=output, threads=threads)
 
     @tool(name="run_python", effect="read", timeout=seconds + 10)
     async def run_python(code: str, stdin: str = "") -> Ran:

@@ -156,22 +156,22 @@ _KEYWORDS_WORDS = (
 _KEYWORDS = frozenset(_KEYWORDS_WORDS.split())
 
 
-class Column(Struct, frozen=True):
+class StoredColumn(Struct, frozen=True):
     name: str
     kind: str
     values: tuple[object, ...] = ()
     all: bool = False
 
 
-class Stored(Struct, frozen=True):
+class StoredTable(Struct, frozen=True):
     """One table or view."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[StoredColumn, ...]
     more: int = 0
 
 
-def stored_tables(connection: sqlite3.Connection) -> tuple[Stored, ...]:
+def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
     """Every table and view, with a look at the values of each column."""
     names = connection.execute(
         "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite~_%' ESCAPE '~' "
@@ -180,7 +180,7 @@ def stored_tables(connection: sqlite3.Connection) -> tuple[Stored, ...]:
     return tuple(_stored(connection, name) for (name,) in names)
 
 
-def described(tables: Sequence[Stored]) -> str:
+def described(tables: Sequence[StoredTable]) -> str:
     """The lines, one a table."""
     lines = [f"table {quoted(table.name)}({_columns(table)})" for table in tables[:MOST_TABLES]]
     if len(tables) > MOST_TABLES:
@@ -188,7 +188,7 @@ def described(tables: Sequence[Stored]) -> str:
     return "\n".join(lines)
 
 
-def outlined(tables: Sequence[Stored]) -> str:
+def outlined(tables: Sequence[StoredTable]) -> str:
     """Every table with the names of its columns, for a planner that lets others query them."""
     names = [f"{table.name}({', '.join(column.name for column in table.columns)})" for table in tables[:MOST_TABLES]]
     more = len(tables) - MOST_TABLES
@@ -202,12 +202,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _columns(table: Stored) -> str:
+def _columns(table: StoredTable) -> str:
     parts = [_column(column) for column in table.columns]
     return ", ".join([*parts, f"and {table.more} more"] if table.more else parts)
 
 
-def _column(column: Column) -> str:
+def _column(column: StoredColumn) -> str:
     words = f"{quoted(column.name)} {column.kind}".rstrip()
     if not column.values:
         return words
@@ -221,16 +221,16 @@ def _literal(value: object) -> str:
     return "'" + " ".join(short.split()).replace("'", "''") + "'"
 
 
-def _stored(connection: sqlite3.Connection, name: str) -> Stored:
+def _stored(connection: sqlite3.Connection, name: str) -> StoredTable:
     rows = connection.execute(f"PRAGMA table_info({quoted(name)})").fetchall()
     columns = [_looked_at(connection, name, str(row[1]), str(row[2]), key=bool(row[5])) for row in rows[:MOST_COLUMNS]]
-    return Stored(name, tuple(columns), max(0, len(rows) - MOST_COLUMNS))
+    return StoredTable(name, tuple(columns), max(0, len(rows) - MOST_COLUMNS))
 
 
-def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str, *, key: bool) -> Column:
+def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str, *, key: bool) -> StoredColumn:
     """The column with some of its values. A number that is the key of its table says nothing."""
     if key and "INT" in kind.upper():
-        return Column(name, kind)
+        return StoredColumn(name, kind)
     column = quoted(name)
     # the beginning of a long text is enough: one that is longer than there is room for is never shown whole
     value = f"CASE typeof({column}) WHEN 'text' THEN substr({column}, 1, {_ROOM + 1}) ELSE {column} END"
@@ -240,11 +240,11 @@ def _looked_at(connection: sqlite3.Connection, table: str, name: str, kind: str,
         values = [row[0] for row in connection.execute(query)]
         (count,) = connection.execute(f"SELECT count(*) FROM {sample}").fetchone()  # noqa: S608
     except sqlite3.Error:
-        return Column(name, kind)  # for example a view on a table that is gone
+        return StoredColumn(name, kind)  # for example a view on a table that is gone
     if count <= _SAMPLE and len(values) <= _FEW and all(len(str(value)) <= _ROOM for value in values):
-        return Column(name, kind, tuple(values), all=True)
+        return StoredColumn(name, kind, tuple(values), all=True)
     picked = (values[0], values[len(values) // 2], values[-1])
-    return Column(name, kind, tuple(dict.fromkeys(picked)))
+    return StoredColumn(name, kind, tuple(dict.fromkeys(picked)))
 
 
 # --- the tool
@@ -490,13 +490,13 @@ _FAILURES = {
 }
 
 
-def _explain(failure: _Failure, tables: tuple[Stored, ...], seconds: Seconds) -> str:
+def _explain(failure: _Failure, tables: tuple[StoredTable, ...], seconds: Seconds) -> str:
     if failure.kind in _FAILURES:
         return _FAILURES[failure.kind].format(seconds=seconds)
     return f"SQLite says: {failure.message}{_advice(failure, tables)}"
 
 
-def _advice(failure: _Failure, tables: tuple[Stored, ...]) -> str:
+def _advice(failure: _Failure, tables: tuple[StoredTable, ...]) -> str:
     wanted = failure.name.rpartition(".")[2].strip("\"'`[]").lower()
     match failure.kind:
         case "disk":
@@ -521,10 +521,10 @@ def _near(wanted: str, names: list[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _has_column(table: Stored, wanted: str) -> bool:
+def _has_column(table: StoredTable, wanted: str) -> bool:
     return any(column.name.lower() == wanted for column in table.columns)
 
 
-def _outline(table: Stored) -> str:
+def _outline(table: StoredTable) -> str:
     """The table with the names of its columns: what it can be joined on is among them."""
     return f"{quoted(table.name)}({', '.join(column.name for column in table.columns)})"

@@ -22,7 +22,7 @@ _YEAR_COLUMN = re.compile(r"(?:^|_)(?:id|year|order|number|launched)$")
 _CURRENCIES = ("_eur", "_usd", "_gbp", "_chf", "_sek")
 
 
-class Outcome(Struct, frozen=True):
+class CallOutcome(Struct, frozen=True):
     """What came of one call: an error in words, or a value."""
 
     call: ToolCall
@@ -48,10 +48,10 @@ class Material(Struct):
         return [passage for passages in self.of(Passages) for passage in passages.found]
 
 
-def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
+def read_outcomes(messages: Sequence[Message]) -> list[CallOutcome]:
     """Every call that was answered, in order."""
     calls: dict[str, ToolCall] = {}
-    outcomes: list[Outcome] = []
+    outcomes: list[CallOutcome] = []
     for message in messages:
         if message.role == "assistant":
             calls.update({call.id: call for call in message.calls})
@@ -59,7 +59,7 @@ def read_outcomes(messages: Sequence[Message]) -> list[Outcome]:
             value = _decode(message.text)
             fields = cast("dict[str, object]", value if isinstance(value, dict) else {})
             error = str(fields["error"]) if list(fields) == ["error"] else ""
-            outcomes.append(Outcome(calls[message.call], error, cast("object", value)))
+            outcomes.append(CallOutcome(calls[message.call], error, cast("object", value)))
     return outcomes
 
 
@@ -259,7 +259,7 @@ _FORMS = ("Memo", "Report", "Summary", "Outline", "Letter", "Reply", "Note", "Ov
 _LONGEST_LINE = 600
 
 
-class Part(Struct, frozen=True):
+class AnswerPart(Struct, frozen=True):
     """The result of one task, cut into what was found, what was kept and what was left out."""
 
     result: Given
@@ -307,13 +307,13 @@ def _section(heading: str, lines: Iterable[str]) -> str:
     return heading + text if text else ""
 
 
-def _read_part(result: Given) -> Part:
+def _read_part(result: Given) -> AnswerPart:
     product = read_product(result.value)
     lines = [line.strip() for line in product.text.splitlines() if line.strip() and not line.startswith("Sources: ")]
     if not lines:
         lines = [figure_in_words(artifact) for artifact in product.artifacts if isinstance(artifact, Figure)]
         lines += [table_in_words(artifact, "Result") for artifact in product.artifacts if isinstance(artifact, Table)]
-    return Part(
+    return AnswerPart(
         result=result,
         text=product.text,
         artifacts=product.artifacts,
@@ -323,7 +323,7 @@ def _read_part(result: Given) -> Part:
     )
 
 
-def _bullets(facts: list[Part], written: str) -> list[str]:
+def _bullets(facts: list[AnswerPart], written: str) -> list[str]:
     """The first line of each result with its task; with the worker where all were asked the same."""
     listed = [part for part in facts if part.lines and part.lines[0] not in written]
     asked_alike = len(listed) > 1 and len({part.result.instruction.partition("\n")[0] for part in listed}) == 1
@@ -335,7 +335,7 @@ def _bullets(facts: list[Part], written: str) -> list[str]:
     return bullets
 
 
-def _tables(parts: list[Part]) -> list[str]:
+def _tables(parts: list[AnswerPart]) -> list[str]:
     headings: dict[str, str] = {}
     for part in parts:
         heading = without_returns(part.result.instruction).partition(". ")[0].rstrip("?. ")
@@ -345,7 +345,7 @@ def _tables(parts: list[Part]) -> list[str]:
     return [f"{heading}\n\n{text}" for text, heading in headings.items()]
 
 
-def _notes(facts: list[Part], written: str) -> list[str]:
+def _notes(facts: list[AnswerPart], written: str) -> list[str]:
     """What a result says beyond its first line, and how figures were worked out."""
     notes: list[str] = []
     for part in facts:
@@ -356,7 +356,7 @@ def _notes(facts: list[Part], written: str) -> list[str]:
     return notes
 
 
-def _sources(parts: list[Part]) -> list[str]:
+def _sources(parts: list[AnswerPart]) -> list[str]:
     lines: list[str] = []
     for part in parts:
         sources: list[str] = []
@@ -372,7 +372,7 @@ def _sources(parts: list[Part]) -> list[str]:
     return lines
 
 
-def _missing(subject: Answering, parts: list[Part]) -> list[str]:
+def _missing(subject: Answering, parts: list[AnswerPart]) -> list[str]:
     """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
     instructions = {result.task: without_returns(result.instruction).rstrip("?. ") for result in subject.results}
     lines: list[tuple[str, str]] = []

@@ -26,9 +26,9 @@ from chargehand.models.demo.request import (
 from chargehand.models.demo.tables import (
     Column,
     Condition,
-    Group,
+    Grouping,
     Meanings,
-    Measure,
+    MeasuredColumn,
     Phrase,
     Query,
     Schema,
@@ -292,7 +292,7 @@ class _QueryReader:
             raise RefusedError(f"which date of {self.base.name} is meant is not said")
         return meant[0]
 
-    def _group(self, item: Item) -> Group | None:
+    def _group(self, item: Item) -> Grouping | None:
         """What an item puts rows together by: days, months and years, the rows of a table, or the values of a column.
 
         Of a code it is the name behind it, in the table that it is the key of.
@@ -300,7 +300,7 @@ class _QueryReader:
         if item.low in _TIME_UNITS:
             day = self._day_column()
             sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
-            return Group(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
+            return Grouping(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
         table = self._table(item)
         column = table.label if table is not None else self._text_column(item)
         if column is None:
@@ -314,7 +314,7 @@ class _QueryReader:
         if table is not None:
             is_row = table is self.base
             columns = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
-        return Group(
+        return Grouping(
             column.sql,
             label=singular(item.low) if table is not None else item.low,
             table=column.table,
@@ -322,7 +322,7 @@ class _QueryReader:
             is_row=is_row,
         )
 
-    def _measure(self, item: Item, aggregate: str = "") -> Measure | None:
+    def _measure(self, item: Item, aggregate: str = "") -> MeasuredColumn | None:
         """What an item measures: a column with numbers, or revenue."""
         if not item.is_noun and item.stems[0] in _REVENUE:
             if aggregate == "AVG":
@@ -335,12 +335,12 @@ class _QueryReader:
             raise RefusedError(f"{column.sql} would be counted several times")
         return column_measure(column, aggregate)
 
-    def _revenue(self) -> Measure | None:
+    def _revenue(self) -> MeasuredColumn | None:
         """Quantity times price, of a table that has or refers to both."""
         prices = [column for name in self.joins for column in self.schema.tables[name].prices]
         if self.base.quantity is None or len(prices) != 1:
             return None
-        return Measure(
+        return MeasuredColumn(
             expression=f"{self.base.quantity.sql} * {prices[0].sql}",
             aggregate="SUM",
             label="revenue",
@@ -442,13 +442,13 @@ class _QueryReader:
         rank = self.waiting.get("rank")
         counts = "count" in self.waiting and not self._aggregate()
         ranks_count = rank is not None and rank.low in _OF_A_COUNT
-        measure: Measure | None
+        measure: MeasuredColumn | None
         if counts and item.stems == (_SELL,) and self.base.quantity is not None:
             is_number = self.waiting["count"].low != "how much"
             sold = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
             measure = sold if is_number else None
         elif self._table(item) is self.base and (ranks_count or (counts and not self._follows_verb(item))):
-            measure = Measure("*", "COUNT", f"number of {item.low}")
+            measure = MeasuredColumn("*", "COUNT", f"number of {item.low}")
         else:
             measure = self._measure(item, self._aggregate())
         if measure is None or (counts and not measure.aggregate):

@@ -178,7 +178,7 @@ def _read_phrases(tables: dict[str, TableSpec]) -> dict[Phrase, Meanings]:
 # --- the parts of a query
 
 
-class Measure(Struct, frozen=True):
+class MeasuredColumn(Struct, frozen=True):
     """What is computed. Without an aggregate it is the value of each row."""
 
     expression: str
@@ -200,7 +200,7 @@ class Measure(Struct, frozen=True):
         return f"ROUND({call}, {self.decimals})" if self.decimals else call
 
 
-class Group(Struct, frozen=True):
+class Grouping(Struct, frozen=True):
     """What rows are put together by, or what is asked for ("which country")."""
 
     sql: str
@@ -231,7 +231,7 @@ class Query(Struct, frozen=True):
     tables: tuple[str, ...]
 
 
-def column_measure(column: Column, aggregate: str = "") -> Measure:
+def column_measure(column: Column, aggregate: str = "") -> MeasuredColumn:
     """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
     aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
     decimals = 0
@@ -240,7 +240,7 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
     elif aggregate_or_sum == "SUM" and column.is_real:
         decimals = 2
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return Measure(
+    return MeasuredColumn(
         expression=column.sql,
         aggregate=aggregate_or_sum,
         label=word + column.label,
@@ -258,10 +258,10 @@ class TableQuery(Struct):
     base: TableSpec
     is_named: bool
     """Whether a word names the base table."""
-    group: Group | None = None
+    group: Grouping | None = None
     is_listed: bool = False
     """Whether the group is what is asked for."""
-    measure: Measure | None = None
+    measure: MeasuredColumn | None = None
     conditions: list[Condition] = field(default_factory=list[Condition])
     rank: str = ""
     """DESC or ASC where the first places by the measure are asked for."""
@@ -316,7 +316,7 @@ class TableQuery(Struct):
             label = measure.label
             raise RefusedError(f"the {self.rank_word} {label} may be of one row or of a sum; say total {label}")
 
-    def _check_aggregate(self, measure: Measure) -> None:
+    def _check_aggregate(self, measure: MeasuredColumn) -> None:
         names = (self.base.label, self.base.key) if self.base.key is not None else ()
         if measure.expression == "*" and any(condition.column in names for condition in self.conditions):
             raise RefusedError("whether rows or pieces are counted is not clear")
@@ -351,7 +351,7 @@ class TableQuery(Struct):
         sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(columns))} {source} ORDER BY 1 LIMIT {_MOST_ROWS}"
         return self._query(sql, label)
 
-    def _render_measure(self, measure: Measure, source: str) -> Query:
+    def _render_measure(self, measure: MeasuredColumn, source: str) -> Query:
         """A figure, or one for each group; with a rank the first places, all that are equal among them."""
         label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())

@@ -1,6 +1,6 @@
 """What the fault server sends: replies as OpenAI's chat protocol and Anthropic's messages protocol write them.
 
-`Connection` reads requests, and sends replies whole, in pieces or broken.
+`FaultConnection` reads requests, and sends replies whole, in pieces or broken.
 """
 
 import asyncio
@@ -250,7 +250,7 @@ class BadRequest(Exception):
     """The request is not HTTP that this server reads."""
 
 
-class Connection:
+class FaultConnection:
     """`is_reusable` turns true when an answer was ended so that the next request may follow."""
 
     def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -334,7 +334,7 @@ class Connection:
 class Exchange(Struct, frozen=True):
     """One call of a model, and the connection to answer it on."""
 
-    connection: Connection
+    connection: FaultConnection
     protocol: WireProtocol
     reply: SentReply
     """What a well-meaning server would answer."""

@@ -22,8 +22,8 @@ from chargehand.models.testing.fault_replies import (
     MODEL,
     BadRequest,
     ChatProtocol,
-    Connection,
     Exchange,
+    FaultConnection,
     Head,
     Json,
     MessagesProtocol,
@@ -172,7 +172,7 @@ async def _short_body(exchange: Exchange) -> None:
 @fault("hang-up", "answers, promises to keep the connection, and closes it")
 async def _hang_up(exchange: Exchange) -> None:
     """llama.cpp does so after every stream."""
-    await exchange.answer(exchange.reply, {"Connection": "keep-alive", "Keep-Alive": "timeout=60"})
+    await exchange.answer(exchange.reply, {"FaultConnection": "keep-alive", "Keep-Alive": "timeout=60"})
     exchange.connection.is_reusable = False
 
 
@@ -485,7 +485,7 @@ class FaultServer:
         call = asyncio.current_task()
         assert call is not None
         self._calls.add(call)
-        connection = Connection(reader, writer)
+        connection = FaultConnection(reader, writer)
         try:
             while await self._turn(connection):
                 connection.is_reusable = False
@@ -497,7 +497,7 @@ class FaultServer:
             self._calls.discard(call)
             connection.close()
 
-    async def _turn(self, connection: Connection) -> bool:
+    async def _turn(self, connection: FaultConnection) -> bool:
         """One request; whether another may follow on this connection."""
         try:
             head = await connection.read_head()
@@ -518,7 +518,7 @@ class FaultServer:
             return {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
         return {"modes": MODES, "requests": dict(self.requests)}
 
-    async def _post(self, connection: Connection, head: Head, body: bytes) -> None:
+    async def _post(self, connection: FaultConnection, head: Head, body: bytes) -> None:
         path = head.path.partition("?")[0]
         protocol = next((protocol for end, protocol in _PROTOCOLS.items() if path.endswith(end)), None)
         mode = self._chosen(path, head)
