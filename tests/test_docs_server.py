@@ -12,7 +12,7 @@ import pytest
 
 from chargehand.server.idempotency import REPEATED_FOR
 from chargehand.server.openai.request import MAX_EARLIER, MAX_TURN
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.running import Running, running, settings_in
 
 ROOT = Path(__file__).parents[1]
@@ -113,7 +113,7 @@ def test_the_progress_that_is_shown_is_what_comes(server: Running) -> None:
 
 def test_every_limit_is_documented_as_it_is() -> None:
     page = TOLD["docs/server.md"]
-    limits = Limits()
+    limits = ServerLimits()
     for words in (
         f"| runs at once (`--open-runs`) | {limits.runs} |",
         f"| runs in line | {limits.waiting} |",

@@ -26,7 +26,7 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.server.letta.custom_tools import read_source
 from chargehand.server.middleware.gate import open_keys
 from chargehand.server.middleware.keys import create_key
-from chargehand.server.settings import Limits, Settings, check, key_store_url
+from chargehand.server.settings import ServerLimits, ServerSettings, check, key_store_url
 from chargehand.server.wire import Problem
 from chargehand.tools.egress import Egress, Forbidden
 from chargehand.tools.sandbox import available
@@ -68,7 +68,7 @@ class Site:
 
 
 def served(data: Path, **changes: object) -> Iterator[Site]:
-    told = settings_in(data, **{"model_urls": False, "limits": Limits(strangers=100_000), **changes})
+    told = settings_in(data, **{"model_urls": False, "limits": ServerLimits(strangers=100_000), **changes})
     with running(told, {"OPENAI_API_KEY": "key-of-the-operator-1234"}) as one:
         site = Site(one, data)
         with site.client:
@@ -137,7 +137,7 @@ def test_letta_2025_51482_source_is_not_run_unless_the_operator_says_so(site: Si
 def test_letta_2026_77936_nothing_listens_to_the_world_without_a_token(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.168.1.4", "box.example"):
         with pytest.raises(Invalid, match="without asking for a token"):
-            check(Settings(tmp_path, host=host, unlocked=True))
+            check(ServerSettings(tmp_path, host=host, unlocked=True))
         assert main(["serve", "--host", host, "--no-token", "--data", str(tmp_path / "x")]) == 2
     assert [*ROOT.glob("*compose*"), *ROOT.glob("Dockerfile*")] == []  # once there are any, they are to be looked at
 

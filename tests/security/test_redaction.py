@@ -34,7 +34,7 @@ from chargehand.server.middleware.redaction import (
     clean_logs,
     redactor_of,
 )
-from chargehand.server.settings import Settings
+from chargehand.server.settings import ServerSettings
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.team import Team
 from chargehand.tools.tool import tool
@@ -123,7 +123,7 @@ async def driven(
 
 
 async def test_fifty_canaries_are_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings = Settings(tmp_path, secrets=CANARIES)
+    settings = ServerSettings(tmp_path, secrets=CANARIES)
     whispered: list[str] = []
     caplog.set_level(logging.DEBUG)
     with clean_logs(redactor_of(settings, NO_KEYS.get)):
@@ -159,7 +159,7 @@ def _break_and_log(number: str) -> None:
 
 
 async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_twice(tmp_path: Path) -> None:
-    settings = Settings(tmp_path, secrets=CANARIES)
+    settings = ServerSettings(tmp_path, secrets=CANARIES)
     async with Tenants(settings, NO_KEYS.get) as tenants:
         tenant = await tenants.of("main")
         world = World()
@@ -181,7 +181,7 @@ async def test_a_run_with_secrets_goes_on_from_every_entry_and_nothing_is_done_t
 
 
 async def test_a_run_inside_another_is_handed_no_secrets(tmp_path: Path) -> None:
-    async with Tenants(Settings(tmp_path, secrets=CANARIES), NO_KEYS.get) as tenants:
+    async with Tenants(ServerSettings(tmp_path, secrets=CANARIES), NO_KEYS.get) as tenants:
         tenant = await tenants.of("main")
         world = World()
         inner = world.team.as_worker("crew", "finds things")
@@ -198,7 +198,7 @@ async def test_a_run_inside_another_is_handed_no_secrets(tmp_path: Path) -> None
 async def test_a_person_is_asked_about_a_call_without_its_secrets_and_the_answer_holds(
     tmp_path: Path, verdict: Literal["approve", "reject"], sent: list[str]
 ) -> None:
-    settings = Settings(tmp_path, secrets=CANARIES)
+    settings = ServerSettings(tmp_path, secrets=CANARIES)
     async with Tenants(settings, NO_KEYS.get) as tenants:
         tenant = await tenants.of("main")
         world = World(asked=True)

@@ -16,13 +16,13 @@ from chargehand.server.app import all_apis
 from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import Redactor
-from chargehand.server.routing import CALLER, Caller
-from chargehand.server.settings import Settings
+from chargehand.server.routing import CALLER, ApiCaller
+from chargehand.server.settings import ServerSettings
 from chargehand.server.streams import streamed
 
 
 async def _who(request: Request) -> Response:
-    caller: Caller = request.scope[CALLER]
+    caller: ApiCaller = request.scope[CALLER]
     body = await request.body()
     slash = "chargehand.slash" in request.scope
     told = {"tenant": caller.tenant, "key": caller.key, "bytes": len(body), "slash": slash, "path": request.url.path}
@@ -41,7 +41,7 @@ async def _stream(_request: Request) -> Response:
 
 
 @contextmanager
-def guarded(settings: Settings, patience: float = 15.0, now: Callable[[], float] = time.time) -> Generator[str]:
+def guarded(settings: ServerSettings, patience: float = 15.0, now: Callable[[], float] = time.time) -> Generator[str]:
     """The address of a server that says who calls it."""
     keys = Keyring(settings, now)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvicorn
 
 from chargehand.server.app import build
-from chargehand.server.settings import Settings
+from chargehand.server.settings import ServerSettings
 
 TOKEN = "ch_test_0123456789abcdef0123456789abcdef"
 
@@ -28,7 +28,7 @@ class Running:
 
 
 @contextmanager
-def running(settings: Settings, environment: Mapping[str, str] | None = None) -> Generator[Running]:
+def running(settings: ServerSettings, environment: Mapping[str, str] | None = None) -> Generator[Running]:
     """Serve until the block is left; then it shuts down as it would on SIGTERM."""
     known = dict(environment or {})
     app = build(settings, known.get)
@@ -59,5 +59,5 @@ def running(settings: Settings, environment: Mapping[str, str] | None = None) ->
         assert not thread.is_alive(), "the server did not stop"
 
 
-def settings_in(folder: Path, **changes: object) -> Settings:
-    return Settings(folder, token=TOKEN, **{"model_urls": True, "model_hosts": ("127.0.0.1",), **changes})  # pyright: ignore[reportArgumentType] - tests name real fields
+def settings_in(folder: Path, **changes: object) -> ServerSettings:
+    return ServerSettings(folder, token=TOKEN, **{"model_urls": True, "model_hosts": ("127.0.0.1",), **changes})  # pyright: ignore[reportArgumentType] - tests name real fields

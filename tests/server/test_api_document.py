@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from chargehand.server.api.routes import OPERATIONS, written
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.api import BOTH, garden
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.json"
@@ -67,7 +67,7 @@ def test_a_method_that_is_not_for_a_path_is_told_which_are(tmp_path: Path) -> No
 def test_the_server_keeps_to_the_document_whatever_it_is_sent(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     thorough = bool(request.config.getoption("thorough"))
     # it calls without a good token more often than strangers may, on a fast machine
-    with garden(tmp_path, limits=Limits(strangers=10_000)) as home:
+    with garden(tmp_path, limits=ServerLimits(strangers=10_000)) as home:
         run = home.begin(BOTH)
         home.wait(run)
         config = tmp_path / "schemathesis.toml"

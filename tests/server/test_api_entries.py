@@ -119,9 +119,9 @@ def test_no_stream_has_anything_of_another_tenant(tmp_path: Path) -> None:
 
 
 def test_more_streams_than_there_are_seats_are_refused_and_a_seat_is_free_again(tmp_path: Path) -> None:
-    from chargehand.server.settings import Limits
+    from chargehand.server.settings import ServerLimits
 
-    with garden(tmp_path, limits=Limits(streams=1)) as home:
+    with garden(tmp_path, limits=ServerLimits(streams=1)) as home:
         run = home.begin(BOTH, approve=True)
         home.wait(run, "needs_input")
         path = f"/api/runs/{run}/events"

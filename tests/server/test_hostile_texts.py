@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.api import BOTH, team_in
 from tests.server.hostile import KINDS, hostile_text
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
@@ -131,7 +131,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             file = team_in(folder / name)
             file.write_text(file.read_text().replace("name: garden", f"name: {name}\n{lines}"))
             files.append(file)
-        settings = settings_in(folder / "data", teams=tuple(files), limits=Limits(calls=1_000_000))
+        settings = settings_in(folder / "data", teams=tuple(files), limits=ServerLimits(calls=1_000_000))
         with (
             running(settings) as server,
             httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,

@@ -14,11 +14,11 @@ from chargehand.cli.main import main
 from chargehand.errors import Invalid, StoreError, Unknown
 from chargehand.server.middleware.gate import Keyring, first_token, open_keys, token_of
 from chargehand.server.middleware.keys import Allowed, create_key, revoke_key
-from chargehand.server.settings import Limits, Settings, check, key_store_url
+from chargehand.server.settings import ServerLimits, ServerSettings, check, key_store_url
 from tests.server.guarded import guarded
 
 OPERATOR = "an-operators-own-token-0123456789"
-MANY = Limits(strangers=100_000)
+MANY = ServerLimits(strangers=100_000)
 
 
 def made_in(data: Path, tenant: str = "main", scope: Allowed = "run", expires: float | None = None) -> tuple[str, str]:
@@ -39,19 +39,19 @@ def test_a_token_has_a_readable_part_and_256_secret_bits_and_only_its_hash_is_ke
 
 
 def test_the_first_token_is_made_once_and_only_where_there_is_no_other_way_in(tmp_path: Path) -> None:
-    settings = Settings(tmp_path)
+    settings = ServerSettings(tmp_path)
     token = first_token(settings, 1.0)
     assert token is not None
     assert first_token(settings, 2.0) is None
-    assert first_token(Settings(tmp_path / "other", token=OPERATOR), 1.0) is None
-    assert first_token(Settings(tmp_path / "open", unlocked=True), 1.0) is None
+    assert first_token(ServerSettings(tmp_path / "other", token=OPERATOR), 1.0) is None
+    assert first_token(ServerSettings(tmp_path / "open", unlocked=True), 1.0) is None
     with guarded(settings) as url:
         assert httpx.get(f"{url}/who", headers={"Authorization": f"Bearer {token}"}).json()["tenant"] == "main"
 
 
 def test_a_token_comes_in_as_bearer_or_as_the_password_of_anybody(tmp_path: Path) -> None:
     which, token = made_in(tmp_path, "lab")
-    with guarded(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url) as client:
+    with guarded(ServerSettings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url) as client:
         for told in ({"headers": {"Authorization": f"bearer {token}"}}, {"auth": ("", token)}, {"auth": ("x", token)}):
             said = client.get("/who", **told).json()  # pyright: ignore[reportArgumentType] - any of the three
             assert (said["tenant"], said["key"]) == ("lab", which)
@@ -60,7 +60,7 @@ def test_a_token_comes_in_as_bearer_or_as_the_password_of_anybody(tmp_path: Path
 
 def test_nothing_else_comes_in(tmp_path: Path) -> None:
     which, token = made_in(tmp_path)
-    with guarded(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
+    with guarded(ServerSettings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
         for said in (
             "",
             token,
@@ -102,7 +102,7 @@ def test_a_thousand_hostile_headers_are_refused_without_a_question_to_the_store(
         ";",
         "🗝",
     ]
-    with guarded(Settings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
+    with guarded(ServerSettings(tmp_path, token=OPERATOR, limits=MANY)) as url, httpx.Client(base_url=url) as client:
         for _ in range(1000):
             said = "".join(chance.choice(bits) for _ in range(chance.randint(1, 12))).strip()
             kind = chance.choice(("Bearer", "Basic ", "", "bearer ch_deadbeef_"))
@@ -113,7 +113,7 @@ def test_a_thousand_hostile_headers_are_refused_without_a_question_to_the_store(
 
 def test_a_bad_token_takes_as_long_as_a_good_one(tmp_path: Path) -> None:
     token = create_key("main", "", "run", 1.0)[1]
-    keys = Keyring(Settings(tmp_path, token=OPERATOR))
+    keys = Keyring(ServerSettings(tmp_path, token=OPERATOR))
     headers = [f"Bearer {one}".encode() for one in (OPERATOR, f"{OPERATOR[:-1]}x", token)]
     times: dict[bytes, list[float]] = {header: [] for header in headers}
     for _ in range(2000):
@@ -129,7 +129,7 @@ def test_a_revoked_token_is_refused_at_once_and_its_streams_end(tmp_path: Path) 
     which, token = made_in(tmp_path)
     _, other = made_in(tmp_path)
     headers = {"Authorization": f"Bearer {token}"}
-    with guarded(Settings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url, timeout=10) as client:
+    with guarded(ServerSettings(tmp_path, token=OPERATOR)) as url, httpx.Client(base_url=url, timeout=10) as client:
         assert client.get("/who", headers=headers).status_code == 200
         with client.stream("GET", "/stream", headers=headers) as stream:
             lines = stream.iter_lines()
@@ -150,7 +150,7 @@ def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None
     _, token = made_in(tmp_path, expires=1001.0)
     headers = {"Authorization": f"Bearer {token}"}
     with (
-        guarded(Settings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
+        guarded(ServerSettings(tmp_path, token=OPERATOR), now=lambda: clock[0]) as url,
         httpx.Client(base_url=url, timeout=10) as client,
     ):
         with client.stream("GET", "/stream", headers=headers) as stream:
@@ -161,7 +161,7 @@ def test_an_expired_token_is_refused_and_its_streams_end(tmp_path: Path) -> None
 
 
 def test_a_token_that_is_made_while_the_server_runs_is_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with guarded(Settings(tmp_path, token=OPERATOR)) as url:
+    with guarded(ServerSettings(tmp_path, token=OPERATOR)) as url:
         words = ["tokens", "create", "--tenant", "lab", "--scope", "read", "--name", "board", "--expires", "30d"]
         assert main([*words, "--data", str(tmp_path)]) == 0
         token = capsys.readouterr().out.strip()
@@ -202,19 +202,19 @@ def test_what_holds_the_token_in_a_header_is_found_and_nothing_else() -> None:
 
 
 def test_a_server_that_nobody_should_start_is_refused(tmp_path: Path) -> None:
-    check(Settings(tmp_path, host="0.0.0.0", hosts=("box.example", "[::1]:80", "box:8283"), token=OPERATOR))
-    check(Settings(tmp_path, unlocked=True))
+    check(ServerSettings(tmp_path, host="0.0.0.0", hosts=("box.example", "[::1]:80", "box:8283"), token=OPERATOR))
+    check(ServerSettings(tmp_path, unlocked=True))
     for wrong in (
-        Settings(tmp_path, host="0.0.0.0", unlocked=True),
-        Settings(tmp_path, host="192.168.1.4", unlocked=True),
-        Settings(tmp_path, hosts=("*",)),
-        Settings(tmp_path, hosts=("*.example",)),
-        Settings(tmp_path, hosts=("",)),
-        Settings(tmp_path, hosts=("http://box",)),
-        Settings(tmp_path, token="short"),
-        Settings(tmp_path, port=70000),
-        Settings(tmp_path, token="has a space in it, which no header can hold"),
+        ServerSettings(tmp_path, host="0.0.0.0", unlocked=True),
+        ServerSettings(tmp_path, host="192.168.1.4", unlocked=True),
+        ServerSettings(tmp_path, hosts=("*",)),
+        ServerSettings(tmp_path, hosts=("*.example",)),
+        ServerSettings(tmp_path, hosts=("",)),
+        ServerSettings(tmp_path, hosts=("http://box",)),
+        ServerSettings(tmp_path, token="short"),
+        ServerSettings(tmp_path, port=70000),
+        ServerSettings(tmp_path, token="has a space in it, which no header can hold"),
     ):
         with pytest.raises(Invalid):
             check(wrong)
-    assert OPERATOR not in repr(Settings(tmp_path, token=OPERATOR, secrets=(OPERATOR,)))
+    assert OPERATOR not in repr(ServerSettings(tmp_path, token=OPERATOR, secrets=(OPERATOR,)))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from letta_client import ConflictError, Letta
 
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import Running, running, settings_in
 from tests.server.test_letta_messages import Desk, soon, words
@@ -32,7 +32,7 @@ def leak(which: str) -> str:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    limits = Limits(runs=4, waiting=20)
+    limits = ServerLimits(runs=4, waiting=20)
     with (
         fake_model(lambda _: "yes") as model,
         running(settings_in(tmp_path, pulse=0.3, limits=limits, secrets=(SECRET,), custom_tools=True)) as one,

@@ -10,7 +10,7 @@ from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.server.letta.models import MessageAllowances, may_name
-from chargehand.server.settings import Limits, Settings
+from chargehand.server.settings import ServerLimits, ServerSettings
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 
@@ -28,7 +28,7 @@ def _pass_on(question: Question) -> Answer:
 def test_agents_that_write_to_each_other_stop_at_the_cap_of_calls(tmp_path: Path, cap: int) -> None:
     with (
         fake_model(_pass_on) as model,
-        running(settings_in(tmp_path, limits=Limits(message_calls=cap))) as server,
+        running(settings_in(tmp_path, limits=ServerLimits(message_calls=cap))) as server,
         httpx.Client(base_url=server.url, headers=server.headers, timeout=60) as client,
     ):
         sent = {"model": model.handle, "tags": ["crowd"], "tools": [ALL]}
@@ -64,7 +64,7 @@ def test_agents_that_write_to_each_other_stop_at_the_cap_of_calls(tmp_path: Path
     ],
 )
 def test_addresses_of_this_machine_are_called_where_the_operator_named_them(handle: str, is_allowed: bool) -> None:
-    settings = Settings(Path(), model="vllm:m", model_urls=True, model_hosts=("127.0.0.1:9001", "gpu.internal"))
+    settings = ServerSettings(Path(), model="vllm:m", model_urls=True, model_hosts=("127.0.0.1:9001", "gpu.internal"))
     lookup: Callable[[str], str | None] = {"LLAMACPP_BASE_URL": "http://127.0.0.1:8080/v1"}.get
     assert may_name(handle, settings, lookup) == is_allowed
 
@@ -94,7 +94,7 @@ class _Billed:
 
 
 async def test_agents_that_write_to_each_other_stop_at_the_cap_of_dollars() -> None:
-    allowances = MessageAllowances(Limits(message_micros=1_000_000))
+    allowances = MessageAllowances(ServerLimits(message_micros=1_000_000))
     billed = _Billed(300_000, ModelCard("dear", micros_in=1.0, micros_out=1.0))
     metered = [allowances.metered("letta-1", (billed,))[0] for _ in range(3)]  # agents at work because of one message
     for number in range(4):
@@ -114,7 +114,7 @@ async def test_a_failed_call_between_agents_counts_what_it_used() -> None:
             raise ModelFailed(Failure("network", "gone"), usage=Usage(600_000, 0))
 
     failing = Failing(None, ModelCard("dear", micros_in=1.0, micros_out=1.0))
-    metered = MessageAllowances(Limits(message_micros=1_000_000)).metered("letta-1", (failing,))[0]
+    metered = MessageAllowances(ServerLimits(message_micros=1_000_000)).metered("letta-1", (failing,))[0]
     for _ in range(2):
         with pytest.raises(ModelFailed, match="gone"):
             await metered.reply(Request(()))
@@ -124,7 +124,7 @@ async def test_a_failed_call_between_agents_counts_what_it_used() -> None:
 
 async def test_calls_between_agents_are_capped_where_dollars_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
     unpriced = _Billed(None, ModelCard("mystery"))
-    metered = MessageAllowances(Limits(message_micros=200_000)).metered("letta-1", (unpriced,))[0]
+    metered = MessageAllowances(ServerLimits(message_micros=200_000)).metered("letta-1", (unpriced,))[0]
     for _ in range(20):  # a call for each cent
         await metered.reply(Request(()))
     with pytest.raises(ModelFailed, match="20 calls of models whose price is not known"):

@@ -17,7 +17,7 @@ from chargehand.server.middleware.gate import Rates, open_keys
 from chargehand.server.middleware.keys import Allowed, create_key
 from chargehand.server.middleware.limits import check_json
 from chargehand.server.routing import SLASH
-from chargehand.server.settings import Limits, Settings, key_store_url
+from chargehand.server.settings import ServerLimits, ServerSettings, key_store_url
 from chargehand.server.wire import Problem
 from tests.server.guarded import guarded
 from tests.server.routes import Called, routes
@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(data: Path) -> Iterator[Running]:
-    with running(settings_in(data, custom_tools=True, limits=Limits(strangers=100_000))) as one:
+    with running(settings_in(data, custom_tools=True, limits=ServerLimits(strangers=100_000))) as one:
         yield one
 
 
@@ -307,8 +307,8 @@ def test_no_stream_tells_of_what_is_anothers(data: Path, client: httpx.Client) -
 
 
 def test_calls_of_a_key_and_tries_without_one_are_counted_apart(tmp_path: Path) -> None:
-    limits = Limits(calls=5, strangers=3)
-    with guarded(Settings(tmp_path, token=TOKEN, limits=limits)) as url, httpx.Client(base_url=url) as client:
+    limits = ServerLimits(calls=5, strangers=3)
+    with guarded(ServerSettings(tmp_path, token=TOKEN, limits=limits)) as url, httpx.Client(base_url=url) as client:
         codes = [client.get("/who").status_code for _ in range(6)]
         assert codes == [401, 401, 401, 429, 429, 429]
         assert int(client.get("/who").headers["retry-after"]) >= 1
@@ -333,8 +333,8 @@ def test_what_was_used_up_comes_back_and_callers_are_forgotten() -> None:
 
 
 def test_a_body_that_lies_about_its_length_is_counted_as_it_comes(tmp_path: Path) -> None:
-    limits = Limits(body=1000)
-    with guarded(Settings(tmp_path, token=TOKEN, limits=limits)) as url, httpx.Client(base_url=url) as client:
+    limits = ServerLimits(body=1000)
+    with guarded(ServerSettings(tmp_path, token=TOKEN, limits=limits)) as url, httpx.Client(base_url=url) as client:
         pieces = (b"x" * 100 for _ in range(11))
         assert client.post("/who", auth=("", TOKEN), content=pieces, headers=JSON).status_code == 413
         few = (b"x" * 100 for _ in range(10))
@@ -342,14 +342,14 @@ def test_a_body_that_lies_about_its_length_is_counted_as_it_comes(tmp_path: Path
 
 
 def test_a_slash_at_the_end_is_taken_away_and_remembered(tmp_path: Path) -> None:
-    with guarded(Settings(tmp_path, token=TOKEN)) as url, httpx.Client(base_url=url, auth=("", TOKEN)) as client:
+    with guarded(ServerSettings(tmp_path, token=TOKEN)) as url, httpx.Client(base_url=url, auth=("", TOKEN)) as client:
         assert client.get("/who").json()["slash"] is False
         assert client.get("/who/").json()["slash"] is True
         assert client.get("/").json()["slash"] is False
 
 
 def test_names_that_the_operator_adds_are_answered_to(tmp_path: Path) -> None:
-    settings = Settings(tmp_path, token=TOKEN, hosts=("Box.example", "other.example:9000"))
+    settings = ServerSettings(tmp_path, token=TOKEN, hosts=("Box.example", "other.example:9000"))
     with guarded(settings) as url, httpx.Client(base_url=url, auth=("", TOKEN)) as client:
         port = url.rpartition(":")[2]
         for host, status in (
@@ -364,14 +364,14 @@ def test_names_that_the_operator_adds_are_answered_to(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_for_a_token_where_the_operator_says_so_but_names_and_pages_count(tmp_path: Path) -> None:
-    with guarded(Settings(tmp_path, unlocked=True)) as url, httpx.Client(base_url=url) as client:
+    with guarded(ServerSettings(tmp_path, unlocked=True)) as url, httpx.Client(base_url=url) as client:
         assert client.get("/who").json()["tenant"] == "main"
         assert client.get("/who", headers={"Host": "evil.test"}).status_code == 403
         assert client.get("/who", headers={"Origin": "https://evil.test"}).status_code == 403
 
 
 def test_headers_that_never_end_and_headers_that_never_come_close_the_line(tmp_path: Path) -> None:
-    with guarded(Settings(tmp_path, token=TOKEN), patience=0.5) as url:
+    with guarded(ServerSettings(tmp_path, token=TOKEN), patience=0.5) as url:
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
             line.sendall(b"GET /who HTTP/1.1\r\nX-Long: ")
@@ -450,8 +450,8 @@ def _asks_who(line: socket.socket, url: str) -> bytes:
 
 
 def test_strangers_of_one_address_cannot_keep_others_out(tmp_path: Path) -> None:
-    limits = Limits(stranger_connections=8)
-    with guarded(Settings(tmp_path, token=TOKEN, limits=limits)) as url:
+    limits = ServerLimits(stranger_connections=8)
+    with guarded(ServerSettings(tmp_path, token=TOKEN, limits=limits)) as url:
         with_token = _connected(url)
         assert _asks_who(with_token, url) == b"HTTP/1.1 200 OK"
         strangers = [_connected(url) for _ in range(20)]
@@ -464,9 +464,9 @@ def test_strangers_of_one_address_cannot_keep_others_out(tmp_path: Path) -> None
 
 
 def test_where_all_connections_are_taken_the_next_is_told_when_to_come_again(tmp_path: Path) -> None:
-    limits = Limits(runs=1, waiting=0, streams=0, connections=2)
+    limits = ServerLimits(runs=1, waiting=0, streams=0, connections=2)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with guarded(Settings(tmp_path, token=TOKEN, limits=limits)) as url:
+    with guarded(ServerSettings(tmp_path, token=TOKEN, limits=limits)) as url:
         clients = [httpx.Client(base_url=url, headers=headers) for _ in range(4)]
         *first, last = [client.get("/who") for client in clients]
         assert [found.status_code for found in first] == [200] * 3

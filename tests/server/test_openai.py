@@ -17,7 +17,7 @@ import pytest
 from chargehand.engine.plan import NO_TASK
 from chargehand.engine.state import Work
 from chargehand.server.openai.api import AnswerWords
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
 from tests.server.model_server import Answer, FakeModel, Question, fake_model
 from tests.server.running import Running, running, settings_in
@@ -414,7 +414,7 @@ def test_the_envelope_has_the_name_of_what_is_wrong(home: Garden) -> None:
 
 
 def test_a_server_that_is_full_says_when_to_come_again(tmp_path: Path) -> None:
-    with garden(tmp_path, limits=Limits(runs=1, waiting=0)) as home, ThreadPoolExecutor(1) as pool:
+    with garden(tmp_path, limits=ServerLimits(runs=1, waiting=0)) as home, ThreadPoolExecutor(1) as pool:
         home.hold()
         first = pool.submit(client(home.server).chat.completions.create, model="garden", messages=said(GOAL))
         _until(lambda: bool(home.client.get("/api/runs").json()["runs"]))

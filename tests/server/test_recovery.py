@@ -13,7 +13,7 @@ from chargehand.engine.fold import replay
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.journal.store import read_run
 from chargehand.server.run_control import goes_on
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from tests.server.running import Running, running, settings_in
 
 GOAL = "Show the revenue per country in May 2026"
@@ -108,7 +108,7 @@ def test_tenants_with_open_runs_are_served_again_before_they_call(tmp_path: Path
 
 def test_recovery_waits_for_places_and_forgets_nobody(tmp_path: Path) -> None:
     leave_open(tmp_path / "main", **{f"r{number}": (request(),) for number in range(5)})
-    settings = settings_in(tmp_path, limits=Limits(runs=2, waiting=1))
+    settings = settings_in(tmp_path, limits=ServerLimits(runs=2, waiting=1))
     with running(settings) as server:
         for number in range(5):
             until_ended(tmp_path / "main", f"r{number}", 40)

@@ -13,7 +13,7 @@ from chargehand.engine.roster import Roster
 from chargehand.errors import RunBusy
 from chargehand.runtime.runner import Outcome
 from chargehand.runtime.runner import outcome as read_outcome
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from chargehand.server.tenant_runs import Admission, TenantRuns
 from chargehand.server.wire import Problem
 
@@ -58,7 +58,7 @@ async def tried(begin: Awaitable[object]) -> object:
 
 
 async def test_a_run_is_begun_when_its_first_entry_is_on_disk_and_not_before() -> None:
-    async with TenantRuns(Admission(Limits()), "main", 1.0) as tenant_runs, asyncio.TaskGroup() as jobs:
+    async with TenantRuns(Admission(ServerLimits()), "main", 1.0) as tenant_runs, asyncio.TaskGroup() as jobs:
         written = asyncio.Event()
 
         async def carry() -> Outcome:
@@ -77,7 +77,7 @@ async def test_a_run_is_begun_when_its_first_entry_is_on_disk_and_not_before() -
 
 
 async def test_what_cannot_begin_is_said_at_once_and_its_place_is_free_again() -> None:
-    admission = Admission(Limits(runs=1))
+    admission = Admission(ServerLimits(runs=1))
     async with TenantRuns(admission, "main", 1.0) as tenant_runs:
 
         async def carry() -> Outcome:
@@ -91,7 +91,7 @@ async def test_what_cannot_begin_is_said_at_once_and_its_place_is_free_again() -
 
 async def test_who_comes_when_all_places_and_the_line_are_full_is_refused_at_once_and_nothing_is_begun() -> None:
     async with (
-        TenantRuns(Admission(Limits(runs=2, waiting=3)), "main", 1.0) as tenant_runs,
+        TenantRuns(Admission(ServerLimits(runs=2, waiting=3)), "main", 1.0) as tenant_runs,
         asyncio.TaskGroup() as jobs,
     ):
         work = Work(tenant_runs)
@@ -113,7 +113,7 @@ async def test_who_comes_when_all_places_and_the_line_are_full_is_refused_at_onc
 
 
 async def test_nobody_waits_longer_than_patience() -> None:
-    async with TenantRuns(Admission(Limits(runs=1, patience=0.05)), "main", 1.0) as tenant_runs:
+    async with TenantRuns(Admission(ServerLimits(runs=1, patience=0.05)), "main", 1.0) as tenant_runs:
         work = Work(tenant_runs)
         await tenant_runs.begin("one", work.of("one"))
         problem = await refused(tenant_runs.begin("two", work.of("two")))
@@ -123,7 +123,7 @@ async def test_nobody_waits_longer_than_patience() -> None:
 
 
 async def test_who_stops_waiting_takes_no_place_with_it() -> None:
-    admission = Admission(Limits(runs=1))
+    admission = Admission(ServerLimits(runs=1))
     async with TenantRuns(admission, "main", 1.0) as tenant_runs, asyncio.TaskGroup() as jobs:
         work = Work(tenant_runs)
         first = await tenant_runs.begin("one", work.of("one"))
@@ -139,7 +139,7 @@ async def test_who_stops_waiting_takes_no_place_with_it() -> None:
 
 
 async def test_one_run_is_not_carried_twice_at_once() -> None:
-    async with TenantRuns(Admission(Limits()), "main", 1.0) as tenant_runs:
+    async with TenantRuns(Admission(ServerLimits()), "main", 1.0) as tenant_runs:
         work = Work(tenant_runs)
         await tenant_runs.begin("one", work.of("one"))
         with pytest.raises(RunBusy):
@@ -150,7 +150,7 @@ async def test_one_run_is_not_carried_twice_at_once() -> None:
 
 
 async def test_a_noisy_tenant_leaves_places_and_room_in_the_line_to_others() -> None:
-    admission = Admission(Limits(runs=8, waiting=16))
+    admission = Admission(ServerLimits(runs=8, waiting=16))
     async with (
         TenantRuns(admission, "noisy", 1.0) as noisy,
         TenantRuns(admission, "quiet", 1.0) as quiet,
@@ -169,7 +169,7 @@ async def test_a_noisy_tenant_leaves_places_and_room_in_the_line_to_others() -> 
 
 
 async def test_tenants_who_wait_take_turns() -> None:
-    admission = Admission(Limits(runs=2, waiting=40))
+    admission = Admission(ServerLimits(runs=2, waiting=40))
     async with TenantRuns(admission, "a", 1.0) as a, TenantRuns(admission, "b", 1.0) as b, asyncio.TaskGroup() as jobs:
         order: list[str] = []
 
@@ -192,7 +192,7 @@ async def test_tenants_who_wait_take_turns() -> None:
 
 
 async def test_so_many_streams_may_be_open_and_one_that_nobody_began_frees_its_seat() -> None:
-    admission = Admission(Limits(streams=2))
+    admission = Admission(ServerLimits(streams=2))
     async with TenantRuns(admission, "main", 1.0) as tenant_runs:
         slots = [tenant_runs.take_stream_slot(), tenant_runs.take_stream_slot()]
         with pytest.raises(Problem) as caught:
@@ -207,7 +207,7 @@ async def test_so_many_streams_may_be_open_and_one_that_nobody_began_frees_its_s
 
 
 async def test_runs_that_wait_for_a_slow_store_do_not_stand_in_the_way_of_streams() -> None:
-    admission = Admission(Limits(runs=1, waiting=1))
+    admission = Admission(ServerLimits(runs=1, waiting=1))
     async with TenantRuns(admission, "main", 0.05) as tenant_runs, asyncio.TaskGroup() as jobs:
         never = asyncio.Event()
 
@@ -225,7 +225,7 @@ async def test_runs_that_wait_for_a_slow_store_do_not_stand_in_the_way_of_stream
 
 
 async def test_a_stop_lets_runs_end_within_grace_and_cuts_the_rest_and_says_so() -> None:
-    tenant_runs = TenantRuns(Admission(Limits(runs=2)), "main", 0.2)
+    tenant_runs = TenantRuns(Admission(ServerLimits(runs=2)), "main", 0.2)
     async with tenant_runs, asyncio.TaskGroup() as jobs:
         work = Work(tenant_runs)
         endless = Work(tenant_runs)
@@ -246,7 +246,7 @@ async def test_a_stop_lets_runs_end_within_grace_and_cuts_the_rest_and_says_so()
 
 
 async def test_a_run_that_is_cut_before_it_did_anything_is_told_to_who_waits() -> None:
-    admission = Admission(Limits())
+    admission = Admission(ServerLimits())
     tenant_runs = TenantRuns(admission, "main", 0.0)
     async with tenant_runs, asyncio.TaskGroup() as jobs:
         work = Work(tenant_runs)
@@ -255,4 +255,4 @@ async def test_a_run_that_is_cut_before_it_did_anything_is_told_to_who_waits() -
         assert (tenant_runs.is_running("one"), work.begun) == (True, [])
         await tenant_runs.drain(0.0)
         assert getattr(await beginning, "status", 0) == 503
-    assert admission.free == Limits().runs
+    assert admission.free == ServerLimits().runs

@@ -20,8 +20,8 @@ from chargehand.models.providers import install_command
 from chargehand.sqlite import file_of_url
 
 if TYPE_CHECKING:
-    from chargehand.server.middleware.keys import Key
-    from chargehand.server.settings import Settings
+    from chargehand.server.middleware.keys import ApiKey
+    from chargehand.server.settings import ServerSettings
 
 TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
 PORT = 8283
@@ -81,16 +81,16 @@ def serve(options: Namespace) -> int:
     return 0
 
 
-def _settings(options: Namespace) -> "Settings":
+def _settings(options: Namespace) -> "ServerSettings":
     from chargehand.models.prices import flat  # noqa: PLC0415 - as above
-    from chargehand.server.settings import Limits, Settings  # noqa: PLC0415 - as above
+    from chargehand.server.settings import ServerLimits, ServerSettings  # noqa: PLC0415 - as above
 
-    usual = Limits()
+    usual = ServerLimits()
     runs: int = usual.runs if options.open_runs is None else options.open_runs
     if not 1 <= runs <= 10_000:
         raise Invalid(f"--open-runs is {runs}; it must be from 1 to 10000")
-    limits = Limits(runs=runs, waiting=max(usual.waiting, 4 * runs))
-    return Settings(
+    limits = ServerLimits(runs=runs, waiting=max(usual.waiting, 4 * runs))
+    return ServerSettings(
         data=options.data,
         host=options.host,
         port=options.port,
@@ -109,7 +109,7 @@ def _settings(options: Namespace) -> "Settings":
     )
 
 
-def startup_lines(settings: "Settings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
+def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
@@ -173,7 +173,7 @@ def tokens(options: Namespace) -> int:
     if options.what == "revoke" and not has_keys:
         raise Unknown(f"there are no tokens in {options.data}; --data names another folder")
     if options.what not in ("create", "revoke"):
-        keys: list[Key] = []
+        keys: list[ApiKey] = []
         if has_keys:  # listing makes no folder
             with closing(open_keys(url)) as store:
                 keys = store.all()
@@ -198,7 +198,7 @@ def tokens(options: Namespace) -> int:
     return 0
 
 
-def _list_tokens(options: Namespace, console: Console, keys: "list[Key]") -> None:
+def _list_tokens(options: Namespace, console: Console, keys: "list[ApiKey]") -> None:
     rows = [_token_facts(key) for key in keys]
     if options.json:
         console.json(rows)
@@ -208,7 +208,7 @@ def _list_tokens(options: Namespace, console: Console, keys: "list[Key]") -> Non
         console.line(f"there are no tokens in {options.data} yet; `chargehand tokens create` makes one")
 
 
-def _token_facts(key: "Key") -> dict[str, str]:
+def _token_facts(key: "ApiKey") -> dict[str, str]:
     times = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
     facts = {"id": key.id, "tenant": key.tenant, "scope": key.scope, "name": key.name}
     for name, at in times.items():

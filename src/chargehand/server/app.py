@@ -28,9 +28,9 @@ from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
-from chargehand.server.routing import CALLER, Api, Apis, Caller
+from chargehand.server.routing import CALLER, Api, ApiCaller, Apis
 from chargehand.server.run_control import Recovery, recover, reopen
-from chargehand.server.settings import FIRST, Settings, check
+from chargehand.server.settings import FIRST, ServerSettings, check
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
@@ -55,14 +55,14 @@ def all_apis(tenants: Tenants | None = None) -> Apis:
 class Application:
     """The application, and what must be open while it is served."""
 
-    def __init__(self, settings: Settings, lookup: Lookup) -> None:
+    def __init__(self, settings: ServerSettings, lookup: Lookup) -> None:
         check(settings)
         self._keys = Keyring(settings)
         self.tenants = Tenants(settings, lookup, recover)
         apis = all_apis(self.tenants)
         lifespan = Router(lifespan=lambda _: self.opened())
         guarded = guard(apis, settings, self._keys, apis, redactor=self.tenants.redactor, lifespan=lifespan)
-        self.app: ASGIApp = Measured(guarded, self.tenants, apis)
+        self.app: ASGIApp = MeasuredApp(guarded, self.tenants, apis)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
@@ -75,7 +75,7 @@ class Application:
                 others.cancel()
 
 
-class Measured:
+class MeasuredApp:
     """Counts responses, refusals too. Calls without a valid token count for the first tenant, the operator's."""
 
     def __init__(self, app: ASGIApp, tenants: Tenants, apis: Apis) -> None:
@@ -88,7 +88,7 @@ class Measured:
 
         async def count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                caller: Caller | None = scope.get(CALLER)
+                caller: ApiCaller | None = scope.get(CALLER)
                 stats = self._stats[FIRST if caller is None else caller.tenant]
                 api = self._apis.owner(scope).name
                 stats.http_calls[api, str(message["status"])] += 1
@@ -98,7 +98,7 @@ class Measured:
         await self._app(scope, receive, count)
 
 
-def build(settings: Settings, lookup: Lookup) -> ASGIApp:
+def build(settings: ServerSettings, lookup: Lookup) -> ASGIApp:
     """The whole application. Nothing is opened before it starts."""
     return Application(settings, lookup).app
 
@@ -140,7 +140,7 @@ async def _ready(request: Request, tenant: Tenant) -> Response:
         raise closing()
     if tenant.journal.trouble:
         raise Problem(503, "store_unavailable", "the store cannot be written just now; runs wait for it", after=2.0)
-    caller: Caller = request.scope[CALLER]
+    caller: ApiCaller = request.scope[CALLER]
     if caller.scope == "open":
         return reply({"status": "ready"})
     recovery = tenant.part(Recovery)
@@ -165,7 +165,7 @@ _REPLIES = 2
 logger = logging.getLogger(__name__)
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """Says when it listens. Signals are not its business: it would end before runs have."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
@@ -184,7 +184,7 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
+def serve(settings: ServerSettings, lookup: Lookup, ready: Callable[[int, Sequence[str]], None]) -> None:
     """Serve until stopped. `ready` is told the port and the teams when calls are answered."""
     _raise_open_files()
     listening = listen(settings.host, settings.port)
@@ -200,7 +200,7 @@ def serve(settings: Settings, lookup: Lookup, ready: Callable[[int, Sequence[str
 
 
 async def _serve(
-    settings: Settings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
+    settings: ServerSettings, lookup: Lookup, ready: Callable[[Sequence[str]], None], listening: socket.socket
 ) -> None:
     """Serve on this socket until SIGTERM or SIGINT. A second one cuts off what still goes on."""
     application = Application(settings, lookup)
@@ -214,7 +214,7 @@ async def _serve(
             teams = tuple(tenant.part(Teams).teams)  # one that cannot be loaded is told before anybody calls
             if settings.model:
                 tenant.finder.find(settings.model)  # as is a model that there is not
-            server = _Server(_uvicorn_config(application.app, settings), lambda: ready(teams))
+            server = _HttpServer(_uvicorn_config(application.app, settings), lambda: ready(teams))
             async with asyncio.TaskGroup() as jobs:
                 ending = jobs.create_task(_end(server, application.tenants, stops))
                 await server.serve([listening])
@@ -224,7 +224,7 @@ async def _serve(
             loop.remove_signal_handler(name)
 
 
-def _uvicorn_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",

@@ -20,7 +20,7 @@ from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
-from chargehand.server.routing import CALLER, Caller
+from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, raw_body
 
@@ -96,7 +96,7 @@ def is_repeated(request: Request) -> bool:
 
 async def mark_of(request: Request) -> str:
     """The same for the same call by the same caller."""
-    caller = cast("Caller", request.scope[CALLER])
+    caller = cast("ApiCaller", request.scope[CALLER])
     parts = blake2b(digest_size=12)
     for part in (caller.key.encode(), request.scope["path"].encode(), await raw_body(request)):
         parts.update(len(part).to_bytes(8, "big") + part)

@@ -36,7 +36,7 @@ _RANKS: dict[Scope, int] = {"open": 0, "read": 1, "run": 2, "admin": 3}
 logger = logging.getLogger(__name__)
 
 
-class Caller(Struct, frozen=True):
+class ApiCaller(Struct, frozen=True):
     """Who is calling: for which tenant, with which key, and what that key allows; `open` where there is none."""
 
     tenant: str
@@ -77,7 +77,7 @@ class Api:
         """The answer to a call, also where there is no route for it, or something goes wrong."""
         try:
             route = self._find(request.scope)
-            caller = cast("Caller", request.scope[CALLER])
+            caller = cast("ApiCaller", request.scope[CALLER])
             _check_scope(caller, route)
             return await route.handler(request, await tenants.of(caller.tenant))
         except Exception as error:
@@ -115,7 +115,7 @@ class Api:
         raise Problem(405, "no_route", "this method is not for this path", headers=allowed)
 
 
-def _check_scope(caller: Caller, route: ApiRoute) -> None:
+def _check_scope(caller: ApiCaller, route: ApiRoute) -> None:
     if _RANKS[caller.scope] < _RANKS[route.scope]:
         raise Problem(403, "forbidden", f"this key does not allow {route.scope!r}; use one that does")
 

@@ -20,7 +20,7 @@ _SHORTEST = 16
 _MEGABYTE = 1024 * 1024
 
 
-class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+class ServerLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """How much callers may ask for."""
 
     runs: int = 64
@@ -59,7 +59,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
         return self.streams + self.runs + self.waiting + self.connections
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of one server."""
 
     data: Path
@@ -88,7 +88,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds between two pings of a stream."""
     secrets: tuple[str, ...] = ()
     """Texts that must not be written anywhere."""
-    limits: Limits = Limits()
+    limits: ServerLimits = ServerLimits()
     price: Price | None = None
     """The price of models that no table has."""
 
@@ -102,7 +102,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return sorted(journal.parent.name for journal in self.data.glob(f"*/{_JOURNAL}"))
 
     def __repr__(self) -> str:  # without the token and the secrets: it may end up in a log
-        return f"Settings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"
+        return f"ServerSettings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"
 
 
 class StoreUrls(Struct, frozen=True):
@@ -119,7 +119,7 @@ def key_store_url(data: Path) -> StoreUrl:
     return data / "keys.db"
 
 
-def check(settings: Settings) -> None:
+def check(settings: ServerSettings) -> None:
     """Raise Invalid for settings that are unsafe or impossible."""
     if settings.unlocked and settings.host not in LOOPBACK:
         raise Invalid(

@@ -77,10 +77,10 @@ def streamed(
 
     When the caller goes away the generators are closed, and the slot is left.
     """
-    return _Stream(parts=parts, ping=ping, every=every, slot=slot, headers={**HEADERS, **(headers or {})})
+    return _EventStream(parts=parts, ping=ping, every=every, slot=slot, headers={**HEADERS, **(headers or {})})
 
 
-class _Stream(Response):
+class _EventStream(Response):
     """Every source has a job of its own, so that none of them is stopped in the middle for a ping."""
 
     media_type = MEDIA_TYPE

@@ -17,7 +17,7 @@ from chargehand.engine.events import Entry
 from chargehand.engine.policy import Seconds
 from chargehand.errors import RunBusy
 from chargehand.runtime.runner import Outcome
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from chargehand.server.wire import Problem
 
 _SPARE = 8
@@ -28,7 +28,7 @@ Line: TypeAlias = deque[asyncio.Future[None]]
 class Admission:
     """The slots of one server."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self.limits = limits
         self.free = limits.runs
         self.streams = 0

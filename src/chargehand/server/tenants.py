@@ -22,7 +22,7 @@ from chargehand.runtime.run_loop import TextListener
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.stats import QUICK, Histogram, Labels, Stats
 from chargehand.server.middleware.redaction import RedactedExecutor, RedactedJournal, redactor_of
-from chargehand.server.settings import Settings, check_tenant
+from chargehand.server.settings import ServerSettings, check_tenant
 from chargehand.server.tenant_runs import Admission, TenantRuns, closing
 
 Part = TypeVar("Part")
@@ -120,7 +120,7 @@ class Tenants:
     `on_open` runs in the background after a tenant was opened.
     """
 
-    def __init__(self, settings: Settings, lookup: Lookup, on_open: OnOpen | None = None) -> None:
+    def __init__(self, settings: ServerSettings, lookup: Lookup, on_open: OnOpen | None = None) -> None:
         self.settings = settings
         self.admission = Admission(settings.limits)
         self.stats = defaultdict[str, TenantStats](TenantStats)

@@ -40,7 +40,7 @@ class ListPage(Struct, frozen=True):
         return ordered[start:end][: self.limit]
 
 
-class RunFilter(Struct, frozen=True, kw_only=True):
+class IndexRunFilter(Struct, frozen=True, kw_only=True):
     """Which runs are wanted. Empty or None: any."""
 
     agents: Sequence[str] = ()
@@ -124,7 +124,7 @@ class Index(Protocol):
         """Keep the feedback of a person on a step."""
         ...
 
-    async def runs(self, wanted: RunFilter, page: ListPage) -> list[bytes]:
+    async def runs(self, wanted: IndexRunFilter, page: ListPage) -> list[bytes]:
         """A page of the bodies of runs."""
         ...
 

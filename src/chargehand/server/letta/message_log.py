@@ -18,8 +18,8 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
 from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, recorded_request, text_of
 from chargehand.server.letta.wire import (
+    LettaMessage,
     LettaResponse,
-    Message,
     MessageCreate,
     RunResponse,
     StepResponse,
@@ -82,7 +82,7 @@ class MessageLog:
         self.run = name if task is None else f"run-{uuid.uuid5(_NAMESPACE, f'{name} {task}')}"
         self.request = request
         self.agent = agent if request is None else request.agent
-        self.messages: list[Message] = []
+        self.messages: list[LettaMessage] = []
         self.steps: list[StepResponse] = []
         self.began: Instant = 0.0
         self.ended: Instant = 0.0
@@ -135,7 +135,7 @@ class MessageLog:
         return "running" if self.is_working else "created"
 
     @property
-    def approval_request(self) -> Message | None:
+    def approval_request(self) -> LettaMessage | None:
         """The message that asks the client about calls which wait."""
         request_id = None if self.approval is None else self.approval.request_id
         return next((message for message in self.messages if message.id == request_id), None)
@@ -160,7 +160,7 @@ class MessageLog:
         messages = [message for message in self.messages[since:] if self.is_wanted(message, types)]
         return LettaResponse(messages, StopReason(self.stop or "error"), self.usage)
 
-    def is_wanted(self, message: Message, types: Sequence[str] | None) -> bool:
+    def is_wanted(self, message: LettaMessage, types: Sequence[str] | None) -> bool:
         """Whether a message is of these types, and not one that the client sent itself."""
         if message.seq_id <= self._input_messages or message.message_type == _RESPONSE:
             return False
@@ -457,7 +457,7 @@ class MessageLog:
 
     def _add(self, message_type: str, tail: str, at: Instant, *, otid: str | None = None, **fields: Any) -> None:
         message_id = self._uuid(tail)
-        message = Message(
+        message = LettaMessage(
             message_type,
             f"message-{message_id}",
             format_time(at),

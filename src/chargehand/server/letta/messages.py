@@ -20,7 +20,7 @@ from chargehand.server.letta.settings import conversation_settings, settings_of,
 from chargehand.server.letta.wire import (
     CancelRequest,
     CompactRequest,
-    Message,
+    LettaMessage,
     MessageCreate,
     MessageRequest,
     ResetRequest,
@@ -232,7 +232,7 @@ async def search(call: LettaCall) -> list[Table]:
     limit = min(_MAX_HITS, max(1, sent.limit or 50))
     hits: list[Table] = []
     for hit in await index.search(sent.query, wanted, limit):
-        message = msgspec.json.decode(hit.body, type=Message)
+        message = msgspec.json.decode(hit.body, type=LettaMessage)
         has_thoughts = message.reasoning is not None
         text = {"reasoning": message.reasoning} if has_thoughts else {"content": message.content or ""}
         hits.append(

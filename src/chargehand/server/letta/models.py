@@ -23,7 +23,7 @@ from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDI
 from chargehand.models.resolve import Lookup, check_handle
 from chargehand.server.letta.settings import ModelSettings
 from chargehand.server.letta.wire import ModelConfig
-from chargehand.server.settings import Limits, Settings
+from chargehand.server.settings import ServerLimits, ServerSettings
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import invalid
 
@@ -80,12 +80,12 @@ def _lacks_key(provider: str, lookup: Lookup) -> bool:
     return provider in OTHERS and not lookup(key_variable(provider))
 
 
-def may_name(handle: str, settings: Settings, lookup: Lookup) -> bool:
+def may_name(handle: str, settings: ServerSettings, lookup: Lookup) -> bool:
     """Whether a client may name this model: the server calls this machine only where the operator says so."""
     return not _forbidden_reason(handle, settings, lookup)
 
 
-def _forbidden_reason(handle: str, settings: Settings, lookup: Lookup) -> str:
+def _forbidden_reason(handle: str, settings: ServerSettings, lookup: Lookup) -> str:
     """Why a client may not name this model, and what the operator would have to say; empty if it may."""
     provider = provider_of(handle)
     if provider in (RECORDED, RECORDING):
@@ -192,7 +192,7 @@ class MessageAllowances:
     have used up what there is, and answers with what it has.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._uses: OrderedDict[str, Use] = OrderedDict()
 
@@ -210,7 +210,7 @@ class MeteredModel(Struct):
 
     model: Model
     use: Use
-    limits: Limits
+    limits: ServerLimits
 
     @property
     def card(self) -> ModelCard:

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from chargehand.runtime.trace import trace
-from chargehand.server.letta.index import IndexedRun, ListPage, MessageFilter, RunFilter, StepFilter
+from chargehand.server.letta.index import IndexedRun, IndexRunFilter, ListPage, MessageFilter, StepFilter
 from chargehand.server.letta.message_log import read_nested_logs
 from chargehand.server.letta.messages import conversation_filter
 from chargehand.server.letta.routing import LettaCall, Routes, join_json
@@ -30,7 +30,7 @@ _STEP = "/v1/steps/{step}"
 @routes.get("/v1/runs")
 async def list_runs(call: LettaCall) -> Response:
     query = call.query
-    wanted = RunFilter(
+    wanted = IndexRunFilter(
         agents=[*query.getlist("agent_id"), *query.getlist("agent_ids")],
         statuses=query.getlist("statuses"),
         stop_reason=query.get("stop_reason", ""),

@@ -35,7 +35,7 @@ from chargehand.server.letta.message_log import TASK, MessageLog, read_log, read
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
 from chargehand.server.letta.sqlite_index import SqliteIndex
-from chargehand.server.letta.wire import ErrorMessage, Message, RunResponse, StopReason, format_time
+from chargehand.server.letta.wire import ErrorMessage, LettaMessage, RunResponse, StopReason, format_time
 from chargehand.server.streams import PING, Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full, root_of
 from chargehand.server.tenants import Tenant
@@ -77,7 +77,7 @@ class Session:
         """Done when the run is on disk."""
         self.done: asyncio.Future[None] = loop.create_future()
         """Done when the run has ended or waits for its client."""
-        self._output = Output[Message | _TextPiece](log.messages)
+        self._output = Output[LettaMessage | _TextPiece](log.messages)
 
     @property
     def run(self) -> str:
@@ -174,15 +174,15 @@ class Session:
     def _position_after(self, number: int) -> int:
         """The place in the output after a message."""
         for place, item in enumerate(self._output.items, 1):
-            if isinstance(item, Message) and item.seq_id == number:
+            if isinstance(item, LettaMessage) and item.seq_id == number:
                 return place
         return number
 
     def _message(
         self, message_type: str, message_id: str = "", *, content: str | None = None, is_err: bool | None = None
-    ) -> Message:
+    ) -> LettaMessage:
         """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
-        return Message(
+        return LettaMessage(
             message_type=message_type,
             id=message_id or f"message-{uuid.uuid4()}",
             date=format_time(time.time()),
@@ -197,7 +197,7 @@ def _describe(error: BaseException) -> str:
     return problem_of(error).detail if isinstance(error, Exception) else "the call was cut off"
 
 
-def _without_sent(message: Message, sent: str) -> Message | None:
+def _without_sent(message: LettaMessage, sent: str) -> LettaMessage | None:
     """What of a message its reader has not had in pieces; None if it has had all of it.
 
     Pieces are sent as those of an answer. If they turn out to be thoughts before a tool call, all of them come again as
@@ -381,7 +381,7 @@ class Sessions:
         log = await self._read(run) if run else None
         return log if log is not None and log.is_waiting else None
 
-    async def pending_approvals(self, agents: Sequence[str]) -> dict[str, Message | None]:
+    async def pending_approvals(self, agents: Sequence[str]) -> dict[str, LettaMessage | None]:
         """What these agents ask their clients about calls that wait, by agent."""
         waiting = await self.index.waiting_agents()
         logs = [await self.waiting_log(agent) for agent in waiting if agent in agents]

@@ -13,14 +13,14 @@ from chargehand.memory.sqlite_search import terms
 from chargehand.server.letta.index import (
     IndexedMessage,
     IndexedRun,
+    IndexRunFilter,
     ListPage,
     MessageFilter,
-    RunFilter,
     SavedLog,
     StepFilter,
 )
 from chargehand.server.letta.message_log import MessageLog
-from chargehand.server.letta.wire import Message, RunResponse, StepResponse
+from chargehand.server.letta.wire import LettaMessage, RunResponse, StepResponse
 from chargehand.sqlite.connection import FileKind
 from chargehand.sqlite.database import FileDatabase, open_in_thread
 
@@ -87,7 +87,7 @@ class _Conditions(Struct):
             self.add(f"{column} <= ?", until)
 
 
-def _run_conditions(wanted: RunFilter) -> _Conditions:
+def _run_conditions(wanted: IndexRunFilter) -> _Conditions:
     conditions = _Conditions()
     conditions.add("agent <> ''")
     conditions.equal(stop=wanted.stop_reason)
@@ -194,7 +194,7 @@ class SqliteIndex:
         ]
         db.executemany(_STEP, steps)
 
-    def _message_row(self, log: MessageLog, message: Message) -> tuple[object, ...]:
+    def _message_row(self, log: MessageLog, message: LettaMessage) -> tuple[object, ...]:
         words = (message.content or message.reasoning or "") if message.message_type in _SEARCHABLE else ""
         return (
             message.id,
@@ -227,7 +227,7 @@ class SqliteIndex:
 
     # --- runs
 
-    async def runs(self, wanted: RunFilter, page: ListPage) -> list[bytes]:
+    async def runs(self, wanted: IndexRunFilter, page: ListPage) -> list[bytes]:
         return [row[0] for row in await self._page("runs", _run_conditions(wanted), page, "body")]
 
     async def run(self, run: str) -> IndexedRun | None:

@@ -320,7 +320,7 @@ class VerdictWire(Struct):
     status: str | None = None
 
 
-class Message(Struct, omit_defaults=True):
+class LettaMessage(Struct, omit_defaults=True):
     """One message of any type; what a type does not have is left out. `seq_id` counts within a run."""
 
     message_type: str
@@ -366,7 +366,7 @@ class UsageStatistics(Struct):
 
 
 class LettaResponse(Struct):
-    messages: list[Message]
+    messages: list[LettaMessage]
     stop_reason: StopReason
     usage: UsageStatistics
 

@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import StoreError
-from chargehand.server.middleware.keys import Key, KeyStore, create_key, digest_of
+from chargehand.server.middleware.keys import ApiKey, KeyStore, create_key, digest_of
 from chargehand.server.middleware.limits import Bodies, check_crowd, trust
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.middleware.sqlite_keys import SqliteKeys
-from chargehand.server.routing import CALLER, HEADERS, SLASH, Apis, Caller
-from chargehand.server.settings import FIRST, LOOPBACK, Settings, key_store_url
+from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
+from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings, key_store_url
 from chargehand.server.wire import Problem
 from chargehand.sqlite import StoreUrl, file_of_url
 
@@ -37,7 +37,7 @@ _LOOK_EVERY: Seconds = 0.25
 _ID_IN_TOKEN = slice(3, 11)
 OPEN = frozenset(("/", "/healthz", "/readyz"))
 """Paths that need no token: they show nothing of any tenant."""
-_STRANGER = Caller(FIRST)
+_STRANGER = ApiCaller(FIRST)
 _ONCE = frozenset(
     (
         b"host",
@@ -74,7 +74,7 @@ def open_keys(url: StoreUrl) -> KeyStore:
     return SqliteKeys(file_of_url(url))
 
 
-def first_token(settings: Settings, now: Instant) -> str | None:
+def first_token(settings: ServerSettings, now: Instant) -> str | None:
     """The token of a server that is started for the first time, to be shown once; None where there is a way in."""
     if settings.token or settings.unlocked:
         return None
@@ -92,13 +92,13 @@ class Keyring:
     Enter it to read the keys. Without that only the operator's own token is known.
     """
 
-    def __init__(self, settings: Settings, now: Callable[[], Instant] = time.time) -> None:
+    def __init__(self, settings: ServerSettings, now: Callable[[], Instant] = time.time) -> None:
         self._settings = settings
         self._now = now
         self._own = digest_of(settings.token.encode() or secrets.token_bytes(32))
-        self._operator = Caller(FIRST, OPERATOR, "admin")
+        self._operator = ApiCaller(FIRST, OPERATOR, "admin")
         self._no_key, _ = create_key(FIRST, "", "read", 0.0, expires=0.0)
-        self._keys: dict[str, Key] = {}
+        self._keys: dict[str, ApiKey] = {}
         self._store: KeyStore | None = None
         self._version = -1
         self._open: dict[str, set[asyncio.Timeout]] = {}
@@ -124,7 +124,7 @@ class Keyring:
             if self._store is not None:
                 self._store.close()
 
-    def caller(self, authorization: bytes) -> Caller | None:
+    def caller(self, authorization: bytes) -> ApiCaller | None:
         """Whose token this is; None for everything that is not a good one."""
         if self._settings.unlocked:
             return self._operator
@@ -136,7 +136,7 @@ class Keyring:
         is_known = hmac.compare_digest(digest, key.digest)
         if is_own:
             return self._operator
-        return Caller(key.tenant, key.id, key.scope) if is_known and key.good(self._now()) else None
+        return ApiCaller(key.tenant, key.id, key.scope) if is_known and key.good(self._now()) else None
 
     def opened(self, key: str, until: asyncio.Timeout) -> None:
         """Something is open under this key: `until` runs out when the key is revoked or expires."""
@@ -202,7 +202,7 @@ def token_of(authorization: bytes) -> bytes:
 
 def guard(
     app: ASGIApp,
-    settings: Settings,
+    settings: ServerSettings,
     keys: Keyring,
     apis: Apis,
     *,
@@ -212,10 +212,10 @@ def guard(
 ) -> ASGIApp:
     """The application behind all checks."""
     checked = Bodies(app, settings.limits, redactor)
-    return Gate(lifespan, RequestChecks(Access(checked, settings, keys, clock), settings), apis)
+    return GateMiddleware(lifespan, RequestChecks(Access(checked, settings, keys, clock), settings), apis)
 
 
-class Gate:
+class GateMiddleware:
     """Tells calls of HTTP from others, words what the checks refuse, and adds the headers that every reply has."""
 
     def __init__(self, lifespan: ASGIApp, checked: ASGIApp, apis: Apis) -> None:
@@ -265,7 +265,7 @@ def _add_headers(message: Message) -> None:
 class RequestChecks:
     """Refuses headers, hosts, origins, paths and methods that no honest client sends, and calls beyond the crowd."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
         self._hosts: dict[object, frozenset[bytes]] = {}
@@ -369,7 +369,7 @@ class Rates:
 class Access:
     """Finds out who is calling, and how often. A stream is over as soon as its key is no longer good."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, keys: Keyring, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, keys: Keyring, clock: Callable[[], Seconds]) -> None:
         self._app = app
         self._keys = keys
         self._calls = Rates(settings.limits.calls, clock)
@@ -398,7 +398,7 @@ class Access:
             if is_stream:
                 self._keys.closed(caller.key, until)
 
-    def _caller(self, scope: Scope) -> Caller:
+    def _caller(self, scope: Scope) -> ApiCaller:
         headers: Mapping[bytes, bytes] = scope[HEADERS]
         is_open = scope["path"] in OPEN
         # a browser that says another site makes it call may have kept a password of ours

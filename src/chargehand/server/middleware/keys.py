@@ -20,7 +20,7 @@ Allowed: TypeAlias = Literal["read", "run", "admin"]
 _LONGEST_NAME = 100
 
 
-class Key(Struct, frozen=True):
+class ApiKey(Struct, frozen=True):
     """What is known of a token. `id` is the readable part of it."""
 
     id: str
@@ -43,11 +43,11 @@ class KeyStore(Protocol):
         """Changes whenever another process has written."""
         ...
 
-    def all(self) -> list[Key]:
+    def all(self) -> list[ApiKey]:
         """Every key there ever was, the oldest first."""
         ...
 
-    def add(self, key: Key) -> None: ...
+    def add(self, key: ApiKey) -> None: ...
 
     def revoke(self, which: str, now: Instant) -> None:
         """Refuse the key from now on. Idempotent; an id that there is not is no error."""
@@ -56,7 +56,7 @@ class KeyStore(Protocol):
     def close(self) -> None: ...
 
 
-def revoke_key(store: KeyStore, which: str, now: Instant) -> Key:
+def revoke_key(store: KeyStore, which: str, now: Instant) -> ApiKey:
     """Refuse a key from now on, and end its open streams. Idempotent; Unknown if there is none of this id."""
     store.revoke(which, now)
     keys = {key.id: key for key in store.all()}
@@ -66,7 +66,9 @@ def revoke_key(store: KeyStore, which: str, now: Instant) -> Key:
     return keys[which]
 
 
-def create_key(tenant: str, name: str, scope: Allowed, now: Instant, expires: Instant | None = None) -> tuple[Key, str]:
+def create_key(
+    tenant: str, name: str, scope: Allowed, now: Instant, expires: Instant | None = None
+) -> tuple[ApiKey, str]:
     """A new key, and its token, which is to be shown once and not kept."""
     check_tenant(tenant)
     if len(name) > _LONGEST_NAME or not name.isprintable():
@@ -74,7 +76,7 @@ def create_key(tenant: str, name: str, scope: Allowed, now: Instant, expires: In
     which = secrets.token_hex(4)
     token = f"ch_{which}_{secrets.token_urlsafe(32)}"
     digest = digest_of(token.encode())
-    key = Key(id=which, digest=digest, tenant=tenant, name=name, scope=scope, created=now, expires=expires)
+    key = ApiKey(id=which, digest=digest, tenant=tenant, name=name, scope=scope, created=now, expires=expires)
     return key, token
 
 

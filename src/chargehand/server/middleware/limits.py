@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from chargehand.engine.policy import Seconds
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.routing import HEADERS
-from chargehand.server.settings import Limits
+from chargehand.server.settings import ServerLimits
 from chargehand.server.wire import Problem
 
 UPLOADS = frozenset(("/v1/agents/import",))
@@ -36,7 +36,7 @@ _COLON = ord(":")
 class Bodies:
     """Takes in whole bodies, checked and cleaned; what is handed on gives each once more."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, redactor: Redactor) -> None:
+    def __init__(self, app: ASGIApp, limits: ServerLimits, redactor: Redactor) -> None:
         self._app = app
         self._limits = limits
         self._redactor = redactor
@@ -153,7 +153,7 @@ _NETWORK = 64
 """Bits of an IPv6 address that one customer has: the rest is theirs to choose."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """What is closed where there are too many."""
 
     def hang_up(self) -> None: ...
@@ -165,11 +165,11 @@ class Connections:
     def __init__(self, most: int, strangers: int) -> None:
         self._most = most
         self._most_strangers = strangers
-        self._trusted: set[Connection] = set()
-        self._strangers: dict[str, dict[Connection, None]] = {}
-        self._networks: dict[Connection, str] = {}
+        self._trusted: set[ClientConnection] = set()
+        self._strangers: dict[str, dict[ClientConnection, None]] = {}
+        self._networks: dict[ClientConnection, str] = {}
 
-    def open(self, connection: Connection, address: str) -> None:
+    def open(self, connection: ClientConnection, address: str) -> None:
         """Count a connection. The oldest stranger's is closed where there are too many, of this address first."""
         network = _network(address)
         mates = self._strangers.setdefault(network, {})
@@ -183,14 +183,14 @@ class Connections:
             if oldest is not connection:
                 self._drop(oldest)
 
-    def trust(self, connection: Connection) -> None:
+    def trust(self, connection: ClientConnection) -> None:
         """A call on it brought a good token."""
         network = self._networks.get(connection)
         if network is not None and connection not in self._trusted:
             self._trusted.add(connection)
             self._forget_stranger(connection, network)
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: ClientConnection) -> None:
         network = self._networks.pop(connection, None)
         if network is not None:
             self._trusted.discard(connection)
@@ -201,11 +201,11 @@ class Connections:
         """Whether more connections are open than allowed, and none of them is anonymous."""
         return len(self._networks) > self._most
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         self.close(connection)
         connection.hang_up()
 
-    def _forget_stranger(self, connection: Connection, network: str) -> None:
+    def _forget_stranger(self, connection: ClientConnection, network: str) -> None:
         mates = self._strangers.get(network)
         if mates is not None:
             mates.pop(connection, None)
@@ -346,7 +346,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.transport.close()
 
 
-def bounded_http(limits: Limits) -> type[BoundedHttp]:
+def bounded_http(limits: ServerLimits) -> type[BoundedHttp]:
     """The protocol for a server with these limits."""
     among = Connections(limits.open_connections, limits.stranger_connections)
     return type("BoundedHttp", (BoundedHttp,), {"most": limits.header, "among": among})

@@ -43,7 +43,7 @@ from chargehand.runtime.executor import (
     WorkFailed,
 )
 from chargehand.runtime.load import LoadView
-from chargehand.server.settings import Settings
+from chargehand.server.settings import ServerSettings
 
 _Value = TypeVar("_Value")
 MARK = "[redacted]"
@@ -215,7 +215,7 @@ class RedactedJournal(JournalProxy):
         return entry if event is entry.event else structs.replace(entry, event=event)
 
 
-def redactor_of(settings: Settings, lookup: Lookup) -> Redactor:
+def redactor_of(settings: ServerSettings, lookup: Lookup) -> Redactor:
     """A redactor that knows the server's token, the operator's secrets, and the keys of every provider."""
     variables = {provider.key for provider in OWN.values()} | {key_variable(name) for name in OTHERS}
     return Redactor((settings.token, *settings.secrets, *(lookup(name) or "" for name in sorted(variables))))

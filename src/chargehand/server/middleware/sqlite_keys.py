@@ -9,7 +9,7 @@ from msgspec import structs
 
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import StoreError
-from chargehand.server.middleware.keys import Key
+from chargehand.server.middleware.keys import ApiKey
 from chargehand.sqlite.connection import FileKind, explain
 
 _FILE = FileKind(0x4368674B, (), "key file")
@@ -52,11 +52,11 @@ class SqliteKeys:
         with self._explained():
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def all(self) -> list[Key]:
+    def all(self) -> list[ApiKey]:
         with self._explained():
-            return [Key(*row) for row in self._connection.execute(_ALL)]
+            return [ApiKey(*row) for row in self._connection.execute(_ALL)]
 
-    def add(self, key: Key) -> None:
+    def add(self, key: ApiKey) -> None:
         with self._explained():
             self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", structs.astuple(key))
 

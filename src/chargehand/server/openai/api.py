@@ -29,17 +29,17 @@ from chargehand.server.idempotency import Repeats, RunKey, is_repeated, key_of, 
 from chargehand.server.openai.request import (
     RESPONSE_PREFIX,
     RUN_HEADER,
-    Answer,
     ChatHead,
     ChatSent,
+    ChatTurn,
     Conversation,
     Json,
     MessageSent,
     ResponseHead,
     ResponseSent,
-    Target,
+    TeamAnswer,
     TeamRequest,
-    Turn,
+    TeamTarget,
     answer_of,
     chat_completion,
     chat_usage,
@@ -78,7 +78,7 @@ _SOON = 0.1
 class Call(Struct, frozen=True):
     """A call: its target, its conversation, and what is recorded of it."""
 
-    target: Target
+    target: TeamTarget
     conversation: Conversation
     request: TeamRequest
 
@@ -342,7 +342,7 @@ class ChatWriter:
         self._is_answering = True  # from now on it is not interrupted
         return self._chunk({"content": text})
 
-    def end(self, answer: Answer) -> bytes:
+    def end(self, answer: TeamAnswer) -> bytes:
         last = self._chunk({}, answer.finish)
         return last + self._event([], {"usage": chat_usage(answer)}) if self._head.usage else last
 
@@ -400,7 +400,7 @@ class ResponseWriter:
         self._text += text
         return events + self._event("output_text.delta", **self._content, delta=text, logprobs=[])
 
-    def end(self, answer: Answer) -> bytes:
+    def end(self, answer: TeamAnswer) -> bytes:
         events = self.speak("") if self._text is None else b""
         text = self._text or ""
         item = self._head.message(text)
@@ -478,7 +478,7 @@ async def show_model(request: Request, tenant: Tenant) -> Response:
     return reply(_model(next(same)))
 
 
-def _model(target: Target) -> Json:
+def _model(target: TeamTarget) -> Json:
     team = target.team.name
     label = f"{target.worker} of {team}" if target.worker else team
     # a team is not made at an instant: it is as its file says whenever it is asked
@@ -562,9 +562,9 @@ def _response_head(tenant: Tenant, stored: TeamRequest, recorded: RecordedRun) -
     return ResponseHead(run=recorded.run, created=recorded.entries[0].at, request=stored, notice=notice)
 
 
-async def _response_call(tenant: Tenant, sent: ResponseSent, target: Target) -> Call:
+async def _response_call(tenant: Tenant, sent: ResponseSent, target: TeamTarget) -> Call:
     items = [MessageSent("user", sent.input)] if isinstance(sent.input, str) else sent.input
-    wishes = [Turn("system", sent.instructions)] if sent.instructions else []
+    wishes = [ChatTurn("system", sent.instructions)] if sent.instructions else []
     earlier = await _earlier_turns(tenant, sent.previous_response_id) if sent.previous_response_id else []
     conversation = read_conversation([*wishes, *earlier, *read_turns(items, "input")], "input")
     is_stored = sent.store is not False
@@ -581,7 +581,7 @@ async def _response_call(tenant: Tenant, sent: ResponseSent, target: Target) -> 
     return Call(target, conversation, request)
 
 
-async def _earlier_turns(tenant: Tenant, response: str) -> list[Turn]:
+async def _earlier_turns(tenant: Tenant, response: str) -> list[ChatTurn]:
     """What was said up to the end of an earlier response."""
     recorded, stored = await _stored(tenant, response, "previous_response_id")
     if recorded.state.ended is None:
@@ -590,7 +590,7 @@ async def _earlier_turns(tenant: Tenant, response: str) -> list[Turn]:
         answer = answer_of(recorded).text
     except Problem:
         answer = ""
-    return [*stored.turns, *([Turn("assistant", answer)] if answer else [])]
+    return [*stored.turns, *([ChatTurn("assistant", answer)] if answer else [])]
 
 
 async def _stored(tenant: Tenant, response: str, param: str) -> tuple[RecordedRun, TeamRequest]:

@@ -133,7 +133,7 @@ def _check_format(param: str, form: Any) -> None:
 # --- who is called
 
 
-class Target(Struct, frozen=True):
+class TeamTarget(Struct, frozen=True):
     """A team that was called by the name of a model; with `worker`, only that one of it."""
 
     id: str
@@ -157,30 +157,32 @@ class Target(Struct, frozen=True):
         return "" if has_tools else "attempt"
 
 
-def find_target(tenant: Tenant, name: str) -> Target:
+def find_target(tenant: Tenant, name: str) -> TeamTarget:
     """The team or worker of a model name; 404 if there is none. A team's name wins over a worker's."""
     teams = tenant.part(Teams).teams
     plain = name.removeprefix(TEAM_PREFIX)
     if plain in teams:
-        return Target(name, teams[plain])
+        return TeamTarget(name, teams[plain])
     team, _, worker = plain.rpartition(":")
     if team in teams and any(member.name == worker for member in teams[team].members):
-        return Target(name, teams[team], worker)
+        return TeamTarget(name, teams[team], worker)
     hint = did_you_mean(f"{TEAM_PREFIX}{plain}", [target.id for target in list_targets(tenant)])
     raise Problem(404, "model_not_found", f"there is no model {name[:100]!r}; {hint}")
 
 
-def list_targets(tenant: Tenant) -> list[Target]:
+def list_targets(tenant: Tenant) -> list[TeamTarget]:
     """Every team and worker, teams first."""
     teams = tenant.part(Teams).teams.values()
     names = [(team, "") for team in teams] + [(team, worker.name) for team in teams for worker in team.members]
-    return [Target(f"{TEAM_PREFIX}{team.name}{':' if worker else ''}{worker}", team, worker) for team, worker in names]
+    return [
+        TeamTarget(f"{TEAM_PREFIX}{team.name}{':' if worker else ''}{worker}", team, worker) for team, worker in names
+    ]
 
 
 # --- a conversation as one goal
 
 
-class Turn(Struct, frozen=True):
+class ChatTurn(Struct, frozen=True):
     """Something that was said, by `user`, `assistant` or `tool`."""
 
     role: str
@@ -197,12 +199,12 @@ class Conversation(Struct, frozen=True):
 
     request: str
     wishes: str = ""
-    earlier: tuple[Turn, ...] = ()
+    earlier: tuple[ChatTurn, ...] = ()
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[ChatTurn, ...]:
         """What a next request goes on from; wishes are for one request only."""
-        return bounded((*self.earlier, Turn("user", self.request)))
+        return bounded((*self.earlier, ChatTurn("user", self.request)))
 
     def goal(self, *, heeds_wishes: bool) -> str:
         """What a team is asked. A model that reads facts only would take wishes for something to be done."""
@@ -214,10 +216,10 @@ class Conversation(Struct, frozen=True):
         return tuple(Material(TaskId(name), encode_value(text)) for name, text in turns)
 
 
-def read_conversation(turns: Sequence[Turn], param: str) -> Conversation:
+def read_conversation(turns: Sequence[ChatTurn], param: str) -> Conversation:
     """The request among these turns and what belongs to it; a problem where there is none."""
     wishes: list[str] = []
-    spoken: list[Turn] = []
+    spoken: list[ChatTurn] = []
     for turn in turns:
         if not turn.text.strip():
             continue
@@ -232,9 +234,9 @@ def read_conversation(turns: Sequence[Turn], param: str) -> Conversation:
     return Conversation(request.text.strip(), "\n\n".join(wishes), bounded(spoken))
 
 
-def bounded(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+def bounded(turns: Sequence[ChatTurn]) -> tuple[ChatTurn, ...]:
     """The latest of these turns, as far as there is room for them."""
-    recent: list[Turn] = []
+    recent: list[ChatTurn] = []
     room = MAX_EARLIER
     for turn in reversed(turns):
         text = turn.text if len(turn.text) <= MAX_TURN else f"{turn.text[: MAX_TURN - 2]} …"
@@ -245,13 +247,13 @@ def bounded(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     return tuple(reversed(recent))
 
 
-def read_turns(messages: Sequence[MessageSent], param: str) -> list[Turn]:
+def read_turns(messages: Sequence[MessageSent], param: str) -> list[ChatTurn]:
     """What was said. Calls of tools and the like say nothing; pictures and sounds are refused."""
-    turns: list[Turn] = []
+    turns: list[ChatTurn] = []
     for number, message in enumerate(messages):
         place = f"{param}[{number}]"
         if message.type == "function_call_output":
-            turns.append(Turn("tool", _text(message.output, f"{place}.output")))
+            turns.append(ChatTurn("tool", _text(message.output, f"{place}.output")))
         elif message.type == "item_reference":
             detail = "an item that is only referred to cannot be read here; send it, or use previous_response_id"
             raise refused(place, detail)
@@ -259,7 +261,7 @@ def read_turns(messages: Sequence[MessageSent], param: str) -> list[Turn]:
             if not message.role:
                 raise refused(place, "a message needs a role")
             role = "tool" if message.role == "function" else message.role
-            turns.append(Turn(role, _text(message.content, f"{place}.content")))
+            turns.append(ChatTurn(role, _text(message.content, f"{place}.content")))
     return turns
 
 
@@ -293,7 +295,7 @@ class TeamRequest(Struct, frozen=True, omit_defaults=True):
     model: str
     worker: str = ""
     stored: bool = False
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ChatTurn, ...] = ()
     previous: str = ""
     instructions: str = ""
     background: bool = False
@@ -358,7 +360,7 @@ def render_problem(problem: Problem) -> Response:
 # --- what came of a run, in words
 
 
-class Answer(Struct, frozen=True):
+class TeamAnswer(Struct, frozen=True):
     """What there is to say. `finish` is `length` where time or money ran out before all of it was done, else `stop`.
 
     `tokens` is what the ledger says; `output_tokens` is what workers' models wrote, the rest counts as read.
@@ -372,7 +374,7 @@ class Answer(Struct, frozen=True):
     finish: str = "stop"
 
 
-def answer_of(recorded: RecordedRun) -> Answer:
+def answer_of(recorded: RecordedRun) -> TeamAnswer:
     """What came of a run that has stopped; raises a problem for one that came to nothing."""
     run = recorded.run
     finished = outcome(run, recorded.state)
@@ -381,7 +383,7 @@ def answer_of(recorded: RecordedRun) -> Answer:
     stats.record(run, recorded.entries)
     output = sum(model.tokens.get("output", 0) for model in stats.calls["model"].values())
     is_cut_short = finished.ending == "partial" and finished.reason in _CUT_SHORT
-    return Answer(
+    return TeamAnswer(
         run=run,
         text=text,
         ending=finished.ending,
@@ -474,7 +476,7 @@ class ChatHead(Struct, frozen=True):
         return {**begun, "choices": choices}
 
 
-def chat_completion(head: ChatHead, answer: Answer, notice: str) -> Json:
+def chat_completion(head: ChatHead, answer: TeamAnswer, notice: str) -> Json:
     message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
     if notice:
         message["reasoning_content"] = notice
@@ -483,12 +485,12 @@ def chat_completion(head: ChatHead, answer: Answer, notice: str) -> Json:
     return {**completion, "usage": chat_usage(answer), "chargehand": _about(answer, notice)}
 
 
-def chat_usage(answer: Answer) -> Json:
+def chat_usage(answer: TeamAnswer) -> Json:
     read = answer.tokens - answer.output_tokens
     return {"prompt_tokens": read, "completion_tokens": answer.output_tokens, "total_tokens": answer.tokens}
 
 
-def _about(answer: Answer, notice: str) -> Json:
+def _about(answer: TeamAnswer, notice: str) -> Json:
     about: Json = {"run": answer.run, "ending": answer.ending}
     return {**about, "notice": notice} if notice else about
 
@@ -528,7 +530,7 @@ class ResponseHead(Struct, frozen=True):
             **more,
         }
 
-    def completed(self, answer: Answer, output: Sequence[Json]) -> Json:
+    def completed(self, answer: TeamAnswer, output: Sequence[Json]) -> Json:
         usage = {
             "input_tokens": answer.tokens - answer.output_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
