@@ -56,7 +56,9 @@ def test_a_body_of_which_nothing_comes_is_not_waited_for(tmp_path: Path, monkeyp
     begun = "POST /who HTTP/1.1\r\nContent-Length: 10\r\n"
     with guarded(ServerSettings(tmp_path, token=TOKEN)) as url:
         for came in (b"", b"x"):
-            assert b" 408 " in told(url, begun + BEARER, came)
+            late = told(url, begun + BEARER, came)
+            assert b" 408 " in late
+            assert b"\r\nconnection: close\r\n" in late.lower()
             assert b" 401 " in told(url, begun, came)  # and the line is closed, though all of it never comes
 
 
