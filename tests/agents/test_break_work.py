@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.inputs import History, read_on
+from chargehand.agents.inputs import WorkerHistory, read_on
 from chargehand.agents.planner import PlanStream, read
 from chargehand.agents.roles import Factory, Worker
-from chargehand.agents.shape import Shape, find_json
+from chargehand.agents.shape import JsonShape, find_json
 from chargehand.agents.tool_calls import LARGEST
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
@@ -430,7 +430,7 @@ async def test_recent_results_are_cut_too_before_a_task_is_given_up() -> None:
 
 
 def test_a_handle_means_the_same_text_however_much_is_dropped() -> None:
-    history = History((Message("system", "s"), Message("user", "u")), 2000, "ab12")
+    history = WorkerHistory((Message("system", "s"), Message("user", "u")), 2000, "ab12")
     for number in range(60):
         history.add(Message("assistant", "", (ToolCall(f"c{number}", "look"),)))
         history.add(Message("tool", f'<data ab12 from "x">\n{number} ' + f"text{number} " * 100, call=f"c{number}"))
@@ -546,7 +546,7 @@ async def test_a_foreign_model_has_the_last_word_on_its_shape() -> None:
 
 def test_a_shape_reads_what_msgspec_can_write() -> None:
     value = Outer(Inner("a", {"x": 1}), [None, Inner("b", {})])
-    assert msgspec.convert(Shape(Outer).read(msgspec.json.encode(value).decode()), Outer) == value
+    assert msgspec.convert(JsonShape(Outer).read(msgspec.json.encode(value).decode()), Outer) == value
 
 
 async def test_two_made_workers_at_once_are_not_taken_for_each_other() -> None:

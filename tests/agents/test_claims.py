@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chargehand.agents.audit.assessment import untraced_sections
 from chargehand.agents.audit.claims import trace_answer, unsupported
 from chargehand.engine.facts import Statement, Tracing
-from chargehand.models.artifacts import Figure, Passage, Passages, Product, Table
+from chargehand.models.artifacts import Figure, FoundPassage, Passages, Product, Table
 from chargehand.models.request_facts import Given
 from chargehand.text.numbers import find_quantities
 from tests.models.demo.asking import ask, team_of
@@ -34,7 +34,7 @@ RULES = Given(
         "Goods are taken back within thirty days, see https://shop.example/rules/returns.",
         (
             Passages(
-                "returns", (Passage("rules.md", "Whoever brings goods back within 14 days gets the full price."),)
+                "returns", (FoundPassage("rules.md", "Whoever brings goods back within 14 days gets the full price."),)
             ),
             Figure("0.25", "1 / 4", "", "Share of returns"),
         ),

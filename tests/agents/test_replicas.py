@@ -17,7 +17,7 @@ from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.request_facts import Answering, Ledger, Planning, Routing, Speaking, Splitting
+from chargehand.models.request_facts import Answering, Planning, ProgressLedger, Routing, Speaking, Splitting
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.models.wrappers import ReplicaPool
 from chargehand.team import Team
@@ -102,7 +102,7 @@ def leader(request: Request) -> Line:
         case Splitting():
             parts = [{"instruction": f"{APPLES} {n}.", "worker": "ann"} for n in (1, 2)]
             return json.dumps({"simple": False, "subtasks": parts})
-        case Ledger():
+        case ProgressLedger():
             done = bool(request.subject.tasks)
             said = {"done": done, "progress": True, "next": "ann", "instruction": f"{APPLES} 1.", "why": "so"}
             return json.dumps(said)

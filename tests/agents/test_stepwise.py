@@ -18,7 +18,7 @@ from chargehand.engine.plan import Edge, LoopState
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.messages import Request, Usage
-from chargehand.models.request_facts import Answering, Ledger, Working
+from chargehand.models.request_facts import Answering, ProgressLedger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import FREE, call, calls, of_kind
@@ -27,7 +27,7 @@ from tests.agents.options import make_team
 ONCE = Policy(retry=Retry(attempts=1, base=0.001), refine=False)
 PAIR = (Worker("ann", "counts apples"), Worker("bob", "counts pears"))
 FRUIT = ("apples", "pears", "plums", "figs", "dates", "limes", "kiwis", "grapes")
-Look = Callable[[Ledger], Line]
+Look = Callable[[ProgressLedger], Line]
 
 
 def says(
@@ -53,7 +53,7 @@ def model(look: Look, work: Callable[[Working], Line] | None = None) -> Scripted
 
     def script(request: Request) -> Line:
         match request.subject:
-            case Ledger() as subject:
+            case ProgressLedger() as subject:
                 return look(subject)
             case Working() as subject:
                 return f"did: {subject.instruction}" if work is None else work(subject)
@@ -76,7 +76,7 @@ def in_turn(*lines: Line) -> Look:
 
 
 def looks(script: ScriptedModel) -> list[Request]:
-    return [one for one in script.requests if isinstance(one.subject, Ledger)]
+    return [one for one in script.requests if isinstance(one.subject, ProgressLedger)]
 
 
 def notes(found: Result) -> list[str]:
@@ -169,7 +169,7 @@ async def test_without_progress_it_makes_fresh_starts_and_then_ends_with_what_th
     assert unserved(found) == ["This stalled after 6 tasks and 1 fresh start: no progress: no luck."]
     afresh = [one for one in looks(script) if "this is a fresh start" in one.messages[1].text]
     assert len(afresh) == 1
-    assert isinstance(afresh[0].subject, Ledger)
+    assert isinstance(afresh[0].subject, ProgressLedger)
     assert len(afresh[0].subject.tasks) == 3
     assert "Not answered:\n- This stalled after 6 tasks" in str(found.answer)
 
@@ -182,7 +182,7 @@ async def test_a_model_that_says_it_loops_is_stopped_too() -> None:
 
 
 async def test_progress_ends_a_row_of_stalls() -> None:
-    def look(subject: Ledger) -> Line:
+    def look(subject: ProgressLedger) -> Line:
         done = len(subject.tasks)
         return DONE if done == 8 else says("ann", f"Count the {FRUIT[done]}.", progress=done % 2 == 0)
 
@@ -192,7 +192,7 @@ async def test_progress_ends_a_row_of_stalls() -> None:
 
 
 async def test_a_fresh_start_that_helps_leads_to_a_whole_answer() -> None:
-    def look(subject: Ledger) -> Line:
+    def look(subject: ProgressLedger) -> Line:
         if len(subject.tasks) == 4:
             return DONE
         return says("ann", f"Count the {FRUIT[len(subject.tasks)]}.", progress=False)
@@ -213,7 +213,7 @@ async def test_an_exact_repeat_is_sent_back_and_then_ends_it() -> None:
 async def test_after_a_repeat_that_was_sent_back_it_goes_on() -> None:
     sent: list[str] = []
 
-    def look(subject: Ledger) -> Line:
+    def look(subject: ProgressLedger) -> Line:
         if len(subject.tasks) == 1 and not sent:
             sent.append("again")
             return says("ann", "Count the apples.")
@@ -227,7 +227,7 @@ async def test_after_a_repeat_that_was_sent_back_it_goes_on() -> None:
 
 
 async def test_two_workers_who_hand_it_back_and_forth_are_stopped() -> None:
-    def look(subject: Ledger) -> Line:
+    def look(subject: ProgressLedger) -> Line:
         done = len(subject.tasks)
         filler = " again" * (done // 2) + " now, please" * (done // 4)
         return says(("ann", "bob")[done % 2], ("Ask bob for the list", "Ask ann for the list")[done % 2] + filler)
@@ -323,7 +323,7 @@ async def test_no_more_is_asked_than_the_budget_covers() -> None:
 
 
 async def test_a_crash_after_any_entry_loses_and_repeats_nothing() -> None:
-    def look(subject: Ledger) -> Line:
+    def look(subject: ProgressLedger) -> Line:
         done = len(subject.tasks)
         if done == 5:
             return DONE

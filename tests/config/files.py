@@ -6,7 +6,7 @@ from textwrap import dedent
 
 from chargehand.config.build import Overrides, TeamBuild, build_members
 from chargehand.config.schema import TeamShape
-from chargehand.config.source import Finding, read_source
+from chargehand.config.source import FileFinding, read_source
 from chargehand.config.validate import validate
 
 TOOLS = '''
@@ -46,7 +46,7 @@ def write(folder: Path, text: str, name: str = "team.yaml") -> Path:
     return file
 
 
-def shaped(file: Path) -> tuple[TeamShape | None, Sequence[Finding]]:
+def shaped(file: Path) -> tuple[TeamShape | None, Sequence[FileFinding]]:
     return validate(read_source(file))
 
 
@@ -59,6 +59,6 @@ def parts(folder: Path, text: str, model: str = "") -> TeamBuild:
     return build_members(TeamBuild(source, team, Overrides(model)))
 
 
-def said(findings: Sequence[Finding], file: Path) -> list[str]:
+def said(findings: Sequence[FileFinding], file: Path) -> list[str]:
     """Findings without the path of the test's folder."""
     return [str(finding).replace(str(file.parent) + "/", "") for finding in findings]

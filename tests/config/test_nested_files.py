@@ -8,7 +8,7 @@ import pytest
 
 from chargehand.config.explain import describe
 from chargehand.config.load import load_team
-from chargehand.config.source import Finding
+from chargehand.config.source import FileFinding
 from chargehand.engine.budget import Amount
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
@@ -63,7 +63,7 @@ def outer(tmp_path: Path) -> Path:
     return write(tmp_path / "office", OUTER)
 
 
-def placed(findings: Sequence[Finding], root: Path) -> list[str]:
+def placed(findings: Sequence[FileFinding], root: Path) -> list[str]:
     return [str(one).replace(f"{root}/", "") for one in findings]
 
 

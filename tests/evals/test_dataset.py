@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Number, find_datasets, kind_of, read_dataset
+from chargehand.evals.cases import CaseNumber, find_datasets, kind_of, read_dataset
 from chargehand.evals.measures import select_kinds
 from tests.evals.samples import written
 
@@ -31,7 +31,7 @@ def test_what_a_case_holds_says_what_it_is_about(tmp_path: Path) -> None:
     assert found.cases[0].labels == ("billing",)
     expect = found.cases[3].expect
     assert expect is not None
-    assert expect.numbers == (Number(31, within=1),)
+    assert expect.numbers == (CaseNumber(31, within=1),)
 
 
 def test_a_file_may_say_what_its_cases_are_about(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Case, Expect, Number, read_dataset
+from chargehand.evals.cases import Case, CaseNumber, Expect, read_dataset
 from chargehand.evals.run import evaluate
 from tests.evals.samples import dataset, store, written
 
@@ -39,7 +39,7 @@ def test_a_case_that_says_nothing_is_refused_with_its_line(tmp_path: Path, case:
 
 
 async def test_cases_from_python_are_looked_at_too() -> None:
-    for expect in (Expect(numbers=float("nan")), Expect(numbers=Number(3, percent=float("inf")))):
+    for expect in (Expect(numbers=float("nan")), Expect(numbers=CaseNumber(3, percent=float("inf")))):
         with pytest.raises(Invalid, match=r"dataset some, case 'q': this is not a case: .*must be float"):
             await evaluate([dataset(Case("q", expect=expect))], store)
 

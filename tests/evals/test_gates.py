@@ -9,7 +9,7 @@ from chargehand.agents.roles import Worker
 from chargehand.cli.evaluate import gate
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Case, Expect
-from chargehand.evals.report import Report
+from chargehand.evals.report import EvalReport
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
@@ -63,7 +63,7 @@ def paid(price: float | None) -> Callable[[], Team]:
 
 
 async def test_a_cost_nobody_knows_closes_the_gate_on_costs() -> None:
-    async def judged(micros: int | None) -> Report:
+    async def judged(micros: int | None) -> EvalReport:
         judge = ScriptedModel(lambda _: '{"problems": [], "accepted": true}', micros=micros)
         case = Case("How many tongs are there?", worker="keeper", expect=Expect(rubric="It says how many."))
         return await evaluate([dataset(case)], paid(1.0), judge=judge, gate={"usd": 1.0})

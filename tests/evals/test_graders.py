@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
-from chargehand.evals.cases import Expect, Number
+from chargehand.evals.cases import CaseNumber, Expect
 from chargehand.evals.graders import (
     GRADER_TIMEOUT,
     answer_of,
@@ -36,8 +36,8 @@ async def wrong_with(expect: Expect, value: object, folder: str = "", seconds: f
         Expect(matches=r"\d+ %|3\.5 %"),
         Expect(numbers=12223.4),
         Expect(numbers=(12223.4, -3.5)),
-        Expect(numbers=Number(12000, percent=2)),
-        Expect(numbers=Number(12223, within=0.5)),
+        Expect(numbers=CaseNumber(12000, percent=2)),
+        Expect(numbers=CaseNumber(12223, within=0.5)),
     ],
 )
 async def test_what_is_right_passes(expect: Expect) -> None:
@@ -53,7 +53,7 @@ async def test_what_is_right_passes(expect: Expect) -> None:
         (Expect(excludes="revenue"), "must not be"),
         (Expect(matches="^Profit"), "Profit"),
         (Expect(numbers=12223), "there is no 12,223 in it"),
-        (Expect(numbers=Number(12000, percent=1)), "there is no 12,000 within 1 %"),
+        (Expect(numbers=CaseNumber(12000, percent=1)), "there is no 12,000 within 1 %"),
     ],
 )
 async def test_what_is_wrong_is_said(expect: Expect, words: str) -> None:
@@ -183,7 +183,7 @@ async def test_an_answer_that_was_not_read_to_its_end_has_not_passed() -> None:
     ],
 )
 def test_a_number_is_read_however_it_is_written(text: str, wanted: float) -> None:
-    assert holds_number(find_figures(text), Number(wanted))
+    assert holds_number(find_figures(text), CaseNumber(wanted))
 
 
 @pytest.mark.parametrize(
@@ -202,13 +202,13 @@ def test_a_number_is_read_however_it_is_written(text: str, wanted: float) -> Non
     ],
 )
 def test_another_number_is_not_taken_for_it(text: str, wanted: float) -> None:
-    assert not holds_number(find_figures(text), Number(wanted))
+    assert not holds_number(find_figures(text), CaseNumber(wanted))
 
 
 def test_what_is_allowed_around_a_number_is_allowed_on_both_sides_of_nought() -> None:
-    assert holds_number(find_figures("-0.01"), Number(0.0, within=0.05))
-    assert holds_number(find_figures("-0.01"), Number(0.02, within=0.05))
-    assert not holds_number(find_figures("-0.2"), Number(0.2, within=0.05))
+    assert holds_number(find_figures("-0.01"), CaseNumber(0.0, within=0.05))
+    assert holds_number(find_figures("-0.01"), CaseNumber(0.02, within=0.05))
+    assert not holds_number(find_figures("-0.2"), CaseNumber(0.2, within=0.05))
 
 
 def test_figures_are_listed_with_their_signs_and_once() -> None:

@@ -11,7 +11,7 @@ from chargehand.errors import Invalid
 from chargehand.evals import report as report_module
 from chargehand.evals.cases import Case, Expect
 from chargehand.evals.measures import compare_with_baseline, metrics_of
-from chargehand.evals.report import Report, Score, Section, Table, read_report, render_junit, render_markdown
+from chargehand.evals.report import EvalReport, ReportTable, Score, Section, read_report, render_junit, render_markdown
 from chargehand.evals.run import evaluate
 from tests.evals.samples import dataset, desk, store
 
@@ -25,8 +25,8 @@ def scores(passed: str, seconds: float = 1.0) -> tuple[Score, ...]:
 
 
 def changed(before: str, now: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    old = Report("t", (Section("d", "run", scores(before)),))
-    first = compare_with_baseline(Report("t", (Section("d", "run", scores(now)),)), old).changes[0]
+    old = EvalReport("t", (Section("d", "run", scores(before)),))
+    first = compare_with_baseline(EvalReport("t", (Section("d", "run", scores(now)),)), old).changes[0]
     assert first.measure == "accuracy"
     assert first.low <= first.now - first.before <= first.high
     return first.verdict, first.lost, first.won
@@ -95,13 +95,13 @@ def test_a_change_is_one_only_where_chance_does_not_explain_it() -> None:
 
 
 def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
-    old = Report("t", (Section("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
+    old = EvalReport("t", (Section("d", "run", (Score("a", "run", passed=True, request="How many tongs?"),)),))
     now = Section("d", "run", (Score("a", "run", passed=False, request="How many anvils?"),))
-    report = compare_with_baseline(Report("t", (now,)), old)
+    report = compare_with_baseline(EvalReport("t", (now,)), old)
     assert report.changes == ()
     assert "0 of 1 cases are compared" in report.warnings[0]
     other = Section("e", "run", (Score("a", "run", passed=True),))
-    assert compare_with_baseline(Report("u", (other,)), old).warnings == (
+    assert compare_with_baseline(EvalReport("u", (other,)), old).warnings == (
         "the baseline is of team t, not u",
         "e run is not in the baseline",
         "d run of the baseline was not tried",
@@ -109,9 +109,9 @@ def test_a_case_that_asks_for_something_else_is_not_compared() -> None:
 
 
 def test_cost_and_time_are_compared_over_the_same_cases() -> None:
-    old = Report("t", (Section("d", "run", scores("++++++++", seconds=3.0)),))
+    old = EvalReport("t", (Section("d", "run", scores("++++++++", seconds=3.0)),))
     new = Section("d", "run", (*scores("++++++++", seconds=1.0), Score("new", "run", passed=False, seconds=99)))
-    found = {one.measure: one for one in compare_with_baseline(Report("t", (new,)), old).changes}
+    found = {one.measure: one for one in compare_with_baseline(EvalReport("t", (new,)), old).changes}
     assert (found["seconds"].verdict, found["seconds"].now, found["seconds"].count) == ("better", 1.0, 8)
     assert found["usd"].verdict == "no difference shown"
 
@@ -142,7 +142,7 @@ def test_an_endless_report_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
 
 def test_a_report_may_be_large(tmp_path: Path) -> None:
     many = tuple(Score(f"c{at}", "run", passed=True, got="x" * 2000) for at in range(1000))
-    report = Report("t", (Section("d", "run", many),))
+    report = EvalReport("t", (Section("d", "run", many),))
     (tmp_path / "x.json").write_bytes(msgspec.json.encode(report))
     assert read_report(tmp_path / "x.json") == report
 
@@ -160,7 +160,7 @@ async def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 async def test_two_evaluations_with_the_same_seed_say_the_same() -> None:
-    def told(report: Report) -> list[tuple[str, float, float]]:
+    def told(report: EvalReport) -> list[tuple[str, float, float]]:
         kept = [one for part in report.sections for one in part.measures if not one.name.startswith("seconds")]
         return [(one.name, one.low, one.high) for one in kept]
 
@@ -168,9 +168,11 @@ async def test_two_evaluations_with_the_same_seed_say_the_same() -> None:
     assert told(await evaluate([dataset(*cases)], store)) == told(await evaluate([dataset(*cases)], store))
 
 
-def hostile() -> Report:
+def hostile() -> EvalReport:
     score = Score(EVIL, "run", passed=False, why=(EVIL,), request=EVIL, got=EVIL, wanted=EVIL, notes=(EVIL,))
-    return Report(EVIL, (Section(EVIL, "run", (score, Score("b", "run", passed=False, error=True))),), warnings=(EVIL,))
+    return EvalReport(
+        EVIL, (Section(EVIL, "run", (score, Score("b", "run", passed=False, error=True))),), warnings=(EVIL,)
+    )
 
 
 async def test_junit_has_a_suite_a_part_and_a_test_a_case() -> None:
@@ -203,5 +205,5 @@ def test_markdown_shows_hostile_text_as_text() -> None:
     assert "<script" not in text
     assert "&lt;script>" in text
     assert "\x1b" not in text
-    cell = Section("d", "run", (), tables=(Table("t", ("a", "b"), (("x | y", "[z](http://x)\n# head"),)),))
-    assert "| x \\| y | \\[z\\](http://x) # head |" in render_markdown(Report("t", (cell,)))
+    cell = Section("d", "run", (), tables=(ReportTable("t", ("a", "b"), (("x | y", "[z](http://x)\n# head"),)),))
+    assert "| x \\| y | \\[z\\](http://x) # head |" in render_markdown(EvalReport("t", (cell,)))

@@ -18,7 +18,7 @@ from chargehand.errors import Corrupt
 from chargehand.models.artifacts import Table
 from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
-from chargehand.models.request_facts import Ledger, Working
+from chargehand.models.request_facts import ProgressLedger, Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.rules import RequiredBeforeExit
 from chargehand.tools.tool import tool
@@ -263,7 +263,7 @@ def led(*turns: str) -> ScriptedModel:
 
     def script(request: Request) -> Line:
         nonlocal asked
-        if isinstance(request.subject, Ledger):
+        if isinstance(request.subject, ProgressLedger):
             asked += 1
             return turns[min(asked, len(turns)) - 1]
         return COUNTED

@@ -1,6 +1,6 @@
 """The page about team files: every key with what it takes, its default and its meaning, by section."""
 
-from chargehand.config.keys import Key, Section, sections
+from chargehand.config.keys import FileKey, KeySection, sections
 from tests.reference.markdown import code, page, table
 
 _ABOUT = """\
@@ -31,14 +31,14 @@ def team_page() -> str:
     return page("The team file: reference", _ABOUT, *(part for one in sections() for part in _section(one)))
 
 
-def _section(section: Section) -> tuple[str, str, str]:
+def _section(section: KeySection) -> tuple[str, str, str]:
     title = f"## `{section.path}`" if section.path else "## The file"
     about = "Exactly one of these keys." if (section.shape.__doc__ or "").startswith("Exactly one of") else ""
     rows = [_row(f"{section.path}.{key.name}".lstrip("."), key) for key in section.keys]
     return title, about, table(("key", "takes", "default", "means"), rows)
 
 
-def _row(path: str, key: Key) -> tuple[str, str, str, str]:
+def _row(path: str, key: FileKey) -> tuple[str, str, str, str]:
     assert key.meaning, f"{path} means nothing: say what in leading_keys.py or working_keys.py"
     page_of = _SEE.get(path)
     more = f" ([{page_of.partition('#')[0]}](../{page_of}))" if page_of else ""

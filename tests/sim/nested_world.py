@@ -21,8 +21,8 @@ from chargehand.models.model import Hear, ModelCard, ModelFailed
 from chargehand.models.request_facts import (
     Answering,
     Judging,
-    Ledger,
     Planning,
+    ProgressLedger,
     Refining,
     Routing,
     Speaking,
@@ -253,7 +253,7 @@ class World:
                 return self.planned(workers, len(tasks))
             case Splitting(workers=workers):
                 return self.split(workers)
-            case Ledger(workers=workers, tasks=tasks):
+            case ProgressLedger(workers=workers, tasks=tasks):
                 said = {"done": len(tasks) > 1 and chance.random() < 0.5, "looping": chance.random() < 0.2}
                 said |= {"progress": chance.random() < 0.8, "why": "so it is"}
                 return json.dumps({**said, "next": self.who(workers), "instruction": f"Go on with {self.made}."})

@@ -128,12 +128,12 @@ def test_signs_are_found_however_they_came() -> None:
         signs = signs.added([(numbers[at], units[at][1]) for at in range(start, min(start + 37, 300))])
     assert len(signs) == 300
     for at in rng.sample(range(300), 30):
-        assert signs.nearest(vectors.Asked(*units[at]), 1)[0] == numbers[at] or numbers[at] in signs.nearest(
-            vectors.Asked(*units[at]), 3
+        assert signs.nearest(vectors.VectorQuery(*units[at]), 1)[0] == numbers[at] or numbers[at] in signs.nearest(
+            vectors.VectorQuery(*units[at]), 3
         )
         some = sorted(rng.sample(numbers, 50))
-        assert set(signs.nearest(vectors.Asked(*units[at]), 5, [*some, 10**12 + 1])) <= set(some)
-    assert sorted(signs.nearest(vectors.Asked(*units[0]), 300)) == sorted(numbers)
+        assert set(signs.nearest(vectors.VectorQuery(*units[at]), 5, [*some, 10**12 + 1])) <= set(some)
+    assert sorted(signs.nearest(vectors.VectorQuery(*units[0]), 300)) == sorted(numbers)
 
 
 # --- the index

@@ -13,7 +13,7 @@ from chargehand.errors import Fenced, Refused, StoreError, StoreUnavailable
 from chargehand.journal.ownership import Owner
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.sqlite.connection import open_writer
-from chargehand.sqlite.database import Writer
+from chargehand.sqlite.database import WriterThread
 from tests.stores.faults import Fault, failing
 from tests.stores.samples import entries, noted, numbers
 
@@ -35,7 +35,7 @@ class Bench:
         connection = reopen()
         owner.register(connection)
         connection.execute("CREATE TABLE IF NOT EXISTS numbers (number INTEGER NOT NULL UNIQUE)")
-        self.writer = Writer(path, connection, owner, reopen)
+        self.writer = WriterThread(path, connection, owner, reopen)
 
     def hold(self) -> asyncio.Future[bool]:
         """From here on everything queues up, until the gate is opened."""

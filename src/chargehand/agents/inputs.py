@@ -42,7 +42,7 @@ def read_on(handle: str, text: str, excerpt: str) -> str:
     return f"\n… cut; read on with read_more(handle={handle!r}, start={start})"
 
 
-class History:
+class WorkerHistory:
     """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
 
     __slots__ = ("_chain", "_end", "_pinned", "_size", "_window", "kept", "messages", "nonce")

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from chargehand.agents.audit.claims import CLAIMING, WorkMaterial, day_of, describe, objection, trace_result
-from chargehand.agents.inputs import DAY, History, day_text, show_inputs, tokens
+from chargehand.agents.inputs import DAY, WorkerHistory, day_text, show_inputs, tokens
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
@@ -81,7 +81,7 @@ class Attempt:
         task = kit.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
         opening = (ready.system(kit.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
-        self._history = History(opening, ready.window, nonce)
+        self._history = WorkerHistory(opening, ready.window, nonce)
         for handle, text in inputs.kept.items():
             self._history.keep(handle, text)
         self._asked = brief.instruction

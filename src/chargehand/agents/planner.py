@@ -297,7 +297,7 @@ async def ask(
         raise WorkFailed(Failure("logic", f"{handle}: {error}"), used, (finding,)) from error
 
 
-class Question(Struct, frozen=True):
+class ModelQuestion(Struct, frozen=True):
     """A question in words: the prompt and what fills its slots, the parts of the message, the shape of the answer.
 
     `blocks` are those of memory to show; `nonce` is that of the envelopes in the parts.

@@ -11,7 +11,7 @@ from chargehand.agents.messages import MessageTools
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import EarlierTurns, WorkerMemory
 from chargehand.agents.roles import Factory, Worker
-from chargehand.agents.shape import Shape
+from chargehand.agents.shape import JsonShape
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.declared import parse_duration
 from chargehand.engine.plan import digest
@@ -61,7 +61,7 @@ class ReadyWorker(Struct, eq=False):
     tools: dict[str, Tool]
     models: tuple[Model, ...]
     """Tried in turn."""
-    shape: Shape | None
+    shape: JsonShape | None
     card: WorkerCard
     """As a planner sees it."""
     specs: tuple[ToolSpec, ...]
@@ -125,7 +125,7 @@ def make_ready(
         worker=worker,
         tools=tools,
         models=tuple(models),
-        shape=None if worker.output is None else Shape(worker.output),
+        shape=None if worker.output is None else JsonShape(worker.output),
         card=worker_card(worker, tools),
         specs=(*(tool.spec for tool in tools.values()), GIVE_UP),
         window=min((model.card.window for model in models), default=0),
@@ -181,7 +181,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
     parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
     if worker.contacts:
         parts.append(f"{tuple(worker.contract.to)} {worker.contract.max_messages}")
-    parts.append("" if worker.output is None else msgspec.json.encode(Shape(worker.output).schema).decode())
+    parts.append("" if worker.output is None else msgspec.json.encode(JsonShape(worker.output).schema).decode())
     return structs.replace(agent, spec=digest(*parts))
 
 

@@ -60,7 +60,7 @@ def sent_back(findings: Sequence[Finding], *, places: bool = False) -> str:
     return "\n".join(f"- {line}" for line in dict.fromkeys(lines))
 
 
-class Shape:
+class JsonShape:
     """What a result must look like: a JSON Schema to show to a model, and a check of what it sends."""
 
     def __init__(self, wanted: type | dict[str, Any]) -> None:

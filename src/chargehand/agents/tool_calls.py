@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.agents.inputs import History, read_on, without_pictures
+from chargehand.agents.inputs import WorkerHistory, read_on, without_pictures
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker
 from chargehand.code_errors import mistake_failure
 from chargehand.concurrency import BareTaskGroup
@@ -193,7 +193,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     ready: ReadyWorker
     context: StepContext
-    history: History
+    history: WorkerHistory
     brief: Brief
     breakers: ToolBreakers
     tainted: bool = False
@@ -515,7 +515,7 @@ class _Piece(Struct, frozen=True):
     start: int = 0
 
 
-def _piece(call: ToolCall, history: History) -> str:
+def _piece(call: ToolCall, history: WorkerHistory) -> str:
     try:
         piece = msgspec.json.decode(call.arguments, type=_Piece)
     except (msgspec.DecodeError, RecursionError) as error:

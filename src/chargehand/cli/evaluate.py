@@ -25,9 +25,9 @@ from chargehand.evals.cases import Dataset, find_datasets, read_dataset
 from chargehand.evals.measures import LESS_IS_BETTER, select_kinds
 from chargehand.evals.report import (
     MEASURE_HEADS,
-    Change,
-    Report,
+    EvalReport,
     Score,
+    ScoreChange,
     Section,
     format_change,
     format_gate,
@@ -36,7 +36,7 @@ from chargehand.evals.report import (
     render_junit,
     render_markdown,
 )
-from chargehand.evals.run import Progress, evaluate, report_unfinished
+from chargehand.evals.run import EvalProgress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
 from chargehand.journal.store import list_runs, read_run
 from chargehand.team import Team
@@ -115,7 +115,7 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
 # --- trying cases
 
 
-class PrintedProgress(Progress):
+class PrintedProgress(EvalProgress):
     """A line for each case that did not pass, as soon as it is known, and a count every few seconds.
 
     The scores are kept: they are all there is when the evaluation is stopped. `json_lines` gets each score as a line
@@ -195,9 +195,9 @@ def _run_eval(options: Namespace) -> int:
     return 1 if problems else 5 if report.stopped else 0
 
 
-def _report_files(options: Namespace) -> dict[Path, Callable[[Report], str]]:
+def _report_files(options: Namespace) -> dict[Path, Callable[[EvalReport], str]]:
     """The files that a report is written to, and how."""
-    files: dict[Path | None, Callable[[Report], str]] = {
+    files: dict[Path | None, Callable[[EvalReport], str]] = {
         options.output: lambda report: msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n",
         options.markdown: render_markdown,
         options.junit: render_junit,
@@ -225,7 +225,7 @@ def _check_reports(options: Namespace, inputs: Iterable[Path]) -> None:
             path.unlink()
 
 
-def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignals) -> Report:
+def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignals) -> EvalReport:
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
     _check_reports(options, (team_file, *files))
@@ -263,7 +263,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
             return report_unfinished(name, progress.scores, why, options.seed)
 
 
-def _write_reports(options: Namespace, report: Report) -> list[str]:
+def _write_reports(options: Namespace, report: EvalReport) -> list[str]:
     """Why files could not be written: the report is still shown, since it may have been paid for."""
     problems: list[str] = []
     for path, render in _report_files(options).items():
@@ -279,7 +279,7 @@ def _write_reports(options: Namespace, report: Report) -> list[str]:
 # --- the report on a terminal
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: EvalReport) -> None:
     if report.notice:
         console.line(f"notice: {report.notice}", "dim")
     for section in report.sections:
@@ -312,7 +312,7 @@ def _print_section(console: Console, section: Section) -> None:
         console.line()
 
 
-def _print_change(console: Console, change: Change) -> None:
+def _print_change(console: Console, change: ScoreChange) -> None:
     tones: dict[str, Tone] = {"no difference shown": "plain", "better": "good"}
     console.line(f"since the baseline: {format_change(change)}", tones.get(change.verdict, "bad"))
     for word, cases in (("lost", change.lost), ("won", change.won)):

@@ -32,7 +32,7 @@ from chargehand.config.schema import (
     VerifierShape,
     WorkerShape,
 )
-from chargehand.config.source import Finding, Path, Source, inside, near, read_prose, read_schema, within
+from chargehand.config.source import FileFinding, FileSource, Path, inside, near, read_prose, read_schema, within
 from chargehand.config.tools import make_tools, named_object
 from chargehand.engine.budget import Amount
 from chargehand.engine.roster import Match, fits
@@ -71,7 +71,7 @@ class Overrides(Struct, frozen=True):
 class TeamBuild(Struct):
     """A team file and what has been made of it so far."""
 
-    source: Source
+    source: FileSource
     shape: TeamShape
     overrides: Overrides = Overrides()
     above: tuple[File, ...] = ()
@@ -87,7 +87,7 @@ class TeamBuild(Struct):
     memory: Memory | None = None
     workers: list[Worker] = []
     factory: Factory | None = None
-    findings: list[Finding] = []
+    findings: list[FileFinding] = []
 
     def __post_init__(self) -> None:
         own = self.shape.policy.limits.max_nesting

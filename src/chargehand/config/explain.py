@@ -12,7 +12,7 @@ from chargehand.config.environment import lookup_beside, origin
 from chargehand.config.keys import key_at
 from chargehand.config.load import build_team, named_models
 from chargehand.config.schema import TeamShape
-from chargehand.config.source import Finding, Path, Source, Unreadable, find_team, read_source, written
+from chargehand.config.source import FileFinding, FileSource, Path, UnreadableFile, find_team, read_source, written
 from chargehand.config.tools import long_form, source_of
 from chargehand.config.validate import validate
 from chargehand.models.providers import BUILT_IN, without_secrets
@@ -76,11 +76,11 @@ class Description(Struct):
     tools: list[ToolLine] = []
     models: list[str] = []
     memory: MemoryLine | None = None
-    findings: list[Finding] = []
+    findings: list[FileFinding] = []
     values: list[Explained] = []
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[FileFinding]:
         return [finding for finding in self.findings if finding.grave]
 
 
@@ -90,7 +90,7 @@ def describe(path: File | str | None = None, *, model: str = "") -> Description:
     description = Description(str(team_file.file), team_file.words)
     try:
         source = read_source(team_file.file)
-    except Unreadable as error:
+    except UnreadableFile as error:
         description.findings.append(error.finding)
         return description
     team, findings = validate(source)
@@ -195,7 +195,7 @@ def _check_models(build: TeamBuild) -> None:
 # --- where each value comes from
 
 
-def explain(source: Source, team: TeamShape) -> list[Explained]:
+def explain(source: FileSource, team: TeamShape) -> list[Explained]:
     """Every value the file gives, then what it leaves to us."""
     values: list[Explained] = []
     for path, value in _leaves(source.data, ()):
@@ -242,7 +242,7 @@ def _shorten(value: object) -> str:
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
-def _origin(source: Source, path: Path) -> str:
+def _origin(source: FileSource, path: Path) -> str:
     line = source.line(path)
     place = f"{source.file.name}:{line}" if line else source.file.name
     names = source.used.get(path, ())

@@ -23,7 +23,7 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}
 """A variable may stand where a number is wanted."""
 
 
-class Key(Struct, frozen=True):
+class FileKey(Struct, frozen=True):
     """`default` is empty where leaving it out is not the same as any value; the meaning then says what happens."""
 
     name: str
@@ -33,21 +33,21 @@ class Key(Struct, frozen=True):
     required: bool = False
 
 
-class Section(Struct, frozen=True):
+class KeySection(Struct, frozen=True):
     """Keys that stand together. In the path a star is a name that the author of the file has chosen."""
 
     path: str
     shape: type[Struct]
-    keys: tuple[Key, ...]
+    keys: tuple[FileKey, ...]
 
 
 @cache
-def sections() -> tuple[Section, ...]:
+def sections() -> tuple[KeySection, ...]:
     """The whole file first, then each section before those inside it."""
     return tuple(_sections("", cast("look.StructType", look.type_info(TeamShape))))
 
 
-def key_at(path: str) -> Key | None:
+def key_at(path: str) -> FileKey | None:
     """The key that a path of a file leads to (`workers.ann.tools[1]`), or that it ends inside of."""
     matches = [
         (len(pattern), key) for pattern, key in _keys() if re.fullmatch(rf"{_pattern(pattern)}(?:[.\[].*)?", path)
@@ -71,7 +71,7 @@ def paths() -> list[str]:
 
 
 @cache
-def _keys() -> tuple[tuple[str, Key], ...]:
+def _keys() -> tuple[tuple[str, FileKey], ...]:
     return tuple((f"{section.path}.{key.name}".lstrip("."), key) for section in sections() for key in section.keys)
 
 
@@ -81,9 +81,9 @@ def _pattern(path: str, name: str = ".+?") -> str:
     return r"(?:\[\d+\])*\.".join(parts) + r"(?:\[\d+\])*"
 
 
-def _sections(path: str, shape: look.StructType) -> Iterator[Section]:
+def _sections(path: str, shape: look.StructType) -> Iterator[KeySection]:
     keys = tuple(_key(shape, field) for field in shape.fields)
-    yield Section(path, shape.cls, keys)
+    yield KeySection(path, shape.cls, keys)
     for field in shape.fields:
         for suffix, inner in _inside(bare_type(field.type)):
             yield from _sections(f"{path}.{field.encode_name}{suffix}".lstrip("."), inner)
@@ -113,8 +113,8 @@ def _meaning(struct: type[Struct], field: str) -> str:
     return ""
 
 
-def _key(shape: look.StructType, field: look.Field) -> Key:
-    return Key(
+def _key(shape: look.StructType, field: look.Field) -> FileKey:
+    return FileKey(
         name=field.encode_name,
         takes=takes(bare_type(field.type)),
         default=_show_default(field),
@@ -212,7 +212,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, **parts.pop("Team"), "title": "chargehand team file", "$defs": parts}
 
 
-def _annotations(key: Key, field: look.Field) -> dict[str, Any]:
+def _annotations(key: FileKey, field: look.Field) -> dict[str, Any]:
     """What an editor shows of a key."""
     has_default = isinstance(field.default, bool | int | float | str) and field.default != ""
     return {"description": key.meaning} | ({"default": field.default} if has_default else {})

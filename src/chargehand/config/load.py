@@ -18,7 +18,7 @@ from chargehand.config.build import (
 )
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.config.schema import VerifierShape, WorkerShape
-from chargehand.config.source import Path, Unreadable, find_team, read_source, refuse
+from chargehand.config.source import Path, UnreadableFile, find_team, read_source, refuse
 from chargehand.config.validate import validate
 from chargehand.engine.budget import Budget
 from chargehand.engine.declared import check_declared
@@ -221,7 +221,7 @@ def _read_nested(build: TeamBuild, path: Path, written: str) -> TeamBuild | None
         build.nested_files.append(file)
         try:
             source = read_source(file)
-        except Unreadable as error:
+        except UnreadableFile as error:
             build.findings.append(error.finding)
             return None
         shape, findings = validate(source)

@@ -142,7 +142,7 @@ Names: TypeAlias = tuple[Text, ...]
 StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
 
-class Shape(Struct, frozen=True, forbid_unknown_fields=True):
+class FileShape(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a team file that is not declared in Python."""
 
 
@@ -151,7 +151,7 @@ class DefaultsShape(AttemptKeys, frozen=True, forbid_unknown_fields=True):
     """The model of workers that name none; left out, the supervisor's, else `demo`."""
 
 
-class AmountShape(Shape, frozen=True):
+class AmountShape(FileShape, frozen=True):
     usd: Dollars | None = None
     """Dollars."""
     tokens: Size | None = None
@@ -160,7 +160,7 @@ class AmountShape(Shape, frozen=True):
     """Calls of models, and of tools that are paid for."""
 
 
-class PromptsShape(Shape, frozen=True):
+class PromptsShape(FileShape, frozen=True):
     plan: Prose = ""
     """Told to the planner."""
     work: Prose = ""
@@ -193,7 +193,7 @@ class PromptsShape(Shape, frozen=True):
     """Instructions for splitting what is too big (`strategy: recursive`)."""
 
 
-class StrategyShape(Shape, frozen=True):
+class StrategyShape(FileShape, frozen=True):
     """Exactly one of them."""
 
     route: Route | None = None
@@ -226,7 +226,7 @@ class SupervisorShape(SupervisorKeys, frozen=True, forbid_unknown_fields=True):
     hedge: Hedge | bool = False
 
 
-class RuleShape(Shape, frozen=True):
+class RuleShape(FileShape, frozen=True):
     """Exactly one of them."""
 
     run_first: Text | None = None
@@ -278,19 +278,19 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     replicas: Names = ()
 
 
-class FetchShape(Shape, frozen=True):
+class FetchShape(FileShape, frozen=True):
     allow: tuple[Text, ...] = ()
     """The hosts, such as `[example.com, "*.example.org"]`; left out, all public ones."""
 
 
-class NothingShape(Shape, frozen=True):
+class NothingShape(FileShape, frozen=True):
     """Nothing to set: `{}`, or `true`."""
 
 
 Nothing: TypeAlias = NothingShape | bool
 
 
-class ToolSources(Shape, frozen=True):
+class ToolSources(FileShape, frozen=True):
     """Where a tool comes from: exactly one of them."""
 
     python: Text | None = None
@@ -333,7 +333,7 @@ class ToolShape(ToolSources, frozen=True):
     """
 
 
-class BlockShape(Shape, frozen=True):
+class BlockShape(FileShape, frozen=True):
     value: Prose = ""
     """What stands in it to begin with."""
     description: Text = ""
@@ -352,7 +352,7 @@ class BlockShape(Shape, frozen=True):
     """What every worker may do with it, unless its own `blocks` says otherwise."""
 
 
-class ArchiveShape(Shape, frozen=True):
+class ArchiveShape(FileShape, frozen=True):
     description: Text = ""
     """What it holds; shown to workers that may search it."""
     embed: Text = "auto"
@@ -372,7 +372,7 @@ class ArchiveShape(Shape, frozen=True):
     """
 
 
-class MemoryShape(Shape, frozen=True):
+class MemoryShape(FileShape, frozen=True):
     file: Text = ""
     """Where it is kept, beside the team file; made where it is missing. Left out: `.chargehand/memory.db` where the
     command is typed, and for `load_team` whatever it is given, else this process alone.
@@ -383,14 +383,14 @@ class MemoryShape(Shape, frozen=True):
     """By name: large stores of texts that are searched. One that is only a text is its description."""
 
 
-class VerifierShape(Shape, frozen=True):
+class VerifierShape(FileShape, frozen=True):
     prompt: Prose = ""
     """What it is told, in the place of ours."""
     model: Text = ""
     """Its model; left out, the `judge`."""
 
 
-class CheckShape(Shape, frozen=True):
+class CheckShape(FileShape, frozen=True):
     """One of python, schema, reviewer and verifier; or as many of the others as must hold together."""
 
     python: Text | None = None
@@ -417,7 +417,7 @@ class CheckShape(Shape, frozen=True):
     """There is a number in it."""
 
 
-class TeamShape(Shape, frozen=True):
+class TeamShape(FileShape, frozen=True):
     """A whole team file."""
 
     version: Literal[1]

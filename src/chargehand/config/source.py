@@ -203,7 +203,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\Z", re.DOTALL)
 # --- findings
 
 
-class Finding(Struct, frozen=True, omit_defaults=True):
+class FileFinding(Struct, frozen=True, omit_defaults=True):
     """One problem in a team file."""
 
     file: str
@@ -232,7 +232,7 @@ def near(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def refuse(file: str, findings: Sequence[Finding]) -> None:
+def refuse(file: str, findings: Sequence[FileFinding]) -> None:
     """Raise Invalid for the first error, where there is one; the others are counted."""
     errors = [finding for finding in findings if finding.grave]
     if errors:
@@ -240,33 +240,33 @@ def refuse(file: str, findings: Sequence[Finding]) -> None:
         raise Invalid(f"{errors[0]}{more}")
 
 
-class Unreadable(Invalid):
+class UnreadableFile(Invalid):
     """A file that is no team file at all."""
 
     def __init__(self, file: File, message: str, line: int = 0) -> None:
-        self.finding = Finding(str(file), message, line=line)
+        self.finding = FileFinding(str(file), message, line=line)
         super().__init__(str(self.finding))
 
 
 # --- reading
 
 
-class Source(Struct, frozen=True):
+class FileSource(Struct, frozen=True):
     """The data of a file, the line of each value, and which variables went into it."""
 
     file: File
     data: dict[str, object]
     lines: dict[Path, int]
     used: dict[Path, tuple[str, ...]]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FileFinding, ...] = ()
 
     @property
     def folder(self) -> File:
         return self.file.parent
 
-    def finding(self, path: Path, message: str, *, grave: bool = True) -> Finding:
+    def finding(self, path: Path, message: str, *, grave: bool = True) -> FileFinding:
         """Something to say of a place in this file."""
-        return Finding(
+        return FileFinding(
             file=str(self.file), message=_shorten(message), path=written(path), line=self.line(path), grave=grave
         )
 
@@ -284,14 +284,14 @@ def _shorten(message: str) -> str:
     return message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:half]} … {message[-half:]}"
 
 
-def read_source(file: File) -> Source:
+def read_source(file: File) -> FileSource:
     """The data of a team file; Unreadable when it is none. What is wrong with its variables is among the findings."""
     document = _parse(file, _read_text(file))
     if not isinstance(document.data, dict):
         problem = "is empty" if document.data is None else "holds no table of keys"
-        raise Unreadable(file, f"{problem}; begin with  version: 1  or make a team with: chargehand init minimal")
+        raise UnreadableFile(file, f"{problem}; begin with  version: 1  or make a team with: chargehand init minimal")
     filled = fill_variables(cast("object", document.data), lookup_beside(file.resolve().parent))
-    source = Source(file, cast("dict[str, object]", filled.data), document.lines, filled.used)
+    source = FileSource(file, cast("dict[str, object]", filled.data), document.lines, filled.used)
     findings = tuple(source.finding(path, problem) for path, problem in filled.problems)
     return structs.replace(source, findings=findings)
 
@@ -300,13 +300,13 @@ def _read_text(file: File) -> str:
     try:
         text = read_bytes(file, "a team file").decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(
+        raise UnreadableFile(
             file, f"is not text in UTF-8 (byte {error.start}); save it as UTF-8, or name a team file"
         ) from error
     except Invalid as error:
-        raise Unreadable(file, str(error).removeprefix(f"{file} ")) from error
+        raise UnreadableFile(file, str(error).removeprefix(f"{file} ")) from error
     if "\0" in text:
-        raise Unreadable(file, "is not text: it holds zero bytes; name a team file")
+        raise UnreadableFile(file, "is not text: it holds zero bytes; name a team file")
     return text
 
 
@@ -335,21 +335,21 @@ def _parse(file: File, text: str) -> Document:
         hint = "; inside { } and [ ] put ${…} in quotes" if near_line and "${" in near_line[0] else ""
         if near_line and re.match(r"\s*\t", near_line[0]):
             hint = "; the line begins with a tab: use spaces"
-        raise Unreadable(file, f"{error}{hint}", error.line) from error
+        raise UnreadableFile(file, f"{error}{hint}", error.line) from error
 
 
 def _parse_toml(file: File, text: str) -> Document:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unreadable(file, f"this is not TOML: {error}") from error
+        raise UnreadableFile(file, f"this is not TOML: {error}") from error
     except RecursionError:
         data = None
     level: list[object] = [data]
     for _ in range(DEPTH):
         level = [item for value in level for item in _items(value)]
     if data is None or level:
-        raise Unreadable(file, f"this is nested more than {DEPTH} levels deep; make it flatter")
+        raise UnreadableFile(file, f"this is nested more than {DEPTH} levels deep; make it flatter")
     return Document(data, {})
 
 

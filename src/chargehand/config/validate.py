@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
-from chargehand.config.source import Finding, Path, Source, near, scalar_value
+from chargehand.config.source import FileFinding, FileSource, Path, near, scalar_value
 from chargehand.engine.declared import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
@@ -17,7 +17,7 @@ _AT_THE_TOP = ("cache", "policy", "checks", "memory", "budget", "timeout", "tool
 """What people look for in the supervisor."""
 
 
-def validate(source: Source) -> tuple[TeamShape | None, tuple[Finding, ...]]:
+def validate(source: FileSource) -> tuple[TeamShape | None, tuple[FileFinding, ...]]:
     """The team a file describes, or what is wrong with it."""
     fitting = _Fitting(source)
     data = fitting.read(source.data, _shape(), ())
@@ -33,8 +33,8 @@ def _shape() -> inspect.Type:
 
 
 class _Fitting(Struct):
-    source: Source
-    findings: list[Finding] = []
+    source: FileSource
+    findings: list[FileFinding] = []
 
     def say(self, path: Path, message: str) -> None:
         self.findings.append(self.source.finding(path, message))

@@ -30,7 +30,7 @@ _Limit: TypeAlias = Annotated[float, Meta(ge=0, le=1e300)]
 _Texts: TypeAlias = _Text | tuple[_Text, ...]
 
 
-class Number(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CaseNumber(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A number that the answer must hold, with its tolerance."""
 
     value: _Number
@@ -47,7 +47,7 @@ class Expect(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """At least one of these is in it."""
     excludes: _Texts = ()
     matches: Annotated[str, Meta(max_length=LONGEST_PATTERN)] = ""
-    numbers: _Number | Number | tuple[_Number | Number, ...] = ()
+    numbers: _Number | CaseNumber | tuple[_Number | CaseNumber, ...] = ()
     schema: dict[str, object] | None = None
     rubric: _Texts = ()
     """Judged by a model."""

@@ -25,7 +25,7 @@ from chargehand.agents.inputs import result_text
 from chargehand.config.tools import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
-from chargehand.evals.cases import Expect, Number, as_tuple
+from chargehand.evals.cases import CaseNumber, Expect, as_tuple
 from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
@@ -125,7 +125,7 @@ def _shorten(text: str) -> str:
 # --- by numbers
 
 
-class Figure(Struct, frozen=True):
+class StatedFigure(Struct, frozen=True):
     """A number without its sign, and the sign before it: -1, 1, or 0 for none."""
 
     value: Decimal
@@ -137,7 +137,7 @@ def grade_numbers(expect: Expect, answer: Answer) -> list[str]:
     figures = find_figures(answer.text) if written else []
     problems: list[str] = []
     for number in written:
-        wanted = number if isinstance(number, Number) else Number(number)
+        wanted = number if isinstance(number, CaseNumber) else CaseNumber(number)
         if not holds_number(figures, wanted):
             within = f" within {wanted.within:g}" if wanted.within else ""
             percent = f" within {wanted.percent:g} %" if wanted.percent else ""
@@ -145,7 +145,7 @@ def grade_numbers(expect: Expect, answer: Answer) -> list[str]:
     return problems
 
 
-def holds_number(figures: list[Figure], wanted: Number) -> bool:
+def holds_number(figures: list[StatedFigure], wanted: CaseNumber) -> bool:
     """Whether one of these is the wanted number, within its tolerance.
 
     Signs are words as often as signs (a loss of 3, minus 3, -3), so a number without a sign may be either; one with
@@ -172,19 +172,19 @@ _MINUS = "-\u2212\u2012\u2013"
 _MAX_EXPONENT = 60
 
 
-def find_figures(text: str) -> list[Figure]:
+def find_figures(text: str) -> list[StatedFigure]:
     """The numbers an answer states, also in words: not those of dates, names, cited tasks and quoted commands."""
     bare = _ASIDE.sub(" ", text)
     plain = _write_out(bare)
     figures = [
-        Figure(value, _sign_before(plain, quantity.start))
+        StatedFigure(value, _sign_before(plain, quantity.start))
         for quantity in find_quantities(plain)
         for value, _ in quantity.readings
     ]
     for match in _SPACED.finditer(bare):
         digits = re.sub(r"\s", "", match[0]).replace(",", ".")
-        figures.append(Figure(Decimal(digits), _sign_before(bare, match.start())))
-    figures += [Figure(number.values[0]) for number in find_number_words(plain)]
+        figures.append(StatedFigure(Decimal(digits), _sign_before(bare, match.start())))
+    figures += [StatedFigure(number.values[0]) for number in find_number_words(plain)]
     return figures
 
 

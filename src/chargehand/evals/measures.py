@@ -15,7 +15,18 @@ from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, NO_WORKER, Case, Dataset, Kind, kind_of
-from chargehand.evals.report import Better, Change, Gate, Measure, Report, Score, Section, Table, Verdict, format_figure
+from chargehand.evals.report import (
+    Better,
+    EvalReport,
+    Gate,
+    Measure,
+    ReportTable,
+    Score,
+    ScoreChange,
+    Section,
+    Verdict,
+    format_figure,
+)
 from chargehand.evals.scoring import result_variants, seeded_random
 from chargehand.text.names import did_you_mean
 
@@ -186,16 +197,16 @@ def _take_measure(metric: Metric, values: Sequence[Any], random: Random) -> Meas
 # --- tables
 
 
-def _case_tables(title: str, *columns: str) -> Callable[[Sequence[Score]], tuple[Table, ...]]:
+def _case_tables(title: str, *columns: str) -> Callable[[Sequence[Score]], tuple[ReportTable, ...]]:
     """A row for each case, with these values."""
 
-    def make_table(scores: Sequence[Score]) -> tuple[Table, ...]:
+    def make_table(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
         rows: list[tuple[str, ...]] = []
         for score in scores:
             values = [(name, score.value(name)) for name in columns]
             cells = ["?" if value is None else _format(name, value) for name, value in values]
             rows.append((score.case, "passed" if score.passed else "failed", *cells))
-        return (Table(title, ("case", "", *columns), tuple(rows)),)
+        return (ReportTable(title, ("case", "", *columns), tuple(rows)),)
 
     return make_table
 
@@ -205,28 +216,28 @@ def _format(name: str, value: float) -> str:
     return format_figure(value, percent=metric is not None and metric.scale != "number")
 
 
-def _mistake_tables(scores: Sequence[Score]) -> tuple[Table, ...]:
+def _mistake_tables(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
     """What checks made of right results and of each kind of wrong ones."""
     results = Counter(score.mistake for score in scores)
     passed = Counter(score.mistake for score in scores if score.passed)
     rows = tuple((mistake, str(count), str(passed[mistake])) for mistake, count in results.items())
-    return (Table("Results by mistake", ("mistake", "results", "judged rightly"), rows),)
+    return (ReportTable("Results by mistake", ("mistake", "results", "judged rightly"), rows),)
 
 
-def _route_tables(scores: Sequence[Score]) -> tuple[Table, ...]:
+def _route_tables(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
     """The confusion matrix, or the commonest mistakes where there are many labels; then each route."""
     counts = Counter((score.wanted, score.got) for score in scores)
     names = sorted({name for pair in counts for name in pair}, key=lambda name: (name == NO_WORKER, name))
     wanted = Counter(score.wanted for score in scores)
     if len(names) <= _MATRIX_LABELS:
         matrix = tuple((row, *(str(counts[row, name] or "·") for name in names)) for row in names if wanted[row])
-        first = Table("Wanted (rows) and got (columns)", ("", *names), matrix)
+        first = ReportTable("Wanted (rows) and got (columns)", ("", *names), matrix)
     else:
         mistakes = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]]
         rows = tuple((*pair, str(count)) for pair, count in mistakes[:_MISTAKES_SHOWN])
-        first = Table("The commonest mistakes", ("wanted", "got", "cases"), rows)
+        first = ReportTable("The commonest mistakes", ("wanted", "got", "cases"), rows)
     heads = ("route", "cases", "precision", "recall", "F1", "usd each", "ms each")
-    return first, Table("Routes", heads, tuple(_route_row(name, scores) for name in names))
+    return first, ReportTable("Routes", heads, tuple(_route_row(name, scores) for name in names))
 
 
 def _route_row(name: str, scores: Sequence[Score]) -> tuple[str, ...]:
@@ -245,7 +256,7 @@ def _route_row(name: str, scores: Sequence[Score]) -> tuple[str, ...]:
     )
 
 
-_TABLES: dict[Kind, Callable[[Sequence[Score]], tuple[Table, ...]]] = {
+_TABLES: dict[Kind, Callable[[Sequence[Score]], tuple[ReportTable, ...]]] = {
     "routing": _route_tables,
     "plan": _case_tables("Plans", "tasks", "width", "needless", "vague", "unserved"),
     "worker": _case_tables("Answers", "coverage", "gaps", "seconds", "usd"),
@@ -386,7 +397,7 @@ def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, flo
 # --- the baseline
 
 
-def check_baseline(before: Report, datasets: Sequence[Dataset], seed: int) -> None:
+def check_baseline(before: EvalReport, datasets: Sequence[Dataset], seed: int) -> None:
     """Raise Invalid where there is nothing to compare: before anything is tried."""
     if {section.dataset for section in before.sections}.isdisjoint(dataset.name for dataset in datasets):
         raise Invalid("the earlier report and this one have no dataset in common; compare reports of the same datasets")
@@ -414,12 +425,12 @@ def _expected_scores(case: Case, seed: int) -> list[tuple[str, str]]:
     return [(case.name, case.request)]
 
 
-def compare_with_baseline(report: Report, before: Report) -> Report:
+def compare_with_baseline(report: EvalReport, before: EvalReport) -> EvalReport:
     """The same report with its changes since an earlier one, and how many cases no longer pass as a measure."""
     earlier = {(section.dataset, section.kind): section for section in before.sections}
     random = seeded_random(report.seed)
     warnings = [] if before.team == report.team else [f"the baseline is of team {before.team}, not {report.team}"]
-    changes: list[Change] = []
+    changes: list[ScoreChange] = []
     sections: list[Section] = []
     for section in report.sections:
         old = earlier.pop((section.dataset, section.kind), None)
@@ -450,13 +461,13 @@ def _pair_scores(old: Section, new: Section) -> _Pairs:
     return [(was, now) for was, now in both if was.error or now.error or was.request == now.request]
 
 
-def _with_regressions(section: Section, accuracy: Change) -> Section:
+def _with_regressions(section: Section, accuracy: ScoreChange) -> Section:
     lost = float(len(accuracy.lost))
     measure = Measure(name="regressions", value=lost, low=lost, high=lost, count=accuracy.count, better="less")
     return structs.replace(section, measures=(*section.measures, measure))
 
 
-def _compare_accuracy(section: Section, pairs: _Pairs) -> Change:
+def _compare_accuracy(section: Section, pairs: _Pairs) -> ScoreChange:
     lost = tuple(now.case for was, now in pairs if was.passed and not now.passed)
     won = tuple(now.case for was, now in pairs if now.passed and not was.passed)
     verdict = "no difference shown"
@@ -467,7 +478,7 @@ def _compare_accuracy(section: Section, pairs: _Pairs) -> Change:
     return structs.replace(change, percent=True, lost=lost, won=won)
 
 
-def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> Iterator[Change]:
+def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> Iterator[ScoreChange]:
     """Cost and time, of which less is better, case by case: what is expensive in both reports blurs nothing."""
     for name in ("usd", "seconds"):
         both = [(was.value(name), now.value(name)) for was, now in pairs]
@@ -482,8 +493,8 @@ def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> Iterato
 
 def _change(
     section: Section, name: str, both: Sequence[tuple[float, float]], interval: tuple[float, float], verdict: Verdict
-) -> Change:
-    return Change(
+) -> ScoreChange:
+    return ScoreChange(
         dataset=section.dataset,
         kind=section.kind,
         measure=name,

@@ -65,7 +65,7 @@ class Measure(Struct, frozen=True, omit_defaults=True):
     """Whether it is shown in percent."""
 
 
-class Table(Struct, frozen=True):
+class ReportTable(Struct, frozen=True):
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -78,7 +78,7 @@ class Section(Struct, frozen=True, omit_defaults=True):
     kind: Kind
     scores: tuple[Score, ...]
     measures: tuple[Measure, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
 
     def measure(self, name: str) -> Measure | None:
         return next((measure for measure in self.measures if measure.name == name), None)
@@ -99,7 +99,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     """Why there is no value to go by."""
 
 
-class Change(Struct, frozen=True, omit_defaults=True):
+class ScoreChange(Struct, frozen=True, omit_defaults=True):
     """How a measure differs from an earlier report over the same cases, with the interval of the difference."""
 
     dataset: str
@@ -116,13 +116,13 @@ class Change(Struct, frozen=True, omit_defaults=True):
     won: tuple[str, ...] = ()
 
 
-class Report(Struct, frozen=True, omit_defaults=True):
+class EvalReport(Struct, frozen=True, omit_defaults=True):
     """One evaluation of a team."""
 
     team: str
     sections: tuple[Section, ...]
     gates: tuple[Gate, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ScoreChange, ...] = ()
     notice: str = ""
     """What readers must know about the models behind it."""
     seed: int = 0
@@ -142,14 +142,14 @@ class Report(Struct, frozen=True, omit_defaults=True):
         return all(gate.passed for gate in self.gates)
 
 
-def read_report(file: Path) -> Report:
+def read_report(file: Path) -> EvalReport:
     """A report that `chargehand eval -o FILE` wrote."""
     try:
         with file.open("rb") as opened:
             body = opened.read(MAX_REPORT_BYTES + 1)  # a device has no size that could be asked for
         if len(body) > MAX_REPORT_BYTES:
             raise Invalid(f"{file} is larger than {MAX_REPORT_BYTES:,} bytes; compare fewer cases at once")
-        return msgspec.json.decode(body, type=Report)
+        return msgspec.json.decode(body, type=EvalReport)
     except OSError as error:
         raise Invalid(f"{file} cannot be read: {error.strerror}; name a report that can be") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -181,7 +181,7 @@ def format_gate(gate: Gate) -> str:
     return f"{gate.dataset} {gate.kind}: {gate.measure} {value} {sign} {gate.wanted:g}: {verdict}{why}"
 
 
-def format_change(change: Change) -> str:
+def format_change(change: ScoreChange) -> str:
     before = format_figure(change.before, percent=change.percent)
     now = format_figure(change.now, percent=change.percent)
     interval = f"{change.low:+.4g} to {change.high:+.4g} over {change.count} cases"
@@ -191,12 +191,12 @@ def format_change(change: Change) -> str:
 # --- Markdown
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: EvalReport) -> str:
     """The whole report as Markdown. Text of models and requests is escaped: it stays text."""
     return "\n".join(_markdown_lines(report)) + "\n"
 
 
-def _markdown_lines(report: Report) -> Iterator[str]:
+def _markdown_lines(report: EvalReport) -> Iterator[str]:
     yield f"# Evaluation of {_plain(report.team)}"
     notes = (report.notice, *(f"Warning: {text}" for text in report.warnings))
     stopped = f"Stopped: {report.stopped}" if report.stopped else ""
@@ -209,7 +209,7 @@ def _markdown_lines(report: Report) -> Iterator[str]:
         yield from _markdown_section(section)
 
 
-def _changed(change: Change) -> Iterator[str]:
+def _changed(change: ScoreChange) -> Iterator[str]:
     yield format_change(change)
     yield from (f"lost: {case}" for case in change.lost)
     yield from (f"won: {case}" for case in change.won)
@@ -249,7 +249,7 @@ def _plain(text: str) -> str:
 # --- JUnit
 
 
-def render_junit(report: Report) -> str:
+def render_junit(report: EvalReport) -> str:
     """One suite for each section, one test for each case; gates are a suite of their own."""
     root = Element("testsuites")
     for section in report.sections:

@@ -13,7 +13,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import KINDS, Case, Dataset, Kind, check_case, kind_of, name_cases
 from chargehand.evals.graders import find_grader
 from chargehand.evals.measures import check_baseline, check_gates, compare_with_baseline, evaluate_gates, report_section
-from chargehand.evals.report import Report, Score, Section
+from chargehand.evals.report import EvalReport, Score, Section
 from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, score_results, untried_score
 from chargehand.models.model import Model
 from chargehand.models.resolve import Finder, Lookup
@@ -47,7 +47,7 @@ _SCORERS: dict[Kind, OpenScorer] = {
 }
 
 
-class Progress:
+class EvalProgress:
     """Gets every score as soon as it is known. This one does nothing with it."""
 
     def begin(self, datasets: Sequence[Dataset]) -> None:
@@ -57,7 +57,7 @@ class Progress:
         """One more case is done, or one result of a verifier case."""
 
 
-_NO_PROGRESS = Progress()
+_NO_PROGRESS = EvalProgress()
 
 
 def _no_keys(_name: str) -> str | None:
@@ -70,14 +70,14 @@ async def evaluate(
     *,
     judge: Model | str = "",
     gate: Mapping[str, float] | None = None,
-    baseline: Report | None = None,
+    baseline: EvalReport | None = None,
     lookup: Lookup = _no_keys,
     max_parallel: int = MAX_PARALLEL,
     seed: int = 0,
     act: bool = False,
     budget_usd: float | None = None,
-    progress: Progress = _NO_PROGRESS,
-) -> Report:
+    progress: EvalProgress = _NO_PROGRESS,
+) -> EvalReport:
     """Try every case on a new team, `max_parallel` of them at the same time.
 
     `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. `seed` is for all that is random
@@ -111,21 +111,21 @@ async def evaluate(
     finally:
         await finder.close()
     team = team_factory()
-    report = Report(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
+    report = EvalReport(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
     if baseline is not None:
         report = compare_with_baseline(report, baseline)
     gates = evaluate_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
     return structs.replace(report, gates=gates)
 
 
-def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str, seed: int = 0) -> Report:
+def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str, seed: int = 0) -> EvalReport:
     """The report of an evaluation that was stopped: the cases that were tried, by dataset, without gates."""
     sections: list[Section] = []
     for dataset, tried in scores.items():
         for kind in KINDS:
             own = [score for score in tried if score.kind == kind]
             sections += [report_section(dataset, kind, own, seed)] if own else []
-    return Report(team, tuple(sections), seed=seed, stopped=stopped)
+    return EvalReport(team, tuple(sections), seed=seed, stopped=stopped)
 
 
 # --- before anything is tried
@@ -173,7 +173,7 @@ def _find_judge(finder: Finder, judge: Model | str) -> Model | None:
 class _Loop:
     """Tries cases, some in parallel, within a budget. An error in one of them loses no other."""
 
-    def __init__(self, max_parallel: int, budget_usd: float | None, progress: Progress) -> None:
+    def __init__(self, max_parallel: int, budget_usd: float | None, progress: EvalProgress) -> None:
         self.stopped = ""
         self._max_parallel = max_parallel
         self._budget_usd = budget_usd

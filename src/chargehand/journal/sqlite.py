@@ -70,7 +70,7 @@ class _OpenFile:
         return self._identity == _identity(self.database.path)
 
 
-class _Use:
+class _RunUse:
     """An open file and how many have it open. The lock is held while it is opened or closed."""
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ class _Uses:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uses: dict[_Key, _Use] = {}
+        self._uses: dict[_Key, _RunUse] = {}
 
-    def acquire(self, key: _Key, opener: Callable[[], _OpenFile]) -> tuple[_Use, _OpenFile]:
+    def acquire(self, key: _Key, opener: Callable[[], _OpenFile]) -> tuple[_RunUse, _OpenFile]:
         """The file of this key, opened if it is not open yet. Blocks."""
         use = self._find(key)
         with use.lock:
@@ -103,13 +103,13 @@ class _Uses:
             use.count += 1
             return use, use.file
 
-    def _find(self, key: _Key) -> _Use:
+    def _find(self, key: _Key) -> _RunUse:
         with self._lock:
             # a process may open many files in its life: those it has closed are dropped
             self._uses = {name: use for name, use in self._uses.items() if name == key or use.file is not None}
-            use = self._uses.setdefault(key, _Use())
+            use = self._uses.setdefault(key, _RunUse())
             if use.file is not None and not use.file.is_current():
-                use = self._uses[key] = _Use()  # the file was replaced: users of the old one keep it
+                use = self._uses[key] = _RunUse()  # the file was replaced: users of the old one keep it
             return use
 
     def forget(self) -> None:
@@ -136,7 +136,7 @@ class SqliteJournal:
     append_now = None
     """Every append waits for a commit."""
 
-    def __init__(self, use: _Use, file: _OpenFile) -> None:
+    def __init__(self, use: _RunUse, file: _OpenFile) -> None:
         self._use = use
         self._database = file.database
         self._owner = file.owner

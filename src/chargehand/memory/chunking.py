@@ -27,7 +27,7 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 _BETWEEN = re.compile(r"\n\s*\n")
 
 
-class Section(Struct, frozen=True):
+class TextSection(Struct, frozen=True):
     """What stands under a heading; `line` is the heading as it is written."""
 
     heading: str
@@ -65,7 +65,7 @@ def cut(text: str) -> list[Part]:
     return [*parts, Part(pending, heading)] if pending else parts
 
 
-def sections(text: str) -> Iterator[Section]:
+def sections(text: str) -> Iterator[TextSection]:
     """Each heading with what stands under it. A # in a block of code is no heading."""
     heading = ""
     above = ""
@@ -75,13 +75,13 @@ def sections(text: str) -> Iterator[Section]:
         code ^= bool(_FENCE.match(line))
         title = "" if code else heading_of(line)
         if title:
-            yield Section(heading=heading, line=above, body="\n".join(body))
+            yield TextSection(heading=heading, line=above, body="\n".join(body))
             heading = title
             above = line
             body = []
         else:
             body.append(line)
-    yield Section(heading=heading, line=above, body="\n".join(body))
+    yield TextSection(heading=heading, line=above, body="\n".join(body))
 
 
 def heading_of(line: str) -> str:
@@ -111,7 +111,7 @@ def paragraphs(body: str, longest: int, ends: Sequence[str] = SENTENCE_ENDS) -> 
             yield paragraph[start:stop]
 
 
-def _of_section(section: Section) -> tuple[str, list[str]]:
+def _of_section(section: TextSection) -> tuple[str, list[str]]:
     """The heading to carry along, and the paragraphs, the first one with the heading before it."""
     if len(section.line) > LONGEST_HEADING:
         return "", [*paragraphs(f"{section.line}\n\n{section.body}", LONGEST, _ALL_ENDS)]

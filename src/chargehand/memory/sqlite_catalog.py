@@ -17,7 +17,6 @@ from chargehand.errors import Invalid, Refused
 from chargehand.memory import blocks
 from chargehand.memory import sqlite_passages as passage_rows
 from chargehand.memory import sqlite_things as thing_rows
-from chargehand.memory import sqlite_things as turn_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
 from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Role, Thing, Turn
@@ -193,7 +192,7 @@ class SqliteCatalog:
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        request = thing_rows.Asked(
+        request = thing_rows.EditRequest(
             edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
         )
         now = self._opened.clock()
@@ -327,10 +326,10 @@ class SqliteCatalog:
             check_text(turn.text)
         now = self._opened.clock()
         once = key or f"~{secrets.token_hex(8)}"
-        return await self._write(turn_rows.say, which=agent, turns=turns, key=once, now=now)
+        return await self._write(thing_rows.say, which=agent, turns=turns, key=once, now=now)
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
-        return await self._read(turn_rows.turns, agent, limit, before, old=old)
+        return await self._read(thing_rows.turns, agent, limit, before, old=old)
 
     async def recall(
         self,
@@ -342,16 +341,16 @@ class SqliteCatalog:
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        question = turn_rows.Question(words=query, roles=roles, start=start, end=end, limit=limit)
-        return await self._read(turn_rows.recall, agent, question)
+        question = thing_rows.TurnQuery(words=query, roles=roles, start=start, end=end, limit=limit)
+        return await self._read(thing_rows.recall, agent, question)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)
         now = self._opened.clock()
-        return await self._write(turn_rows.summarise, agent, summary, now)
+        return await self._write(thing_rows.summarise, agent, summary, now)
 
     async def reset(self, agent: str) -> int:
-        return await self._write(turn_rows.reset, agent)
+        return await self._write(thing_rows.reset, agent)
 
 
 def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:

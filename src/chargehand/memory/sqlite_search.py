@@ -31,7 +31,7 @@ from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
 if TYPE_CHECKING:
     from chargehand.memory.vector_index import VectorIndex
-    from chargehand.memory.vectors import Asked
+    from chargehand.memory.vectors import VectorQuery
 
 BUDGET = 4_000  # rows to rank: a microsecond each
 _READ = 4_000  # characters of a question
@@ -65,7 +65,7 @@ _WITHIN = "AND EXISTS (SELECT 1 FROM passages WHERE passages.number = passage_wo
 _BARE = "AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passage_words.rowid)"
 
 
-class Match(Struct, frozen=True):
+class WordMatch(Struct, frozen=True):
     """How well a passage matches by words (BM25: more is better), and the terms it has."""
 
     score: float
@@ -101,14 +101,14 @@ class Words:
         tests, self._values = conditions(within)
         self._where = (_WITHIN.format(tests=tests) if tests else "") + (_BARE if unembedded else "")
 
-    def rare(self, words: Sequence[str], limit: int) -> dict[int, Match]:
+    def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, but for terms that many passages have."""
         most = max(MOST_HOLDERS, int(RARE * self._kept.passages))
         counted = self._counted(words, most + 1)
         chosen = [term for count, term in counted if count <= most][:MOST_TERMS]
         return self._found(chosen, _either(chosen), limit) if chosen else {}
 
-    def any(self, words: Sequence[str], limit: int) -> dict[int, Match]:
+    def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
         counted = self._counted(words, BUDGET + 1)[:MOST_TERMS]
         chosen = [term for _, term in counted]
@@ -129,7 +129,7 @@ class Words:
     def _count(self, term: str, most: int) -> int:
         return self._db.execute(_COUNT, (_quoted(term), self._kept.first, self._kept.final, most)).fetchone()[0]
 
-    def _found(self, chosen: Sequence[str], expression: str, limit: int) -> dict[int, Match]:
+    def _found(self, chosen: Sequence[str], expression: str, limit: int) -> dict[int, WordMatch]:
         first = self._kept.first
         final = self._kept.final
         bounds: list[Value] = [expression, first, final, *self._values]
@@ -141,7 +141,7 @@ class Words:
         for term in chosen if matched else ():
             for (number,) in self._db.execute(_HOLDING, (_quoted(term), min(matched), max(matched), listed(matched))):
                 matched[number].append(term)
-        return {number: Match(score, tuple(matched[number])) for number, score in ranked}
+        return {number: WordMatch(score, tuple(matched[number])) for number, score in ranked}
 
 
 def _quoted(term: str) -> str:
@@ -205,9 +205,9 @@ def _check_width(store: Holding, vector: bytes) -> None:
 
 def _by_words(
     db: sqlite3.Connection, stores: Sequence[Holding], query: str, within: Filter, limit: int
-) -> dict[int, Match]:
+) -> dict[int, WordMatch]:
     asked = terms(query)
-    words = dict[int, Match]()
+    words = dict[int, WordMatch]()
     for store in stores:
         words |= Words(db, store, within).any(asked, limit)
     return words
@@ -218,26 +218,26 @@ def _by_both(
     index: "VectorIndex",
     stores: Sequence[Holding],
     query: str,
-    question: "Asked",
+    question: "VectorQuery",
     within: Filter,
     limit: int,
-) -> tuple[dict[int, float], dict[int, Match]]:
+) -> tuple[dict[int, float], dict[int, WordMatch]]:
     named_terms = telling(query)
     enough = max(limit, BY_WORDS)
     meaning: dict[int, float] = {}
-    words: dict[int, Match] = {}
+    words: dict[int, WordMatch] = {}
     for store in stores:
         if store.embedded < store.passages:  # what cannot be compared in meaning must be found by any word it has
             unembedded = Words(db, store, within, unembedded=True).any(terms(query), enough)
             for number, match in unembedded.items():
-                words[number] = Match(match.score, tuple(term for term in match.terms if term in named_terms))
+                words[number] = WordMatch(match.score, tuple(term for term in match.terms if term in named_terms))
         words |= Words(db, store, within).rare(named_terms, enough)
         meaning |= _nearest(db=db, index=index, store=store, question=question, within=within, enough=enough)
     return meaning | index.exact(db, question, [number for number in words if number not in meaning]), words
 
 
 def _nearest(
-    db: sqlite3.Connection, index: "VectorIndex", store: Holding, question: "Asked", within: Filter, enough: int
+    db: sqlite3.Connection, index: "VectorIndex", store: Holding, question: "VectorQuery", within: Filter, enough: int
 ) -> dict[int, float]:
     count = max(CANDIDATES, 4 * enough)
     if not store.embedded:
@@ -253,7 +253,7 @@ def _nearest(
     return dict(nlargest(enough, similar.items(), key=itemgetter(1)))
 
 
-def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, Match], limit: int) -> list[Hit]:
+def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, WordMatch], limit: int) -> list[Hit]:
     best = max((match.score for match in words.values()), default=0.0) or 1.0
     shares = {number: (max(0.0, match.score / best), match.terms) for number, match in words.items()}
     ranked = fused(meaning, shares)[:limit]

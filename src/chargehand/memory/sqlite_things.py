@@ -386,7 +386,7 @@ _ENCODER = msgspec.json.Encoder()
 _ORIGIN = msgspec.json.Decoder(Origin)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class EditRequest(msgspec.Struct, frozen=True):
     """An edit as it was asked for. `spare` stands in for the key of an origin that has none."""
 
     edit: Edit
@@ -404,7 +404,7 @@ def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest
     db.execute(_KEEP, values + texts)
 
 
-def edit(db: sqlite3.Connection, space: str, which: str, request: Asked, now: Instant) -> Block:
+def edit(db: sqlite3.Connection, space: str, which: str, request: EditRequest, now: Instant) -> Block:
     number, block = need(db, space, Block, which)
     origin = request.origin
     key = origin.key or request.spare
@@ -490,7 +490,7 @@ _FURTHEST = f"SELECT max({_PLACE}), max(upto) FROM turns WHERE agent = ? AND old
 _BEHIND = f"UPDATE turns SET old = 1 WHERE agent = ? AND old = 0 AND {_PLACE} <= ?"  # noqa: S608 - our own words
 
 
-class Question(Struct, frozen=True):
+class TurnQuery(Struct, frozen=True):
     """What turns are looked for."""
 
     words: str
@@ -531,7 +531,7 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
     return [_turn(row) for row in reversed(rows)]
 
 
-def recall(db: sqlite3.Connection, space: str, which: str, asked: Question) -> list[Turn]:
+def recall(db: sqlite3.Connection, space: str, which: str, asked: TurnQuery) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
     agent = _speaker(db, space, which)
     words = WORD.findall(asked.words[:_READ])[:_MOST_WORDS]

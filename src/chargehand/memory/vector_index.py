@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.memory.sqlite_passages import ROOM, Holding, listed
-from chargehand.memory.vectors import Asked, Signs, likeness, unit
+from chargehand.memory.vectors import Signs, VectorQuery, likeness, unit
 
 FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
 MAX_SIGNS = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
@@ -39,15 +39,15 @@ class VectorIndex:
         self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
-    def asked(self, vector: bytes) -> Asked:
+    def asked(self, vector: bytes) -> VectorQuery:
         """Invalid for a vector that points nowhere."""
-        return Asked(*unit([vector])[0])
+        return VectorQuery(*unit([vector])[0])
 
     def nearest(
         self,
         db: sqlite3.Connection,
         holding: Holding,
-        question: Asked,
+        question: VectorQuery,
         count: int,
         among: Sequence[int] | None = None,
     ) -> dict[int, float]:
@@ -58,7 +58,7 @@ class VectorIndex:
             spare = max(0, holding.removed - loaded.removed)
         return self.exact(db, question, signs.nearest(question, count + spare, among))
 
-    def exact(self, db: sqlite3.Connection, question: Asked, numbers: Sequence[int]) -> dict[int, float]:
+    def exact(self, db: sqlite3.Connection, question: VectorQuery, numbers: Sequence[int]) -> dict[int, float]:
         """How alike each of these is; those without a vector are left out."""
         return likeness(question.vector, db.execute(_EXACT, (listed(numbers),)).fetchall())
 

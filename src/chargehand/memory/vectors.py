@@ -89,7 +89,7 @@ class Signs:
             words[:, : self._count] = self._words[:, : self._count]
         return numbers, words
 
-    def nearest(self, question: "Asked", count: int, among: Sequence[int] | None = None) -> list[int]:
+    def nearest(self, question: "VectorQuery", count: int, among: Sequence[int] | None = None) -> list[int]:
         """The numbers of those that are the nearest, as far as signs tell; of `among` only."""
         numbers = self._numbers[: self._count]
         words = self._words[:, : self._count]
@@ -139,7 +139,7 @@ def _leanings(words: Words, vector: bytes) -> NDArray[numpy.float32]:
     return sums
 
 
-class Asked(Struct, frozen=True):
+class VectorQuery(Struct, frozen=True):
     """A vector of length one, and its signs."""
 
     vector: bytes

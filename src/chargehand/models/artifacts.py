@@ -27,7 +27,7 @@ class Figure(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="fig
     source: str = ""
 
 
-class Passage(Struct, frozen=True, omit_defaults=True):
+class FoundPassage(Struct, frozen=True, omit_defaults=True):
     """A piece of a document. `source` names the document and the place in it.
 
     From an archive it also has an id, when it was kept (ISO 8601), its tags, and why it was found.
@@ -44,7 +44,7 @@ class Passage(Struct, frozen=True, omit_defaults=True):
 
 class Passages(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="passages"):
     query: str
-    found: tuple[Passage, ...]
+    found: tuple[FoundPassage, ...]
 
 
 class Chart(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="chart"):

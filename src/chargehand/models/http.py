@@ -55,7 +55,7 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
 PATIENCE = Timeouts()
 
 
-class Answer(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """`body` is empty when it was streamed."""
 
     status: int
@@ -240,7 +240,7 @@ class Transport:
         self._tls = tls
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
 
-    async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> Answer:
+    async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> HttpResponse:
         """Any status is an answer; CallFailed when there is none, or none within the limits."""
         from aiohttp import ClientError  # noqa: PLC0415 - loaded already
 
@@ -307,19 +307,19 @@ class _Arrival:
         self._begun = False
         self._size = 0
         self.watch = asyncio.timeout_at(min(self._end, now + self._waiting_for))
-        self._answer = Answer(0, {}, b"")
+        self._answer = HttpResponse(0, {}, b"")
 
     @property
     def over(self) -> bool:
         return self._taker is not None and self._taker.ended
 
-    def streamed(self) -> Answer:
-        return Answer(self._answer.status, self._answer.headers, b"", streamed=True)
+    def streamed(self) -> HttpResponse:
+        return HttpResponse(self._answer.status, self._answer.headers, b"", streamed=True)
 
-    async def read(self, response: "ClientResponse") -> Answer:
+    async def read(self, response: "ClientResponse") -> HttpResponse:
         status = response.status
         headers = response.headers
-        self._answer = Answer(status, headers, b"")
+        self._answer = HttpResponse(status, headers, b"")
         decoder = unpacker(headers.get("Content-Encoding", ""))
         if status == 200 and self._taker is not None and _is_stream(headers):
             await self._read_stream(response, decoder, self._taker)
@@ -327,7 +327,7 @@ class _Arrival:
         most = self._endpoint.max_bytes if status == 200 else _MOST_ERROR
         if response.content_length is not None and response.content_length > most and status == 200:
             raise too_large(self._endpoint.party, most)
-        return Answer(status, headers, await self._read_whole(response, decoder, most))
+        return HttpResponse(status, headers, await self._read_whole(response, decoder, most))
 
     async def _read_whole(self, response: "ClientResponse", decoder: Inflate | None, most: int) -> bytes:
         content = response.content

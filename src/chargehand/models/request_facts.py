@@ -136,7 +136,7 @@ class Routing(Struct, frozen=True, tag="routing"):
     workers: tuple[WorkerCard, ...]
 
 
-class Ledger(Struct, frozen=True, tag="ledger"):
+class ProgressLedger(Struct, frozen=True, tag="ledger"):
     """Where does this stand? The reply is JSON: done, looping, progress, next (a worker), instruction, why.
 
     `done` with no `next` ends it. `results` and `gaps` are what came of the `tasks` so far.
@@ -193,5 +193,15 @@ class Reviewing(Struct, frozen=True, tag="reviewing"):
 
 
 Subject: TypeAlias = (
-    Planning | Working | Refining | Answering | Making | Routing | Ledger | Speaking | Splitting | Judging | Reviewing
+    Planning
+    | Working
+    | Refining
+    | Answering
+    | Making
+    | Routing
+    | ProgressLedger
+    | Speaking
+    | Splitting
+    | Judging
+    | Reviewing
 )

@@ -13,7 +13,7 @@ from chargehand.engine.breaker import Breaker, stand
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Agent, breaker_name
 from chargehand.engine.state import RunState, Status
-from chargehand.runtime.stats import Outcome, Stats
+from chargehand.runtime.stats import CallOutcome, Stats
 
 WINDOW = 600.0
 """For how many seconds an attempt counts."""
@@ -74,7 +74,7 @@ class _Counts(Struct):
     concurrency: int
     busy: int = 0
     queue: int = 0
-    attempts: list[Outcome] = field(default_factory=list[Outcome])
+    attempts: list[CallOutcome] = field(default_factory=list[CallOutcome])
     shut: bool = True
 
     @property
@@ -148,7 +148,7 @@ class LoadView:
         self._count_tasks(states, counts)
         return {name: counted.summary() for name, counted in counts.items() if counted.is_known}
 
-    def _attempts_of(self, name: str, now: Instant) -> list[Outcome]:
+    def _attempts_of(self, name: str, now: Instant) -> list[CallOutcome]:
         stats = self._stats.calls["worker"].get(name)
         if stats is None:
             return []

@@ -36,7 +36,7 @@ class Shared(Generic[Thing]):
 
     def opened(self) -> AbstractAsyncContextManager[Thing]:
         """The thing, open while it is used."""
-        return _Opened(self)
+        return _OpenEntry(self)
 
     async def enter(self) -> Thing:
         """One more uses the thing. Whatever comes of it, `leave` follows."""
@@ -63,7 +63,7 @@ class Shared(Generic[Thing]):
                     self._uses.pop(loop, None)
 
 
-class _Opened(AbstractAsyncContextManager[Thing]):
+class _OpenEntry(AbstractAsyncContextManager[Thing]):
     """One use of a shared thing."""
 
     __slots__ = ("_shared",)

@@ -55,7 +55,7 @@ class Histogram:
         row[-1] += 1
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class CallOutcome(Struct, frozen=True, gc=False):
     """A call that is over."""
 
     at: Instant
@@ -73,7 +73,7 @@ class CallStats(Struct):
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """By kind."""
     failures_in_row: int = 0
-    recent: deque[Outcome] = field(default_factory=lambda: deque[Outcome](maxlen=_RECENT))
+    recent: deque[CallOutcome] = field(default_factory=lambda: deque[CallOutcome](maxlen=_RECENT))
     last: Instant = 0.0
     """When one was last called, or came back."""
     agent: Agent | None = None
@@ -359,7 +359,7 @@ def _close(call: _OpenCall, at: Instant, failure: str = "", used: Amount | None 
     stats.in_flight -= 1
     stats.last = max(stats.last, at)
     micros = call.micros + (used.micros if used is not None else 0)
-    stats.recent.append(Outcome(at, max(0.0, at - call.since), failure, micros))
+    stats.recent.append(CallOutcome(at, max(0.0, at - call.since), failure, micros))
     if failure:
         stats.failures[failure] = stats.failures.get(failure, 0) + 1
         stats.failures_in_row += 1

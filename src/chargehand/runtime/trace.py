@@ -95,7 +95,7 @@ class DutyTrace(Struct, omit_defaults=True):
     used: Amount = NOTHING
 
 
-class Retry(Struct, omit_defaults=True):
+class RetryTrace(Struct, omit_defaults=True):
     """A wait before a task is tried again."""
 
     at: Seconds
@@ -125,7 +125,7 @@ class TaskTrace(Struct, omit_defaults=True):
     ended: Seconds | None = None
     attempts: list[AttemptTrace] = []
     refinements: list[str] = []
-    retries: list[Retry] = []
+    retries: list[RetryTrace] = []
     reused: ReusedResult | None = None
     failure: Failure | None = None
     result: object = None
@@ -429,7 +429,7 @@ class Tracer:
 
     def _retry_scheduled(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
         wait = max(0.0, event.after - self.began - at)
-        self.tasks[event.task].retries.append(Retry(at, wait, event.worker))
+        self.tasks[event.task].retries.append(RetryTrace(at, wait, event.worker))
 
     def _result_reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self.tasks[event.task]

@@ -79,7 +79,7 @@ class Submission(Struct, frozen=True):
     future: asyncio.Future[object]
 
 
-class Writer:
+class WriterThread:
     def __init__(self, path: Path, connection: sqlite3.Connection, owner: Ownership, reopen: Open) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = connection
@@ -321,7 +321,7 @@ class FileDatabase:
         self._kind = kind
         owner = owner or SharedByAll(path, kind)
         reopen = partial(open_writer, path, patience, durability, connect, kind)
-        self._writer = Writer(path, self._register(owner, reopen, patience), owner, reopen)
+        self._writer = WriterThread(path, self._register(owner, reopen, patience), owner, reopen)
         self._connect = partial(open_reader, path, patience, connect)
         self._idle: list[sqlite3.Connection] = []
         # not the loop's own pool: there a slow tool could stand in the way

@@ -17,7 +17,7 @@ from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
-from chargehand.models.artifacts import Passage, Passages
+from chargehand.models.artifacts import FoundPassage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.text.words import BM25, quoted_phrases, stems
 from chargehand.tools.tool import Tool, ToolFailed, tool
@@ -208,7 +208,7 @@ def documents(folder: Path | str, name: str = "search", *, models: Path | str | 
         if not hits:
             words = ", ".join(ranking.alike(query))
             raise ToolFailed(f"nothing found for {query[:200]!r} in {listed}. Words that do occur: {words or 'none'}")
-        return Passages(query, tuple(Passage(piece.source, piece.text, score) for score, piece in hits))
+        return Passages(query, tuple(FoundPassage(piece.source, piece.text, score) for score, piece in hits))
 
     description = f"Search the documents in {place.resolve().name} for passages, best first: {listed}."
     summary = f"searches documents: {', '.join(str(Path(name).with_suffix('')) for name in names[:_NAMED])}{more}"

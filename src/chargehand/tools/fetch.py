@@ -7,7 +7,7 @@ from html import unescape
 
 from msgspec import Struct
 
-from chargehand.models.artifacts import Passage, Passages
+from chargehand.models.artifacts import FoundPassage, Passages
 from chargehand.tools.calling import ToolFailed
 from chargehand.tools.egress import Egress, FetchedPage
 from chargehand.tools.tool import Tool, tool
@@ -170,7 +170,7 @@ def fetch(allow: Sequence[str] = (), *, ports: frozenset[int] = frozenset(), egr
     return fetch_page
 
 
-def passages(page: FetchedPage) -> Iterator[Passage]:
+def passages(page: FetchedPage) -> Iterator[FoundPassage]:
     """The text in pieces that can be cited, the title first. Each names the page it is from."""
     if page.content_type in HTML:
         plain = readable(page.text)
@@ -180,7 +180,7 @@ def passages(page: FetchedPage) -> Iterator[Passage]:
     if page.cut:
         text += "\n\n(The page goes on; this is its beginning.)"
     for piece in pieces(text.strip()):
-        yield Passage(page.url, piece)
+        yield FoundPassage(page.url, piece)
 
 
 def pieces(text: str) -> Iterator[str]:

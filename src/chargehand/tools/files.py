@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from chargehand.errors import Invalid
-from chargehand.models.artifacts import Passage, Passages, Table
+from chargehand.models.artifacts import FoundPassage, Passages, Table
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -37,7 +37,7 @@ def files(root: Path | str) -> tuple[Tool, Tool]:
         part = _fitting(every[start - 1 : start - 1 + lines])
         last = start + len(part) - 1
         note = f"[lines {start} to {last} of {len(every)}]\n" if len(part) < len(every) else ""
-        return Passages(path, (Passage(f"{path}#L{start}-L{last}", note + "".join(part)),))
+        return Passages(path, (FoundPassage(f"{path}#L{start}-L{last}", note + "".join(part)),))
 
     def list_files(pattern: Annotated[str, "Such as *.csv or notes/*.md; * also matches folders below"] = "*") -> Table:
         matches = sorted((name, size) for name, size in _walk(place) if _matches(name, pattern))

@@ -28,7 +28,7 @@ from chargehand.memory.blocks import (
 )
 from chargehand.memory.catalog import Attached, Role
 from chargehand.memory.session import OpenMemory
-from chargehand.models.artifacts import Passage as Found
+from chargehand.models.artifacts import FoundPassage as Found
 from chargehand.models.artifacts import Passages
 from chargehand.text.dates import parse_instant
 from chargehand.text.names import nearest_names

@@ -219,7 +219,7 @@ _NAME = re.compile(r"\w(?:[\w./:-]*\w)?")
 UNTRACED = "Not traced to a tool:"
 
 
-class Report(Struct, frozen=True):
+class AnswerReport(Struct, frozen=True):
     """What is to stand below an answer, and what its figures rest on."""
 
     sections: list[AnswerSection]
@@ -249,7 +249,7 @@ async def report_answer(
     known: Sequence[str],
     settled: Sequence[SettledContradiction],
     note: Callable[[str], None],
-) -> Report:
+) -> AnswerReport:
     """What is to stand below an answer that a model wrote. `known` are texts besides the results it may rest on."""
     statements: Sequence[Statement] = ()
     size = size_of(results)
@@ -279,7 +279,7 @@ async def report_answer(
         line = Assessment(coverage, traced, contradictions=tuple(settled)).line
         sections.append(AnswerSection("counted", f"Counted: {line}."))
         note(sections[-1].text)
-    return Report(sections, tracing, AnswerAudit(tuple(statements), tuple(settled), tuple(unused)))
+    return AnswerReport(sections, tracing, AnswerAudit(tuple(statements), tuple(settled), tuple(unused)))
 
 
 def report_results(brief: Brief, results: Sequence[Given]) -> list[AnswerSection]:

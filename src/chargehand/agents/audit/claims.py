@@ -152,7 +152,7 @@ def trace_answer(
     if not results or size_of(results) > MAX_MATERIAL:
         return ()
     sources = [_source_of_result(result, tracings.get(result.task)) for result in results]
-    sources.append(Source(Evidence(*known, *[result.instruction for result in results]), "input"))
+    sources.append(EvidenceSource(Evidence(*known, *[result.instruction for result in results]), "input"))
     invented = [item.text for tracing in tracings.values() for item in tracing.untraced if not item.origin]
     tracer = _Tracer(
         _ROWS_NOT_SHOWN.sub("", answer), sources, behind=behind or {}, today=today, invented=Evidence(*invented)
@@ -160,12 +160,12 @@ def trace_answer(
     return tracer.trace()
 
 
-def _source_of_result(result: Given, tracing: Tracing | None) -> "Source":
+def _source_of_result(result: Given, tracing: Tracing | None) -> "EvidenceSource":
     """A result as a source: what of it no tool returned is known from its tracing."""
     evidence = Evidence(result.value)
     if tracing is None:
-        return Source(evidence, task=result.task)
-    return Source(
+        return EvidenceSource(evidence, task=result.task)
+    return EvidenceSource(
         evidence,
         origin="tool" if tracing.tools or tracing.unread else "words",
         given=Evidence(*tracing.given),
@@ -208,9 +208,9 @@ async def trace_result(value: object, material: WorkMaterial, today: date) -> Tr
 
 def _trace_result(text: str, material: WorkMaterial, today: date) -> Tracing:
     sources = (
-        Source(Evidence(*material.tools)),
-        Source(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),
-        Source(Evidence(*material.words), "words"),
+        EvidenceSource(Evidence(*material.tools)),
+        EvidenceSource(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),
+        EvidenceSource(Evidence(*material.words), "words"),
     )
     statements = _Tracer(text, sources, today=today).trace()
     if not material.has_tools:
@@ -291,7 +291,7 @@ def _lines_of(value: object) -> Iterator[str]:
 # --- tracing
 
 
-class Source(Struct, frozen=True):
+class EvidenceSource(Struct, frozen=True):
     """What statements may rest on."""
 
     evidence: Evidence
@@ -345,7 +345,7 @@ class _Claim(Struct):
         pieces = [plain_words(piece) for piece in _OMISSION.split(self.text)]
         return all(evidence.says(piece) for piece in pieces if piece.strip())
 
-    def trace(self, sources: Sequence[Source], invented: Evidence) -> None:
+    def trace(self, sources: Sequence[EvidenceSource], invented: Evidence) -> None:
         """Set the origin to the best that a source has for it: a tool, what was given, a worker's words."""
         origins = {self._origin_in(source) for source in sources}
         self.origin = next(origin for origin in _BEST_FIRST if origin in origins or not origin)
@@ -353,7 +353,7 @@ class _Claim(Struct):
             self.origin = ""
             self.is_invented = True
 
-    def _origin_in(self, source: Source) -> Origin:
+    def _origin_in(self, source: EvidenceSource) -> Origin:
         if not self.is_in(source.evidence):
             return ""
         if self.is_in(source.words):
@@ -367,7 +367,7 @@ class _Tracer:
     def __init__(
         self,
         text: str,
-        sources: Sequence[Source],
+        sources: Sequence[EvidenceSource],
         *,
         behind: Mapping[str, Sequence[str]] | None = None,
         today: date | None = None,
@@ -439,7 +439,7 @@ class _Tracer:
                 cited |= dict.fromkeys(tasks)
         return tuple(cited)
 
-    def _sources_of(self, cited: Sequence[str]) -> Sequence[Source]:
+    def _sources_of(self, cited: Sequence[str]) -> Sequence[EvidenceSource]:
         """What a sentence may rest on: the tasks it cites, and those they were made from."""
         if not cited:
             return self._sources
@@ -486,7 +486,7 @@ class _Tracer:
             elsewhere=tuple(elsewhere),
         )
 
-    def _is_count(self, number: Number, sentence: str, sources: Sequence[Source]) -> bool:
+    def _is_count(self, number: Number, sentence: str, sources: Sequence[EvidenceSource]) -> bool:
         """Whether a number says which or how many of what is listed."""
         if _ORDINAL_BEFORE.search(sentence, max(0, number.start - 12), number.start):
             return True
@@ -501,7 +501,7 @@ class _Tracer:
     # --- what follows from the sources
 
     def _derive(
-        self, claims: Sequence[_Claim], sentence: str, sources: Sequence[Source], operands: list[_Claim]
+        self, claims: Sequence[_Claim], sentence: str, sources: Sequence[EvidenceSource], operands: list[_Claim]
     ) -> None:
         """Set the origin of figures that follow from sources, or from numbers beside them and before (`operands`)."""
         operands += [claim for claim in claims if isinstance(claim.value, Number) and claim.origin]
@@ -527,7 +527,7 @@ class _Tracer:
                     claim.origin = origin
                     break
 
-    def _reaches(self, wanted: Date, sources: Sequence[Source], origin: Origin) -> bool:
+    def _reaches(self, wanted: Date, sources: Sequence[EvidenceSource], origin: Origin) -> bool:
         """Whether a date is today's, which is given, or lies some days from one that a source has."""
         if origin == "input" and self._today is not None:
             day = calendar_day((wanted.year or self._today.year, wanted.month, wanted.day))
@@ -536,12 +536,17 @@ class _Tracer:
         return any(source.evidence.reaches_date(wanted) for source in sources)
 
 
-def _is_difference(number: Number, sources: Sequence[Source]) -> bool:
+def _is_difference(number: Number, sources: Sequence[EvidenceSource]) -> bool:
     return any(source.evidence.differences.hold(number) for source in sources)
 
 
 def _follows(
-    number: Number, sources: Sequence[Source], operands: Sequence[Decimal], *, is_total: bool, is_comparison: bool
+    number: Number,
+    sources: Sequence[EvidenceSource],
+    operands: Sequence[Decimal],
+    *,
+    is_total: bool,
+    is_comparison: bool,
 ) -> bool:
     """Whether a number is a total of a source, or is worked out from two operands or few numbers of the sources."""
     digits = sum(character.isdigit() for character in number.text)
@@ -580,7 +585,7 @@ def _value_of(claim: _Claim) -> Decimal:
 # --- what stands in the sources, but otherwise
 
 
-def _doubt_currencies(claims: Sequence[_Claim], sources: Sequence[Source]) -> None:
+def _doubt_currencies(claims: Sequence[_Claim], sources: Sequence[EvidenceSource]) -> None:
     """Mark sums of money that stand in the sources, but only in other currencies."""
     for claim in claims:
         number = claim.value
@@ -591,7 +596,7 @@ def _doubt_currencies(claims: Sequence[_Claim], sources: Sequence[Source]) -> No
                 claim.conflict = "unit"
 
 
-def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[Source]) -> None:
+def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[EvidenceSource]) -> None:
     """Mark numbers and dates that stand only in other rows than those that their clause names."""
     for source in sources:
         names = source.evidence.find_named_rows(sentence)

@@ -133,13 +133,13 @@ def _vet_check(check: Check, workers: Mapping[str, Worker]) -> None:
 
 
 def _vet_shape(wanted: type | dict[str, Any]) -> None:
-    from chargehand.agents.shape import Shape  # noqa: PLC0415 - most teams have no such checks
+    from chargehand.agents.shape import JsonShape  # noqa: PLC0415 - most teams have no such checks
     from chargehand.tools.schema import schema_problem  # noqa: PLC0415 - most teams have no such checks
 
     if wanted == {}:
         raise Invalid("the schema is empty and lets everything pass; say what is wanted")
     try:
-        problem = schema_problem(Shape(wanted).schema)
+        problem = schema_problem(JsonShape(wanted).schema)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"no schema can be made of it: {error}") from error
     if problem:

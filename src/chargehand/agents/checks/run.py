@@ -21,7 +21,7 @@ from chargehand.agents.loop import Attempt
 from chargehand.agents.nested import ONCE, Came
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker
-from chargehand.agents.shape import Shape, encode_schema, list_schema, one_line, text_schema
+from chargehand.agents.shape import JsonShape, encode_schema, list_schema, one_line, text_schema
 from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
@@ -158,7 +158,7 @@ async def _matches(pattern: str, text: str) -> bool:
 def check_shape(wanted: type | dict[str, Any], result: CheckedResult) -> list[str]:
     """What of a result does not have this shape. Of a product its text is read, which must hold JSON."""
     try:
-        shape = Shape(wanted)
+        shape = JsonShape(wanted)
     except (TypeError, ValueError) as error:
         raise CheckFailed(f"no schema can be made of it: {error}") from error
     try:

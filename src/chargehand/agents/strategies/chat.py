@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from msgspec import Raw, Struct
 
 from chargehand.agents.inputs import gap_text, show_inputs, today
-from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line, hear_if_heard
+from chargehand.agents.planner import Lead, ModelQuestion, Purpose, ask, card_line, hear_if_heard
 from chargehand.agents.shape import choice_schema, encode_schema, find_json, one_line, text_schema
 from chargehand.agents.strategies import Broadcast, Dynamic, RoundRobin
 from chargehand.engine.budget import NOTHING, Amount
@@ -248,7 +248,7 @@ def read_speaker(text: str, names: tuple[str, ...]) -> Speaker:
     raise Invalid(f"there is no worker {wanted[:80]!r}")
 
 
-async def _next_speaker(talk: _Talk, lead: Lead, brief: Brief) -> Question:
+async def _next_speaker(talk: _Talk, lead: Lead, brief: Brief) -> ModelQuestion:
     nonce = new_nonce()
     spoke = {task.id: Task(task.id, f"turn {at}", task.worker) for at, task in enumerate(brief.tasks, 1)}
     inputs = show_inputs(brief, nonce, spoke, min(CAP, max(_LEAST, lead.model.card.window // max(1, len(spoke)))))
@@ -265,7 +265,7 @@ async def _next_speaker(talk: _Talk, lead: Lead, brief: Brief) -> Question:
     told_last = f"{talk.last} spoke last. " if talk.last else ""
     turns_left = talk.most - talk.turns
     parts.append(f"Turns left: {turns_left}. {told_last}Who speaks next? One of: {', '.join(talk.open_to)}.")
-    return Question(
+    return ModelQuestion(
         prompt="speak",
         parts=parts,
         schema=_speaker_schema(talk.open_to, may_end=bool(spoke)),

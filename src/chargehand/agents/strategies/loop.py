@@ -13,8 +13,8 @@ from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
 from chargehand.agents.planner import (
     LONGEST_LINE,
     Lead,
+    ModelQuestion,
     Purpose,
-    Question,
     ask,
     hear_if_heard,
     planned_tasks,
@@ -38,7 +38,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Edge, Finding, LoopState, Task, TaskId, fingerprint
 from chargehand.models.messages import new_nonce
-from chargehand.models.request_facts import Ledger
+from chargehand.models.request_facts import ProgressLedger
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 from chargehand.text.words import FUNCTION_WORDS, split_words
 from chargehand.tools.tool import CAP
@@ -120,7 +120,7 @@ class _Turn:
 
     # --- what the model is asked
 
-    async def question(self) -> Question:
+    async def question(self) -> ModelQuestion:
         brief = self.brief
         nonce = new_nonce()
         room = self.lead.model.card.window * 2 // max(1, len(brief.inputs))  # bytes: half the window for all results
@@ -131,11 +131,11 @@ class _Turn:
             parts += ["The tasks so far:\n" + "\n".join(lines), inputs.text]
             parts.extend(gap_text(gap, nonce) for gap in brief.gaps)
         parts.extend(self._warnings())
-        return Question(
+        return ModelQuestion(
             prompt="ledger",
             parts=parts,
             schema=ledger_schema(self.lead.names, _failed_tasks(brief)),
-            subject=Ledger(
+            subject=ProgressLedger(
                 goal=brief.goal,
                 workers=self.lead.cards,
                 tasks=planned_tasks(brief.tasks),

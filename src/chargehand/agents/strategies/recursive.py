@@ -14,8 +14,8 @@ from chargehand.agents.inputs import today
 from chargehand.agents.planner import (
     LONGEST_LINE,
     Lead,
+    ModelQuestion,
     Purpose,
-    Question,
     ask,
     hear_if_heard,
     read_flag,
@@ -190,7 +190,7 @@ class _Tree(Struct):
             parts.append("Your last reply was sent back:\n" + sent_back(findings))
         if self.breadth == 1:
             parts.append("It is not to be split: say who does it.")
-        question = Question(
+        question = ModelQuestion(
             prompt="split",
             parts=parts,
             schema=split_schema(self.lead.names, self.breadth),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, Struct, structs
 
 from chargehand.agents.inputs import today
-from chargehand.agents.planner import Lead, Purpose, Question, ask, card_line
+from chargehand.agents.planner import Lead, ModelQuestion, Purpose, ask, card_line
 from chargehand.agents.roles import Worker
 from chargehand.agents.routing.decision import (
     MOST_SCORES,
@@ -293,7 +293,7 @@ async def by_model(
     parts = [f"Request: {brief.goal}"]
     if brief.findings:
         parts.append("Your last reply was of no use:\n" + sent_back(brief.findings))
-    question = Question(
+    question = ModelQuestion(
         prompt="route",
         parts=[*parts, today(brief)],
         schema=route_schema(names),

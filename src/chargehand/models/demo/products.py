@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from chargehand.models.artifacts import Figure, Passage, Table
+from chargehand.models.artifacts import Figure, FoundPassage, Table
 from chargehand.models.demo.request import (
     Clause,
     RefusedError,
@@ -22,7 +22,7 @@ from chargehand.models.demo.request import (
     word_set,
 )
 from chargehand.models.demo.results import (
-    Material,
+    DemoMaterial,
     as_number,
     column_numbers,
     format_value,
@@ -96,17 +96,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(map(_key, tokenize(text.replace("_", " "))))
 
 
-def _passage_words(passage: Passage) -> frozenset[str]:
+def _passage_words(passage: FoundPassage) -> frozenset[str]:
     return _words(f"{passage.source.replace('-', ' ')} {passage.text} {' '.join(passage.tags)}")
 
 
-def _document(passage: Passage) -> str:
+def _document(passage: FoundPassage) -> str:
     return passage.source.partition("#")[0]
 
 
 def accept_passages(
-    clause: Clause, passages: Sequence[Passage], tool: ToolCard, worker: WorkerCard
-) -> Sequence[Passage]:
+    clause: Clause, passages: Sequence[FoundPassage], tool: ToolCard, worker: WorkerCard
+) -> Sequence[FoundPassage]:
     """The passages that account for every word of a clause.
 
     A topic ("what do our notes say about X") may be spread over one document; a question is answered by one passage.
@@ -124,7 +124,7 @@ def accept_passages(
     documents: dict[str, set[str]] = {}
     for passage in passages:
         documents.setdefault(_document(passage), set()).update(_passage_words(passage))
-    accepted: list[Passage] = []
+    accepted: list[FoundPassage] = []
     for passage in passages:
         own = _passage_words(passage)
         says_all = wanted.keys() <= (documents[_document(passage)] if is_topic else own)
@@ -140,7 +140,7 @@ def accept_passages(
     raise RefusedError(f"not found in {place}: {words[:1].lower()}{words[1:]}; {reason}")
 
 
-def _may_answer(clause: Clause, passage: Passage) -> bool:
+def _may_answer(clause: Clause, passage: FoundPassage) -> bool:
     """Whether a passage has what a question wants: a number, a place, a reason; "how many" a number of the thing."""
     if clause.question != "how many":
         pattern = _WANTED.get(clause.question)
@@ -173,7 +173,7 @@ def chart_subject(clause: Clause) -> str:
     return what.removeprefix("the ") if content_stems(what) - _DRAWING else ""
 
 
-def chart_arguments(clause: Clause, material: Material) -> dict[str, object]:
+def chart_arguments(clause: Clause, material: DemoMaterial) -> dict[str, object]:
     """The arguments of a chart of the first table of numbers that was given."""
     words = clause.stems
     if "pie" in words:
@@ -223,7 +223,7 @@ class Conversion(Struct, frozen=True):
         return f"Converted amount: {target} ({format_value(self.amount, 2)} EUR at {rate.value} {label})."
 
 
-def read_conversion(clause: Clause, tool: ToolCard, material: Material) -> Conversion:
+def read_conversion(clause: Clause, tool: ToolCard, material: DemoMaterial) -> Conversion:
     """The conversion of the amount that was given, else of the one that the clause names."""
     targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
     currencies = [parameter.name for parameter in tool.parameters if set(targets).intersection(parameter.choices)]
@@ -236,7 +236,7 @@ def read_conversion(clause: Clause, tool: ToolCard, material: Material) -> Conve
     return Conversion(_read_amount(clause, material), targets[0], {currencies[0]: targets[0], parameters[0]: days[0]})
 
 
-def _read_amount(clause: Clause, material: Material) -> Decimal:
+def _read_amount(clause: Clause, material: DemoMaterial) -> Decimal:
     """The amount in euros that a clause names, else the one number of the one table that was given."""
     tables = material.of(Table)
     amount = _NAMED_AMOUNT.match(clause.text)

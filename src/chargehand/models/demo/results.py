@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.artifacts import Artifact, Figure, Passage, Passages, Product, Table
+from chargehand.models.artifacts import Artifact, Figure, FoundPassage, Passages, Product, Table
 from chargehand.models.demo.request import MENTIONS_MODEL, shorten, stems, without_returns
 from chargehand.models.messages import Message, ToolCall
 from chargehand.models.partial_text import LEFT
@@ -33,7 +33,7 @@ class CallOutcome(Struct, frozen=True):
 _Kind = TypeVar("_Kind", bound=Artifact)
 
 
-class Material(Struct):
+class DemoMaterial(Struct):
     """Everything there is to work from."""
 
     artifacts: list[Artifact] = field(default_factory=list[Artifact])
@@ -44,7 +44,7 @@ class Material(Struct):
         return [artifact for artifact in self.artifacts if isinstance(artifact, kind)]
 
     @property
-    def passages(self) -> list[Passage]:
+    def passages(self) -> list[FoundPassage]:
         return [passage for passages in self.of(Passages) for passage in passages.found]
 
 
@@ -73,15 +73,15 @@ def _decode(text: str) -> object:
         return body
 
 
-def gather(values: Iterable[object]) -> Material:
+def gather(values: Iterable[object]) -> DemoMaterial:
     """All values by kind."""
-    material = Material()
+    material = DemoMaterial()
     for value in values:
         _add(material, value, 0)
     return material
 
 
-def _add(material: Material, value: object, depth: int) -> None:
+def _add(material: DemoMaterial, value: object, depth: int) -> None:
     if value is None or depth > _DEEPEST:
         return
     if isinstance(value, bool):
@@ -96,7 +96,7 @@ def _add(material: Material, value: object, depth: int) -> None:
         _add_list(material, list(cast("Sequence[object]", value)), depth)
 
 
-def _add_list(material: Material, items: list[object], depth: int) -> None:
+def _add_list(material: DemoMaterial, items: list[object], depth: int) -> None:
     """Objects that are no artifacts are the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
     if rows and len(rows) == len(items) and "kind" not in rows[0]:
@@ -107,7 +107,7 @@ def _add_list(material: Material, items: list[object], depth: int) -> None:
         _add(material, item, depth + 1)
 
 
-def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
+def _add_object(material: DemoMaterial, value: dict[str, object], depth: int) -> None:
     """An artifact as it is; of any other object one line with its plain fields, and what is nested behind it."""
     product = _as_product(value)
     if product is not None:
@@ -245,7 +245,7 @@ def figure_in_words(figure: Figure, label: str = "") -> str:
     return f"{name[:1].upper()}{name[1:]}: {text}." if name else f"{text}."
 
 
-def passage_in_words(passage: Passage) -> str:
+def passage_in_words(passage: FoundPassage) -> str:
     """A quotation with its source."""
     return f"{' '.join(passage.text.split())} ({passage.source})"
 

@@ -23,9 +23,9 @@ from chargehand.models.demo.tools import card_score, choose_fit, read_skill, too
 from chargehand.models.request_facts import (
     Given,
     Judging,
-    Ledger,
     Making,
     Planning,
+    ProgressLedger,
     Refining,
     Reviewing,
     Routing,
@@ -110,7 +110,7 @@ def choose_speaker(subject: Speaking) -> str:
 
 
 @reply.register
-def keep_ledger(subject: Ledger) -> str:
+def keep_ledger(subject: ProgressLedger) -> str:
     """The plan for the request, handed out one task at a time."""
     wanted = make_plan(Planning(subject.goal, subject.workers, _MOST_TASKS))
     delivered = {result.task for result in subject.results if result.value is not None}

@@ -33,7 +33,7 @@ from chargehand.models.demo.request import (
 )
 from chargehand.models.demo.results import (
     CallOutcome,
-    Material,
+    DemoMaterial,
     as_number,
     figure_in_words,
     gather,
@@ -75,7 +75,7 @@ class Job(Struct, frozen=True):
     subject: Working
     tools: list[ToolCard]
     outcomes: list[CallOutcome]
-    material: Material
+    material: DemoMaterial
     steps: int
 
     def tool(self, name: str) -> ToolCard | None:
@@ -92,7 +92,7 @@ class Job(Struct, frozen=True):
             raise CallsNeededError(missing)
         return [by_arguments[_encode(arguments)] for arguments in calls]
 
-    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
+    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[DemoMaterial]:
         """What calls returned. One that failed is a refusal."""
         outcomes = self.outcomes_of(tool, calls)
         for outcome in outcomes:
@@ -101,7 +101,7 @@ class Job(Struct, frozen=True):
                 raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
         return [gather([outcome.value]) for outcome in outcomes]
 
-    def call(self, tool: str, arguments: Arguments) -> Material:
+    def call(self, tool: str, arguments: Arguments) -> DemoMaterial:
         return self.call_all(tool, [arguments])[0]
 
     def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:

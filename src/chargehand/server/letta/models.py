@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, structs
 
-from chargehand.agents.shape import Shape
+from chargehand.agents.shape import JsonShape
 from chargehand.agents.spending import CallCap, calls_for
 from chargehand.engine.failure import Failure
 from chargehand.engine.value import encode_value
@@ -142,7 +142,7 @@ def _is_public(host: str) -> bool:
 # --- models within the settings of an agent
 
 
-class JsonReply(Shape):
+class JsonReply(JsonShape):
     """What a client's `response_format` asks for: a reply that fits is passed on as the text it is."""
 
     def read(self, text: str) -> object:
