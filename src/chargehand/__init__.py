@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until somebody configures logging
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until the program configures logging
 
 _MODULES = {
     "agents.checks": ("Reviewer", "Rule", "Verifier"),

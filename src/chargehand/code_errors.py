@@ -3,7 +3,7 @@
 - A **mistake** is one of `MISTAKES`: exceptions that Python raises for code that is wrong. No waiting, no other
   arguments and no other words for the task would mend it.
 - An **outage** is an `OSError` or a `TimeoutError`, or an exception raised from one. Waiting may help.
-- Anything else (`ValueError` first of all) says something about what was asked, to whoever asked.
+- Anything else (`ValueError` first of all) says something about the request, to the caller.
 """
 
 import linecache
@@ -43,7 +43,7 @@ _MOST_LINKS = 20
 def code_error(error: BaseException, arguments: Mapping[str, object] | None = None) -> CodeError | None:
     """The mistake in code that an exception tells of; None where it tells of something else.
 
-    A `KeyError` about one of the `arguments` is no mistake: whoever sent them asked for something there is not.
+    A `KeyError` about one of the `arguments` is no mistake: the arguments ask for something that does not exist.
     """
     for leaf in _leaves(error):
         if isinstance(leaf, MISTAKES) and not _asked_for(leaf, arguments):

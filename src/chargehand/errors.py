@@ -8,7 +8,7 @@ ChargehandError
 ├── Refused             the requester: it does not fit what is so now
 │   ├── Unknown         there is no such thing
 │   │   └── RunUnknown  no such run
-│   ├── Conflict        somebody else was faster; carries the version that is current
+│   ├── Conflict        another writer was faster; carries the version that is current
 │   └── RunBusy         another process is driving it
 └── StoreError          the operator
     ├── StoreUnavailable    full, read-only or locked: waits may help
@@ -42,7 +42,7 @@ class Complaint(Protocol):
 
 
 class PlanInvalid(Invalid):
-    """Whoever wrote the plan: it cannot run. Each of `findings` has a code, a place and a sentence.
+    """The author of the plan: it cannot run. Each of `findings` has a code, a place and a sentence.
 
     They can be handed back to a planner. `chargehand plan --from FILE` shows them all.
     """
@@ -53,7 +53,7 @@ class PlanInvalid(Invalid):
 
 
 class BudgetExceeded(PlanInvalid):
-    """Whoever set the budget: it does not cover making a plan. Allow more, or name a cheaper model."""
+    """The owner of the budget: it does not cover making a plan. Allow more, or name a cheaper model."""
 
 
 class NotJson(Invalid):
@@ -69,7 +69,7 @@ class Refused(ChargehandError):
 
 
 class Unknown(Refused):
-    """The requester: there is no such block, archive, agent or run, or it is somebody else's, which is the same.
+    """The requester: there is no such block, archive, agent or run, or it belongs to another tenant, which is the same.
 
     The message names those there are.
     """
@@ -83,7 +83,7 @@ class RunUnknown(Unknown):
 
 
 class Conflict(Refused):
-    """The requester: somebody else changed it first. Read `version`, the current one, and decide again."""
+    """The requester: another writer changed it first. Read `version`, the current one, and decide again."""
 
     def __init__(self, message: str, version: int) -> None:
         self.version = version
@@ -103,7 +103,7 @@ class StoreUnavailable(StoreError):
 
 
 class Fenced(StoreError):
-    """Nobody, any more: a newer owner has taken this run over. What this one still holds must be dropped."""
+    """No action: a newer owner has taken this run over. What this one still holds must be dropped."""
 
 
 class Corrupt(StoreError):

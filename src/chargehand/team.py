@@ -161,7 +161,7 @@ class Team:
         self.turn_signal = TurnSignal()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
-        """The request a runner starts with; Invalid for a goal nobody could pursue."""
+        """The request a runner starts with; Invalid for a goal that is empty, too long or no text."""
         wanted = checked_goal(goal)
         chance = secrets.randbits(32) if seed is None else seed
         fixed_plan = plan or self.supervisor.plan
@@ -211,7 +211,7 @@ class Team:
         return team
 
     async def unpriced_models(self, finder: Finder) -> tuple[str, ...]:
-        """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost."""
+        """The handles of the models that a cap in dollars could not be kept with: their price is unknown."""
         async with self._finder(finder) as own_finder:
             return await self.spec.unpriced_models(own_finder, self.budget.floor)
 
@@ -364,7 +364,7 @@ class Team:
         team = await self.keep_budget()
         async with team.executor() as executor:
             drafted = await draft(executor, team.request(goal, time.time()))
-        if self.call_cap is not None:  # whoever asks knows it already
+        if self.call_cap is not None:  # the caller knows it already
             return drafted
         notes = tuple(note.text for note in team.budget_notes())
         return structs.replace(drafted, notes=(*notes, *drafted.notes))
@@ -543,7 +543,7 @@ class Team:
     def background(self) -> AbstractAsyncContextManager[None]:
         """While inside, background work is done as it becomes due, and before it is left what is due then.
 
-        Whoever leaves because something went wrong, or was cancelled, leaves it for the next time.
+        After an error or a cancellation it stays for the next time.
         """
         return work_in_background(self)
 

@@ -11,7 +11,7 @@ from chargehand.engine.policy import Instant, Seconds
 
 
 class Wait(Struct, frozen=True):
-    """`who` is a model or a task. `until` is when the wait is over, by the wall clock; None where nobody knows."""
+    """`who` is a model or a task. `until` is when the wait is over, by the wall clock; None where that is unknown."""
 
     who: str
     why: str
@@ -34,7 +34,7 @@ def collect_waits() -> Generator[list[Wait]]:
 
 @contextmanager
 def waiting(who: str, why: str, seconds: Seconds | None = None) -> Generator[None]:
-    """Whoever collects waits sees this one while the block lasts."""
+    """Show this wait to collectors while the block lasts."""
     waits = _COLLECTED.get()
     if waits is None:
         yield

@@ -24,7 +24,7 @@ from tests.agents.options import make_team
 PRICED = ModelCard("exact", micros_in=1.0, micros_out=1.0)
 UNPRICED = ModelCard("mystery")
 WARNING = (
-    "nobody knows what mystery costs, so the budget of $0.50 cannot be kept in dollars; at most 50 calls are made "
+    "the price of mystery is unknown, so the budget of $0.50 cannot be kept in dollars; at most 50 calls are made "
     "instead. --price IN/OUT says what it costs"
 )
 ONE = Plan((Task(TaskId("t1"), "Count.", "ann"),), "forward")
@@ -53,7 +53,7 @@ def check(found: Result, caplog: pytest.LogCaptureFixture) -> None:
     assert found.ending == "complete"
     assert requested(found.entries).budget == Budget(calls=50)
     assert any(note.startswith(WARNING) for note in notes(found.entries))
-    assert WARNING.removeprefix("nobody") in found.notice
+    assert WARNING.removeprefix("the") in found.notice
     logged = [record for record in caplog.records if record.name.startswith("chargehand.")]
     assert any(WARNING in record.getMessage() and record.levelno == logging.WARNING for record in logged)
 
@@ -169,11 +169,11 @@ async def test_a_run_that_began_with_a_cap_in_dollars_is_not_resumed_without_a_p
     journal = MemoryJournal()
     known = team(journal=journal, policy=Policy(approve=True), plan=None, model=model(card=PRICED))
     assert (await known.run("Count the apples.", run="asked")).ending == "needs_input"
-    with pytest.raises(PriceUnknown, match="nobody knows what mystery costs"):
+    with pytest.raises(PriceUnknown, match="the price of mystery is unknown"):
         await team(journal=journal, model=model(card=UNPRICED)).resume("asked", "approve")
 
 
 async def test_a_crew_for_a_budget_that_cannot_be_kept_is_refused() -> None:
-    with pytest.raises(Invalid, match="nobody knows what mystery costs"):
+    with pytest.raises(Invalid, match="the price of mystery is unknown"):
         async with team().executor():
             pass

@@ -112,7 +112,7 @@ async def test_tags_that_only_others_carry_reach_nobody_and_it_is_said_who_there
     await crowd.work(["tag:hand"])
     assert crowd.heard == []
     assert crowd.refusal == (
-        "Nobody else carries all of roof; the tags there are: hand, left. You may write to bob, cid."
+        "No other worker carries all of roof; the tags there are: hand, left. You may write to bob, cid."
     ), "tags of those outside are not told"
 
 
@@ -235,7 +235,10 @@ async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> No
         (Worker("ann", contacts=["bob"]), "has contacts and no tool to write to them; add send_message_to_agent_and"),
         (Worker("ann", tools=[ONE], contacts=["bop"]), "contacts: there is no worker 'bop' to write to"),
         (Worker("ann", tools=[ONE], contacts=["ann"]), "contacts: is the worker itself"),
-        (Worker("ann", tools=[ONE], contacts=["tag:x"]), "nobody else carries the tag 'x'; the tags there are: hand"),
+        (
+            Worker("ann", tools=[ONE], contacts=["tag:x"]),
+            "no other worker carries the tag 'x'; the tags there are: hand",
+        ),
         (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], max_messages=0)), "may send 0 messages for a task"),
     ],
 )
@@ -285,7 +288,7 @@ def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, mad
 @pytest.mark.parametrize(
     ("tools", "contacts", "problem"),
     [
-        (ONE, "[]", f"team.yaml:2: workers: worker 'ann' has {ONE} and no contacts: it may write to nobody"),
+        (ONE, "[]", f"team.yaml:2: workers: worker 'ann' has {ONE} and no contacts: it may write to no worker"),
         (
             "dates",
             "[bob]",
@@ -296,7 +299,7 @@ def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, mad
             "[bob, bop]",
             "workers: worker 'ann': contacts: there is no worker 'bop' to write to; did you mean 'bob'?",
         ),
-        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "worker 'ann': contacts: nobody else carries the tag 'x'"),
+        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "worker 'ann': contacts: no other worker carries the tag 'x'"),
     ],
 )
 def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(

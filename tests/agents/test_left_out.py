@@ -128,7 +128,7 @@ async def test_what_is_given_to_somebody_else_afterwards_is_no_gap() -> None:
 
     def line(request: Request) -> Line:
         match request.subject:
-            case subjects.Ledger():
+            case subjects.ProgressLedger():
                 return json.dumps(next(steps))
             case subjects.Working(worker=worker):
                 return PART if worker.name == "ann" else "7 pears."

@@ -36,7 +36,7 @@ def test_calls_are_capped_where_nobody_knows_a_price(desk: Path) -> None:
     # the name is reserved for tests: nobody answers there, and it is no loopback address, which would cost nothing
     given = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
     done = chargehand(desk, "run", "Count.", "--plan", "plan.json", "--run", "counted", **given)
-    assert "warning: nobody knows what openai:no-such-model costs, so the budget of $0.50 cannot be kept" in done.stderr
+    assert "warning: the price of openai:no-such-model is unknown, so the budget of $0.50 cannot be kept" in done.stderr
     assert "at most 50 calls are made instead. --price IN/OUT" in done.stderr
     first = read_run(desk / JOURNAL, "counted")[0].event
     assert isinstance(first, RunRequested)

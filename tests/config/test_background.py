@@ -38,7 +38,7 @@ def test_a_worker_with_every_is_in_the_background(tmp_path: Path) -> None:
         ("every: 2", "every: 0", "every"),
         ("every: 2", "every: -1", "every"),
         ("every: 2", "every: soon", "every"),
-        ("every: 2", "every: 2, fallbacks: [helper]", "nobody stands in for it"),
+        ("every: 2", "every: 2, fallbacks: [helper]", "has no fallback workers"),
         ("every: 2", "every: 2, team: other", "does not go with `team`"),
         ('value: ""', "read_only: true", "nothing it may write that to"),
         ('value: ""', "trusted: true", "nothing it may write that to"),

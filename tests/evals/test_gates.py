@@ -76,9 +76,9 @@ async def test_a_cost_nobody_knows_closes_the_gate_on_costs() -> None:
 
 async def test_a_gate_on_costs_is_refused_where_nobody_knows_what_the_models_cost() -> None:
     for wish in ({"usd": 1.0}, {"run.usd": 1.0}):
-        with pytest.raises(Invalid, match="nobody knows what scripted costs"):
+        with pytest.raises(Invalid, match="the price of scripted is unknown"):
             await evaluate([dataset(TONGS, gate=wish)], paid(None))
-    with pytest.raises(Invalid, match="nobody knows what scripted costs"):
+    with pytest.raises(Invalid, match="the price of scripted is unknown"):
         await evaluate([dataset(TONGS)], paid(None), budget_usd=1.0)
 
 

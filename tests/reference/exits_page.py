@@ -14,7 +14,7 @@ _MORE = {
     "where `doctor` finds something broken. An error of the store is one for the operator, see [errors](errors.md).",
     2: "One line on standard error says what is wrong, where, and what to do next.",
     3: "In this run or in one inside it. What is missing stands below the answer, and under `gaps` with `--json`.",
-    4: "The plan waits for approval, a call does, or nobody knows what became of an effect. The last line is the "
+    4: "The plan waits for approval, a call does, or the outcome of an effect is unknown. The last line is the "
     "command that goes on.",
     5: "There may still be an answer, made from what there was. A `run --plan` whose least cost is above the budget "
     "ends so before anybody is asked: there is no run then.",

@@ -191,7 +191,7 @@ async def test_what_it_writes_is_marked_as_from_outside() -> None:
         (Worker("lib", every=1), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"guide": "write"}), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"fixed": "write"}), "nothing it may write that to"),
-        (Worker("lib", every=1, blocks={"notes": "write"}, fallbacks=["ann"]), "nobody stands in for it"),
+        (Worker("lib", every=1, blocks={"notes": "write"}, fallbacks=["ann"]), "has no fallback workers"),
         (Worker("lib", every=1, blocks={"notes": "write"}, accept=["short"]), "leave out `accept`"),
         (Worker("lib", every=1, blocks={"notes": "write"}, contacts=["ann"]), "leave out its contacts"),
         (Worker("ann", every=1, blocks={"notes": "write"}), "two workers are called 'ann'"),
@@ -302,7 +302,7 @@ async def test_it_is_tried_three_times_and_then_these_turns_are_left_out() -> No
     assert found.run == "desk-librarian-4"
     assert list(covered(await everything(journal)).values()) == [["turn-1"]] * 3 + [["turn-2"]]
     notes = [entry.event.text for entry in found.entries if isinstance(entry.event, ev.Noted)]
-    assert "turns that nobody looks back on any more, after 3 failures, or one that had effects: turn-1" in notes
+    assert "turns that are given up after 3 failures, or one that had effects: turn-1" in notes
 
 
 async def test_a_retry_is_about_the_same_turns_and_the_others_follow() -> None:

@@ -139,7 +139,7 @@ async def test_the_sender_is_who_the_engine_says_it_is() -> None:
         (ask("bop"), "there is no worker 'bop'; did you mean 'bob'"),
         (ask("bob", "  "), "The message is empty"),
         (ask("bob", "a\0b"), "holds a NUL character"),
-        (ask_all(match_all=["roof"]), "Nobody else carries all of roof; the tags there are: hand, lead, left."),
+        (ask_all(match_all=["roof"]), "No other worker carries all of roof; the tags there are: hand, lead, left."),
         (
             ToolCall("c1", ONE, '{"worker": "bob", "message": "hi", "sender": "person"}'),
             "has 'sender', which is not wanted",

@@ -21,7 +21,7 @@ workers: {ann: Counts things.}
 # the name is reserved for tests: nobody answers there, and it is no loopback address, which would cost nothing
 _ENVIRONMENT = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "http://model.invalid/v1"}
 _PLAN = {"tasks": [{"id": "a", "instruction": "Count.", "worker": "ann"}], "combine": "none"}
-_WARNING = "nobody knows what openai:no-such-model costs, so the budget of"
+_WARNING = "the price of openai:no-such-model is unknown, so the budget of"
 
 
 @pytest.fixture(scope="module", autouse=True)

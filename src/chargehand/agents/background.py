@@ -54,7 +54,7 @@ _PATIENCE: Seconds = 30 * 86_400.0
 _MAX_RUNS = 20  # of one worker at a time; what is due beyond that follows the next time
 FARTHEST = 1000
 FARTHEST_OF_ALL = 10_000
-"""How many runs of the team are looked at, the latest ones, and how many of any team: older turns are new to nobody."""
+"""How many runs of the team are looked at, the latest ones, and how many of any team: older turns are never new."""
 TRIES = 3
 """How often a background run is tried for the same turns."""
 _PAGE = 50
@@ -93,15 +93,15 @@ def _check_alone(owner: str, worker: Worker) -> None:
         kind = "a team" if worker.call is None else "a function"
         raise Invalid(f"{owner} is {kind}, which does not work in the background; give `every` to a worker")
     if worker.fallbacks:
-        raise Invalid(f"{owner} works after turns, and nobody stands in for it; use fallback_models instead")
+        raise Invalid(f"{owner} works after turns and has no fallback workers; use fallback_models instead")
     if worker.contacts:
-        raise Invalid(f"{owner} works after turns, when nobody reads messages; leave out its contacts")
+        raise Invalid(f"{owner} works after turns and gets no messages; leave out its contacts")
     if worker.accept:
         raise Invalid(f"{owner} works after turns, unchecked; leave out `accept`")
     tools = toolset(owner, worker.tools)
     asks = next((tool.name for tool in tools.values() if tool.approve or needs_approval(worker.rules, tool.name)), "")
     if asks:
-        raise Invalid(f"{owner} has the tool {asks!r}, which a person must allow, and works when nobody is there")
+        raise Invalid(f"{owner} has the tool {asks!r}, which a person must allow, and works in the background")
 
 
 def _may_write(worker: Worker, memory: Memory) -> bool:
@@ -245,7 +245,7 @@ def _notes(due: DueRun) -> tuple[ev.Noted, ...]:
     if not due.given_up:
         return ()
     names = ", ".join(due.given_up[:5]) + (", …" if len(due.given_up) > 5 else "")
-    text = f"turns that nobody looks back on any more, after {TRIES} failures, or one that had effects: {names}"
+    text = f"turns that are given up after {TRIES} failures, or one that had effects: {names}"
     return (ev.Noted(text),)
 
 

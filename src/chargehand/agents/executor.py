@@ -206,7 +206,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
             ready = await self.workshop.make(brief, context, self.kit)
         if ready is None:
-            names = ", ".join((*self.workers, *self.teams, *self.functions)) or "nobody"
+            names = ", ".join((*self.workers, *self.teams, *self.functions)) or "none"
             raise WorkFailed(
                 Failure(
                     "logic",

@@ -223,13 +223,13 @@ async def _block(catalog: Catalog, space: str, declared: Block) -> Block:
     if wanted.limit >= current.limit:  # room is made before the text grows, and taken after it has shrunk
         current = await _followed(catalog, current, wanted, _BLOCK_FIELDS)
     if current.value != wanted.value and await _untouched(catalog, current):
-        with suppress(Conflict):  # somebody has written to it meanwhile, or another process was faster
+        with suppress(Conflict):  # it was written to meanwhile, or another process was faster
             current = await catalog.edit(current.id, Rethink(wanted.value), TEAM, expect=current.version)
     return await _followed(catalog, current, wanted, _BLOCK_FIELDS)
 
 
 async def _untouched(catalog: Catalog, block: Block) -> bool:
-    """Whether nobody but the team's declaration ever wrote to it."""
+    """Whether only the team's declaration ever wrote to it."""
     before: int | None = None
     while changes := await catalog.history(block.id, limit=_PAGE, before=before):
         if any(change.origin.by != "team" for change in changes):

@@ -253,7 +253,7 @@ def came_of(name: str, nested: NestedRun) -> Came:
 def handed(outcome: Came) -> object:
     """The result of an attempt whose team has an answer. What is left out stands in its text."""
     if not outcome.missing and not isinstance(outcome.answer, str):
-        return outcome.answer  # whoever asked for a list or a record gets it
+        return outcome.answer  # a list or a record stays one
     if not outcome.missing:
         return Product(text(outcome.answer), outcome.artifacts, outcome.sources)
     answer = text(outcome.answer).strip()
@@ -292,7 +292,7 @@ def _missing(state: RunState, name: str) -> tuple[str, ...]:
 
 
 def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[Gap, ...]:
-    """The gaps of a run and of those inside it, as whoever it works for sees them."""
+    """The gaps of a run and of those inside it, as its parent sees them."""
     located = [_outwards(run, name, gap) for gap in end.gaps]
     if end.ending == "partial" and not located and not answered:
         message = "the answer could not be written"
@@ -316,7 +316,7 @@ def _short(line: str, most: int) -> str:
 
 
 def _own(answer: str, name: str, state: RunState) -> str:
-    """The answer with the tasks it cites marked as this team's: whoever reads it has tasks of its own."""
+    """The answer with the tasks it cites marked as this team's: the reader has tasks of its own."""
     mark = re.sub(r"\W+", "_", name)
 
     def qualify(citation: re.Match[str]) -> str:

@@ -47,7 +47,7 @@ MOST_IN_SCHEMA = 12
 NO_TOOL = "none"
 Holders: TypeAlias = Mapping[str, Sequence[str]]
 """The workers that have a tool, by its name."""
-NOBODY: Holders = {}
+NO_HOLDERS: Holders = {}
 _COMBINES = tuple(combine for combine in get_args(Combine) if combine != "none")
 _LONGEST = 1200
 _MOST_REMARKS = 4
@@ -112,7 +112,7 @@ class ReadPlan(Struct, frozen=True):
     assumptions: tuple[str, ...]
 
 
-def read(text: str, holders: Holders = NOBODY) -> ReadPlan:
+def read(text: str, holders: Holders = NO_HOLDERS) -> ReadPlan:
     """The plan in a reply; Invalid, in words for whatever wrote it, where there is none."""
     try:
         reply = msgspec.convert(find_object(text), PlanReply)
@@ -127,7 +127,7 @@ def read(text: str, holders: Holders = NOBODY) -> ReadPlan:
     return ReadPlan(proposal, _texts(reply.assumptions))
 
 
-def read_task(body: object, number: int, holders: Holders = NOBODY) -> Task:
+def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
     """One task of a reply, the one with this number in its list; Invalid for a key that is not read."""
     try:
         reply = msgspec.convert(body, TaskReply)
@@ -158,7 +158,7 @@ def _texts(texts: Sequence[str]) -> tuple[str, ...]:
 class PlanStream:
     """Finds tasks in a plan while it is still being written: each is handed out once, when it is complete."""
 
-    def __init__(self, holders: Holders = NOBODY) -> None:
+    def __init__(self, holders: Holders = NO_HOLDERS) -> None:
         self._holders = holders
         self._text = ""
         self._searched = 0  # up to here the list of tasks was looked for

@@ -37,7 +37,7 @@ _NEEDED = {
     "review": ("prompt", "form"),
     "work": ("prompt",),
 }
-"""The slots without which whoever is told would not know what they need: who is there, what is given, what to reply."""
+"""The slots that a prompt must have: the workers, the inputs, the form of the reply."""
 _LOST = {
     "workers": "the model would not know who is on the team",
     "instruction": "the worker would not know its task",

@@ -381,7 +381,7 @@ def _words(value: object) -> str:
 
 
 def supervisor_of(team: str) -> str:
-    """The id of whoever leads the team with this id: it sees what all share, and nothing else."""
+    """The id of the supervisor of the team with this id: it sees only what all workers share."""
     return f"agent-{uuid5(UUID(team.partition('-')[2]), 'supervisor')}"
 
 

@@ -46,7 +46,7 @@ def check_worker_name(name: str) -> None:
 
 
 class Contacts(Declared, frozen=True):
-    """Whom a worker may write to, and how often."""
+    """The workers that a worker may write to, and how often."""
 
     to: Sequence[str]
     """Names of workers, `tag:NAME` for everybody with that tag, `*` for everybody."""
@@ -118,7 +118,7 @@ class Worker(WorkerKeys, frozen=True):
     team: RunnableTeam | None = None
     """A team that does its tasks (`Team.as_worker`)."""
     contacts: Contacts | Sequence[str] = ()
-    """Whom it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for everybody; or settings."""
+    """The workers it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for all; or settings."""
     replicas: Models = ()
     """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
     call: Callable[..., Awaitable[object]] | None = None
@@ -149,7 +149,7 @@ class Worker(WorkerKeys, frozen=True):
 
     @property
     def contract(self) -> Contacts:
-        """Whom it may write to, and how often."""
+        """The workers it may write to, and how often."""
         return self.contacts if isinstance(self.contacts, Contacts) else Contacts(self.contacts)
 
     @property
@@ -163,7 +163,7 @@ class FactoryKeys(Declared, frozen=True, kw_only=True):
 
     name: str = "factory"
     """What it is called in plans."""
-    description: str = "makes a worker for a task that nobody else is meant for"
+    description: str = "makes a worker for a task that no other worker fits"
     """What it does; the planner reads this."""
     max_tools: Count = 4
     """How many tools a made worker may have."""
@@ -174,7 +174,7 @@ class FactoryKeys(Declared, frozen=True, kw_only=True):
 
 
 class Factory(FactoryKeys, frozen=True):
-    """Makes a worker for a task nobody on the team is meant for."""
+    """Makes a worker for a task that no worker of the team fits."""
 
     tools: Sequence[Tool | Callable[..., object] | str] = ()
     """All that a made worker may be given."""
@@ -241,7 +241,7 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Texts in the place of the built-in prompts, by name."""
     factory: Factory | None = None
-    """Makes workers for tasks that nobody is meant for; left out, none are made."""
+    """Makes workers for tasks that no worker fits; left out, none are made."""
     hedge: Hedge | None = None
     """When a worker's model call that takes unusually long is made twice; left out, never."""
     examples: Sequence[str] = ()

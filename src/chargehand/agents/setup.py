@@ -134,7 +134,7 @@ def make_ready(
 
 
 def _refuse_own_parts(worker: Worker, lead: str, advice: str) -> None:
-    """Raise Invalid for a worker whose tasks somebody else does, and that has something of its own to work with."""
+    """Raise Invalid for a worker that delegates its tasks, and has tools or a model of its own."""
     own = {
         "tools": worker.tools,
         "rules": worker.rules,
@@ -246,7 +246,7 @@ def skills(tools: Mapping[str, Tool]) -> tuple[Skill, ...]:
 
 
 def check_memory(memory: Memory | None, workers: Sequence[Worker]) -> None:
-    """Raise Invalid for a memory nobody could use, and for workers who ask for what is not in it."""
+    """Raise Invalid for a memory that no worker can use, and for workers that name what is not in it."""
     if memory is None:
         for worker in workers:
             _check_without_memory(worker)

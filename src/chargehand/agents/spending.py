@@ -583,7 +583,7 @@ class PriceUnknown(Invalid):
     def __init__(self, models: Sequence[str]) -> None:
         self.models = tuple(models)
         super().__init__(
-            f"nobody knows what {' and '.join(models)} costs, so the budget in dollars cannot be kept; "
+            f"the price of {' and '.join(models)} is unknown, so the budget in dollars cannot be kept; "
             "cap tokens or calls instead, or say what a call costs: a worker's `estimate`, the budget's `floor`"
         )
 
@@ -599,7 +599,7 @@ class CallCap(Struct, frozen=True):
     def warning(self) -> str:
         cents = f"{self.usd:.6f}".rstrip("0").partition(".")[2].ljust(2, "0")
         return (
-            f"nobody knows what {' and '.join(self.models)} costs, so the budget of ${int(self.usd):,}.{cents} cannot "
+            f"the price of {' and '.join(self.models)} is unknown, so the budget of ${int(self.usd):,}.{cents} cannot "
             f"be kept in dollars; at most {self.calls:,} calls are made instead. --price IN/OUT says what it costs, in "
             "dollars per million tokens; in Python: team.priced(flat(IN, OUT))"
         )

@@ -161,7 +161,7 @@ class TeamSpec(Struct, frozen=True):
             yield subteams
 
     async def unpriced_models(self, finder: Finder, floor: Amount) -> tuple[str, ...]:
-        """The handles of the models that a cap in dollars could not be kept with: nobody knows what they cost.
+        """The handles of the models that a cap in dollars could not be kept with: their price is unknown.
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """

@@ -599,7 +599,7 @@ def _returned(tool: Tool, value: object) -> Returned:
 
 
 def _failed(tool: Tool, error: ToolFailed) -> Done:
-    if error.unknown and tool.effect == "effect":  # the step stays open: nobody may repeat it in silence
+    if error.unknown and tool.effect == "effect":  # the step stays open: it must not be repeated silently
         failure = Failure("uncertain", f"{tool.name}: {_printable(str(error))}", code_error=error.code_error)
         raise WorkFailed(failure, NOTHING) from error
     # one that may have done its work is taken to have cost what was reserved for it

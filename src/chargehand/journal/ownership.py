@@ -103,7 +103,7 @@ class Owner:
         if row is None:
             return 0
         token, pid, beat = row
-        process = pid if isinstance(pid, int) and pid > 0 else 1  # a number that is damaged is that of somebody
+        process = pid if isinstance(pid, int) and pid > 0 else 1  # a damaged number counts as a live process
         if number == self.number:
             return process
         frozen = isinstance(beat, float) and self._clock() - beat > self._stale

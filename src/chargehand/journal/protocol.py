@@ -32,7 +32,7 @@ MAX_REQUEST_CHARS = 2000
 
 
 class RouteExample(Struct, frozen=True):
-    """A request that was confirmed to be for a worker, and by whom."""
+    """A request that was confirmed to be for a worker, and how it was confirmed."""
 
     request: str
     worker: str

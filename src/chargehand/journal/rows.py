@@ -74,10 +74,10 @@ class FileBlobs:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 sync_directory(self._directory.parent)
             try:
-                os.utime(self._directory / reference)  # it is needed again: whoever deletes old ones leaves it
+                os.utime(self._directory / reference)  # it is needed again, so it is not deleted as old
             except FileNotFoundError:
                 self._write(reference, body)
-            # also when it was there: whoever put it may have died before this line
+            # also when it was there: the process that put it may have died before this line
             sync_directory(self._directory)
         except OSError as error:
             raise StoreUnavailable(
@@ -102,7 +102,7 @@ class FileBlobs:
     def delete(self, reference: str, *, before: float) -> int:
         """Delete a body that was put last before this time; its size, 0 if it was put since or is not there.
 
-        It is moved aside first, so that whoever puts it again at this moment either is noticed or writes it anew.
+        It is moved aside first, so that a process that puts it again at this moment is noticed, or writes it anew.
         """
         body = self._directory / reference
         aside = self._directory / f".old-{reference}"

@@ -39,7 +39,7 @@ Kind: TypeAlias = Literal["person", "team", "supervisor", "worker"]
 class Origin(Struct, frozen=True, omit_defaults=True):
     """`team` is what a team's declaration says. `key` is the same however often a call is repeated after a crash.
 
-    `source` is where the text itself was found (a file, an address). `tainted` says that whoever wrote it had seen
+    `source` is where the text itself was found (a file, an address). `tainted` says that its author had seen
     text from outside: what a tool returned, what another worker wrote, a tainted block or passage. `mark` tells
     runs of the same name apart, which are in journals of their own.
     """
@@ -107,7 +107,7 @@ class Block(Declared, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """What of it gives instructions: nobody outside had a hand in that."""
+        """What of it gives instructions: nothing from outside is in it."""
         if not self.trusted:
             return ""
         return self.untainted if self.tainted else self.value
@@ -261,7 +261,7 @@ def _written(block: Block, edit: Written, origin: Origin) -> _After:
 
 
 def _untainted(block: Block, after: _After, edit: Edit, origin: Origin) -> str:
-    """What of a tainted block nobody outside had a hand in; nothing of one that is not tainted, which is all of it.
+    """The untainted part of a tainted block; empty for a block that is not tainted.
 
     A person's edit is made there, too, as far as it fits: one that is about text from outside does not.
     """
@@ -306,7 +306,7 @@ def _check_access(block: Block, edit: Edit, grant: Grant, origin: Origin, expect
     if isinstance(edit, Rethink) and expect is None:
         raise Refused(
             f"block {block.label!r} is at version {block.version}; to write its whole text anew, say from which "
-            "version, so that nobody's change is lost"
+            "version, so that no change is lost"
         )
 
 

@@ -236,7 +236,7 @@ PREFIXES: dict[type[Thing], str] = {
 
 
 class Attached(Struct, frozen=True):
-    """A block or an archive somebody may use, and how. `via` is the group it comes through; empty: the agent's own."""
+    """A block or an archive an agent may use, and how. `via` is the group it comes through; empty: the agent's own."""
 
     thing: Block | Archive
     grant: Grant
@@ -438,7 +438,7 @@ class Catalog(Protocol):
 class Memory(Declared, frozen=True):
     """`store` is a file, an open catalog, or (left out) this process alone.
 
-    Blocks and archives are made when they are not there yet. What a team wrote stays; a block that nobody has changed
+    Blocks and archives are made when they are not there yet. What a team wrote stays; a block that was never changed
     follows its declaration. `space` keeps several teams in one file apart; left out, it is the team's name. `sources`
     are folders or files, by the name of an archive, whose texts are put into it when it is opened
     (`memory.sources.read_sources`): what it has already is not put in again.

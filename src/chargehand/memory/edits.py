@@ -9,7 +9,7 @@ from msgspec import Struct
 from chargehand.errors import Invalid, Refused
 
 MOST_PLACES = 1000
-"""Occurrences that are counted: nobody reads on, and counting must end."""
+"""Occurrences that are counted: more are not shown, and counting must end."""
 
 
 class Splice(Struct, frozen=True):

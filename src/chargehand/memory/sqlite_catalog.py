@@ -287,7 +287,7 @@ class SqliteCatalog:
         )
 
     def _check_grant(self, db: sqlite3.Connection, archive: Archive, agent: str, *, adds: bool = False) -> None:
-        """Refused for what an agent may not do; nothing is asked of whoever is none."""
+        """Refused for what an agent may not do; not checked for callers that are no agents."""
         if not agent:
             return
         grant = thing_rows.granted(

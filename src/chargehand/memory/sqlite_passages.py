@@ -550,7 +550,7 @@ def forget(db: sqlite3.Connection, space: str, archive_id: str, ids: Sequence[st
 
 
 def purge(db: sqlite3.Connection, space: str, archive_id: str) -> None:
-    """All of an archive. Its number is not given again, so nobody mistakes what is still in memory for something."""
+    """All of an archive. Its number is not given again, so what is still in memory is not mixed up."""
     store = holding(db, space, archive_id)
     if store is None:
         return

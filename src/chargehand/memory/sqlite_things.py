@@ -337,7 +337,7 @@ def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block |
 
 
 def granted(db: sqlite3.Connection, space: str, block: int, agent: str, origin: Origin) -> Grant:
-    """What an agent may do with a block; or, where none is named, whoever the origin says it is."""
+    """What an agent may do with a block; or, where none is named, the agent of the origin."""
     if not agent:
         if origin.by == "worker":
             raise Refused("a worker's edit must say which agent it is; its grants are looked up by that")

@@ -120,8 +120,8 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 def check_kind(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     """Raise StoreError for a file of another kind, Corrupt for one of the future; an empty one may be anything."""
-    # before anything is changed: it may be somebody else's file. In one transaction, because another process may be
-    # writing the schema of a new file just now.
+    # before anything is changed: it may be the file of another program. In one transaction, because another process may
+    # be writing the schema of a new file just now.
     connection.execute("BEGIN")
     try:
         app_id = _number(connection, "PRAGMA application_id")
@@ -183,7 +183,7 @@ def concerns_all(error: Exception) -> bool:
 
 
 def locked(error: Exception) -> bool:
-    """Whether somebody else was at it just then."""
+    """Whether another process held it just then."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

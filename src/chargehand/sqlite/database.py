@@ -200,7 +200,7 @@ class WriterThread:
         while not self._queue.empty():
             if (submission := self._queue.get()) is not None:
                 batch.append(submission)
-        # an answer once given stays: this is for callers whom a bug of ours would leave waiting for ever
+        # an answer once given stays: this is for callers that a bug of ours would leave waiting for ever
         self._wake(batch, [StoreError(f"the writer of {self._path} has ended; open it again") for _ in batch])
         if self._connection is not None:
             with suppress(sqlite3.Error):

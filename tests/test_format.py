@@ -1,0 +1,56 @@
+"""Format 1 is published: nothing of an event, the team file or the HTTP API is removed or changed, only added to."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.format.published import DOCUMENTS, broken, present, published
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_nothing_published_was_removed_or_changed(name: str) -> None:
+    assert list(broken(published(name), present(name))) == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_everything_there_is_is_published(name: str) -> None:
+    """`python -m tests.format.published` writes what was added."""
+    assert list(broken(present(name), published(name))) == []
+
+
+def changed(document: Any, *path: str, to: object) -> Any:
+    """A copy of a document with one value changed; `...` removes it."""
+    copied = copy.deepcopy(document)
+    place = copied
+    for key in path[:-1]:
+        place = place[key]
+    if to is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = to
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "to"),
+    [
+        ("events-1.json", ("attempt.failed",), ...),
+        ("events-1.json", ("attempt.failed", "fields", "failure"), ...),
+        ("events-1.json", ("attempt.failed", "fields", "task", "type"), "int"),
+        ("events-1.json", ("attempt.failed", "fields", "task", "required"), False),
+        ("team-file-1.json", ("properties", "budget"), ...),
+        ("team-file-1.json", ("properties", "name", "default"), "crew"),
+        ("http-api-1.json", ("paths", "/api/runs", "post"), ...),
+        ("http-api-1.json", ("components", "schemas", "RunSummary", "properties", "state"), ...),
+    ],
+)
+def test_a_change_of_what_is_published_is_found(name: str, path: tuple[str, ...], to: object) -> None:
+    assert len(list(broken(published(name), changed(published(name), *path, to=to)))) == 1
+
+
+def test_an_addition_and_another_wording_are_allowed() -> None:
+    document = published("team-file-1.json")
+    document["properties"]["name"]["description"] = "Another sentence."
+    document["properties"]["colour"] = {"type": "string"}
+    assert list(broken(published("team-file-1.json"), document)) == []
