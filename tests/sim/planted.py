@@ -202,7 +202,7 @@ BUGS = (
     ),
     # money
     Bug(
-        "unknown use is free", "engine/budget.py", "held if used is None else used", "NOTHING if used is None else used"
+        "unknown use is free", "engine/budget.py", "reserved if used is None else used", "NOTHING if used is None else used"
     ),
     Bug("a negative bill is believed", "engine/admit.py", "used.micros >= 0", "True"),
     Bug(
@@ -420,9 +420,9 @@ NESTED = (
 
 MONEY = (
     Bug(
-        "calls of a model nobody knows do not start slowly",
+        "calls of an unknown model do not start slowly",
         "models/reply_limit.py",
-        "return self.is_trusted(card) or self.under_way <= self.kept",
+        "return self.is_trusted(card) or self.under_way <= self.kept_in_row",
         "return True",
     ),
     Bug(
