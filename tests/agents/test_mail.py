@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from chargehand.agents.messages import MAIL, MessageTools, Replies, WorkerMessage, WorkerReply, shown
+from chargehand.agents.messages import MAIL, MessageTools, Replies, WorkerMessage, WorkerReply, replies_value
 from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
@@ -383,7 +383,7 @@ def test_every_worker_is_shown_even_if_all_say_more_than_fits() -> None:
     deep: object = 1
     for _ in range(63):
         deep = [deep]
-    said = shown(Replies("r", (*loud, WorkerReply("deep", "answered", value=deep), WorkerReply("x", "failed"))))
+    said = replies_value(Replies("r", (*loud, WorkerReply("deep", "answered", value=deep), WorkerReply("x", "failed"))))
     assert len(encode_value({"value": said})) <= 1024 * 1024
     lines = said["replies"]
     assert isinstance(lines, list)

@@ -202,7 +202,10 @@ BUGS = (
     ),
     # money
     Bug(
-        "unknown use is free", "engine/budget.py", "reserved if used is None else used", "NOTHING if used is None else used"
+        "unknown use is free",
+        "engine/budget.py",
+        "reserved if used is None else used",
+        "NOTHING if used is None else used",
     ),
     Bug("a negative bill is believed", "engine/admit.py", "used.micros >= 0", "True"),
     Bug(

@@ -185,7 +185,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
             return self.teams[brief.worker].attempt(brief, context)
         if brief.worker in self.functions:
             return call_function(self.functions[brief.worker], brief, context)
-        return self._made(brief, context)
+        return self._attempt_by_made_worker(brief, context)
 
     def _inspected(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         """The same for results that must pass checks."""
@@ -201,7 +201,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         attempt = Attempt(ready, self.kit, brief, witness)
         return checked.run(attempt.run(), attempt)
 
-    async def _made(self, brief: Brief, context: StepContext) -> Done:
+    async def _attempt_by_made_worker(self, brief: Brief, context: StepContext) -> Done:
         ready = None
         if self.workshop is not None and brief.worker == self.workshop.factory.name:
             ready = await self.workshop.make(brief, context, self.kit)

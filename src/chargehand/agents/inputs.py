@@ -211,7 +211,7 @@ def request_text(brief: Brief) -> str:
 
 def read_inputs(brief: Brief, tasks: Mapping[TaskId, Task]) -> tuple[Given, ...]:
     """The results that a brief comes with, each with what was asked."""
-    return tuple([_given(source, tasks.get(source.task)) for source in brief.inputs if source.value is not None])
+    return tuple([_as_given(source, tasks.get(source.task)) for source in brief.inputs if source.value is not None])
 
 
 def today(brief: Brief) -> str:
@@ -230,7 +230,7 @@ def gap_text(gap: Gap, nonce: str) -> str:
     return f"Missing: {gap.task or 'part of the request'} ({gap.status})\n{wrap(nonce, 'failure', gap.message)}"
 
 
-def _given(source: Input, task: Task | None) -> Given:
+def _as_given(source: Input, task: Task | None) -> Given:
     assert source.value is not None, "gaps are not given"
     return Given(
         task=source.task,

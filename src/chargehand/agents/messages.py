@@ -132,7 +132,7 @@ def tags(agents: Iterable[Agent]) -> dict[str, tuple[str, ...]]:
     return {tag: tuple(names) for tag, names in sorted(carriers.items())}
 
 
-def named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tuple[Agent, ...]:
+def agents_named(agents: Iterable[Agent], names: Sequence[str], sender: str = "") -> tuple[Agent, ...]:
     """Those of these names, in the order of the roster; Invalid for one that is not there."""
     by_name = {agent.name: agent for agent in agents}
     for name in names:
@@ -150,7 +150,7 @@ def addressed(
     if timeout is not None and not timeout > 0:
         raise Invalid(f"the timeout is {timeout}; give everybody more than no time")
     foreign = any(agent.name == sender for agent in agents)
-    to = named(agents, names, sender) if names else matching(agents, match, sender)
+    to = agents_named(agents, names, sender) if names else matching(agents, match, sender)
     return WorkerMessage(
         text=text, to=to, sender=sender, foreign=foreign, timeout=math.inf if timeout is None else timeout
     )
@@ -278,13 +278,13 @@ async def drive_message(
         await driver.start(run, request, also=also())
         return
     first = entries[0].event
-    if not isinstance(first, ev.RunRequested) or _asked(first) != _asked(request):
+    if not isinstance(first, ev.RunRequested) or _message_key(first) != _message_key(request):
         raise Refused(f"run {run!r} exists already and is not this message; choose another name")
     if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
         await driver.resume(run)
 
 
-def _asked(request: ev.RunRequested) -> tuple[object, ...]:
+def _message_key(request: ev.RunRequested) -> tuple[object, ...]:
     """What makes two messages the same: the text, its sender and its readers."""
     tasks = request.plan.tasks if request.plan is not None else ()
     return request.goal, request.sender, [task.worker for task in tasks]
@@ -399,7 +399,10 @@ class MessageTools(Struct, eq=False, frozen=True):
         to_one = make_tool(self.send_message_to_agent_and_wait_for_reply)
         to_some = make_tool(self.send_message_to_agents_matching_tags)
         allowed = self._allowed(sender)
-        return {each.name: _told(each, sender, allowed, partial(self._reserve, allowed)) for each in (to_one, to_some)}
+        return {
+            each.name: _describe_tool(each, sender, allowed, partial(self._reserve, allowed))
+            for each in (to_one, to_some)
+        }
 
     def _allowed(self, sender: str) -> tuple[Agent, ...]:
         return reach(self.contracts.get(sender, _NOBODY), self.agents, sender)
@@ -431,7 +434,7 @@ class MessageTools(Struct, eq=False, frozen=True):
             raise ToolFailed("The message is empty; say what you want to know or to have done.")
         sender = caller.worker
         allowed = self._allowed(sender)
-        readers = matching(allowed, to) if isinstance(to, Match) else self._named(to, sender, allowed)
+        readers = matching(allowed, to) if isinstance(to, Match) else self._reader_named(to, sender, allowed)
         if not readers:
             return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
         most = self.contracts[sender].max_messages
@@ -439,15 +442,15 @@ class MessageTools(Struct, eq=False, frozen=True):
             times = "one message" if most == 1 else f"{most} messages"
             raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
         replies, used = await send(context, caller.key, WorkerMessage(text, readers, sender, foreign=True))
-        return Costs(shown(replies), used)
+        return Costs(replies_value(replies), used)
 
-    def _named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
+    def _reader_named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
         if name == sender:
             raise ToolFailed("That is yourself; message another worker, or do it.")
         if name not in {agent.name for agent in allowed} and any(agent.name == name for agent in self.agents):
             raise ToolFailed(f"You may not write to {name!r}. {_may(allowed)}")
         try:
-            return named(allowed, [name])
+            return agents_named(allowed, [name])
         except Invalid as error:
             raise ToolFailed(str(error) if allowed else f"there is no worker {name[:100]!r}. {_may(())}") from error
 
@@ -466,7 +469,7 @@ class MessageTools(Struct, eq=False, frozen=True):
         return sum((self.allowances[name] for name in names if name in self.allowances), NOTHING)
 
 
-def _told(send_tool: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:
+def _describe_tool(send_tool: Tool, sender: str, allowed: Sequence[Agent], reserve: Callable[..., Amount]) -> Tool:
     spec = send_tool.spec
     if sender:  # the caller need not guess
         spec = structs.replace(spec, description=f"{spec.description} {_may(allowed)}")
@@ -480,7 +483,7 @@ def _may(allowed: Sequence[Agent]) -> str:
     return f"You may write to {', '.join(names[:_MOST_NAMED]) or 'no worker'}{more}."
 
 
-def shown(replies: Replies) -> dict[str, object]:
+def replies_value(replies: Replies) -> dict[str, object]:
     """Replies as the sender's model reads them: every worker is there, and long words are cut before any is left out.
 
     Neither times nor names of runs are in it: the same answer twice must look the same.

@@ -58,7 +58,8 @@ class ScriptedExecutor(Executor):
         if move.result is not None:
             return Done(move.result, move.used)
         inputs = {
-            source.task: None if source.value is None else _said(decode_value(source.value)) for source in brief.inputs
+            source.task: None if source.value is None else _plain_result(decode_value(source.value))
+            for source in brief.inputs
         }
         return Done({"did": brief.instruction, "from": inputs} if inputs else {"did": brief.instruction}, move.used)
 
@@ -72,7 +73,7 @@ class ScriptedExecutor(Executor):
         if move.result is not None:
             return Done(move.result, move.used)
         done = [
-            f"[{source.task}] {_said(decode_value(source.value))!s}"
+            f"[{source.task}] {_plain_result(decode_value(source.value))!s}"
             for source in brief.inputs
             if source.value is not None
         ]
@@ -99,7 +100,7 @@ async def _play(move: Move) -> None:
         raise WorkFailed(Failure(move.fail, move.message, move.retry_after, move.permanent), move.used)
 
 
-def _said(value: object) -> object:
+def _plain_result(value: object) -> object:
     """What a result made here says, without what it was made from: results do not nest."""
     if not isinstance(value, dict):
         return value

@@ -165,12 +165,14 @@ class TeamSpec(Struct, frozen=True):
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """
-        usual, planner, judge = (_found(finder, model) for model in self.models)
+        usual, planner, judge = (_find_model(finder, model) for model in self.models)
         models: list[Model] = []
         if not floor.micros:
-            models += [planner, judge, *(_found(finder, model) for _, model in self._verifiers())]
+            models += [planner, judge, *(_find_model(finder, model) for _, model in self._verifiers())]
         if self.supervisor.factory is not None:
-            models.append(_found(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual)
+            models.append(
+                _find_model(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual
+            )
         for worker in self.everybody:
             if not worker.is_delegated and not worker.estimate.micros:
                 models += self._models_of(worker, finder, usual)
@@ -193,7 +195,7 @@ class TeamSpec(Struct, frozen=True):
         listeners: Sequence[Listener] = (),
     ) -> AgentExecutor:
         """The executor, its models found."""
-        usual, planner, judge = (_found(finder, model) for model in self.models)
+        usual, planner, judge = (_find_model(finder, model) for model in self.models)
         spending = Spending(budget, finder.observations)
         kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
         models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
@@ -225,7 +227,7 @@ class TeamSpec(Struct, frozen=True):
             teams=teams,
             functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
             checks=self.checks,
-            verifiers={name: _found(finder, model) for name, model in self._verifiers()},
+            verifiers={name: _find_model(finder, model) for name, model in self._verifiers()},
             members=members,
             listeners=listeners,
             load=self.load.view if isinstance(self.supervisor.strategy, Route) else None,
@@ -251,9 +253,9 @@ class TeamSpec(Struct, frozen=True):
         """The models of a worker: the one it calls, then those it falls back to."""
         if worker.call is not None:
             return []
-        replicas = [_found(finder, model) for model in worker.replicas]
-        first = ReplicaPool(replicas, self.replica_loads) if replicas else _found(finder, worker.model or usual)
-        return [first, *(_found(finder, model) for model in worker.fallback_models)]
+        replicas = [_find_model(finder, model) for model in worker.replicas]
+        first = ReplicaPool(replicas, self.replica_loads) if replicas else _find_model(finder, worker.model or usual)
+        return [first, *(_find_model(finder, model) for model in worker.fallback_models)]
 
     async def _ready_workers(
         self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
@@ -280,7 +282,7 @@ class TeamSpec(Struct, frozen=True):
         factory = self.supervisor.factory
         if factory is None:
             return None
-        return Workshop(factory, _found(finder, factory.model) if factory.model else usual)
+        return Workshop(factory, _find_model(finder, factory.model) if factory.model else usual)
 
     def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
         """What one sample of a worker's costs at least, for a team that is sampled."""
@@ -343,7 +345,7 @@ class TeamSpec(Struct, frozen=True):
 
     def notice(self, finder: Finder, *, plans: bool) -> str:
         """What people must know about the models behind this team; about the planner's where it `plans`."""
-        cards = [_found(finder, model).card for model in self._asked_models(plans=plans)]
+        cards = [_find_model(finder, model).card for model in self._asked_models(plans=plans)]
         notices = [card.notice for card in cards]
         if len({card.reads_facts for card in cards}) > 1:  # then it would not be true as it stands
             notices = [PARTLY if card.reads_facts else card.notice for card in cards]
@@ -381,6 +383,6 @@ def lent(
     )
 
 
-def _found(finder: Finder, declared: AnyModel) -> Model:
+def _find_model(finder: Finder, declared: AnyModel) -> Model:
     model = as_model(declared)
     return finder.find(model) if isinstance(model, str) else finder.with_price(model)

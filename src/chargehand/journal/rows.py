@@ -280,7 +280,7 @@ def read(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> 
 
 def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after: int) -> Readable:
     """The entries that follow number `after`, up to the first that cannot be read."""
-    number, epoch, last = _known(connection, run)
+    number, epoch, last = _find_run(connection, run)
     entries: list[Entry] = []
     expected = max(after, 0)
     highest = 0
@@ -303,7 +303,7 @@ def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after:
     return Readable(entries)
 
 
-def _known(connection: sqlite3.Connection, run: str) -> tuple[int, int, int]:
+def _find_run(connection: sqlite3.Connection, run: str) -> tuple[int, int, int]:
     """Number, epoch and last entry of a run; RunUnknown if there is none, Corrupt if its row is damaged.
 
     The name is kept twice, in the table and in its index: where they differ, one of them is damaged.

@@ -44,7 +44,7 @@ def places(text: str, part: str) -> list[int]:
     return starts
 
 
-def told(text: str, starts: list[int]) -> str:
+def describe_places(text: str, starts: list[int]) -> str:
     """How many places there are, and on which lines: `3 times, on lines 1, 4 and 9`."""
     many = f"{len(starts)} times" if len(starts) < MOST_PLACES else f"{MOST_PLACES} times or more"
     lines = [str(number) for number in dict.fromkeys(text.count("\n", 0, at) + 1 for at in starts[:10])]
@@ -155,7 +155,8 @@ def _applied(text: str, hunk: Hunk, number: int) -> str:
         raise Refused(f"hunk {number} does not fit: {_missing(text, hunk)}")
     if len(starts) > 1:
         raise Refused(
-            f"hunk {number} fits {told(text, starts)}; add lines of context before or after, so that it fits once"
+            f"hunk {number} fits {describe_places(text, starts)}; add lines of context before or after, "
+            "so that it fits once"
         )
     end = starts[0] + len(old)
     before = framed[1 : starts[0] + 1]
@@ -341,20 +342,22 @@ def _inserted(value: str, text: str, line: int) -> str:
 
 
 def _replaced(value: str, old: str, new: str) -> str:
-    starts = _found(value, old)
+    starts = _find_old_text(value, old)
     if len(starts) > 1:
-        raise Refused(f"{_shown(old)} occurs {told(value, starts)}; give more of the text around it, so that it is one")
+        raise Refused(
+            f"{_quote(old)} occurs {describe_places(value, starts)}; give more of the text around it, so that it is one"
+        )
     return value[: starts[0]] + new + value[starts[0] + len(old) :]
 
 
 def _all_replaced(value: str, old: str, new: str, limit: int) -> str:
-    _found(value, old)
+    _find_old_text(value, old)
     # Before it is made: many long replacements could fill the memory.
     check_size(len(value) + value.count(old) * (len(new) - len(old)), len(value), limit)
     return value.replace(old, new)
 
 
-def _found(value: str, old: str) -> list[int]:
+def _find_old_text(value: str, old: str) -> list[int]:
     if not old:
         raise Refused("there is no text to replace; give the text that is there now")
     starts = places(value, old)
@@ -362,8 +365,8 @@ def _found(value: str, old: str) -> list[int]:
         return starts
     near = " ".join(old.casefold().split()) in " ".join(value.casefold().split())
     hint = "it does with other blanks, line ends or capitals" if near else "read what is there now"
-    raise Refused(f"{_shown(old)} does not occur; text must match exactly: {hint}")
+    raise Refused(f"{_quote(old)} does not occur; text must match exactly: {hint}")
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:79] + "…")

@@ -106,7 +106,7 @@ class Words:
         most = max(MOST_HOLDERS, int(RARE * self._kept.passages))
         counted = self._counted(words, most + 1)
         chosen = [term for count, term in counted if count <= most][:MOST_TERMS]
-        return self._found(chosen, _either(chosen), limit) if chosen else {}
+        return self._find(chosen, _either(chosen), limit) if chosen else {}
 
     def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
@@ -116,9 +116,9 @@ class Words:
         cheap = [term for total, term in zip(totals, chosen, strict=True) if total <= BUDGET]
         if not chosen:
             return {}
-        matches = self._found(cheap, _either(cheap), limit) if cheap else self._found(chosen, _all(chosen), limit)
+        matches = self._find(cheap, _either(cheap), limit) if cheap else self._find(chosen, _all(chosen), limit)
         if len(matches) < limit and len(cheap) < len(chosen):
-            matches |= self._found(chosen, _either(chosen), limit)
+            matches |= self._find(chosen, _either(chosen), limit)
         return matches
 
     def _counted(self, words: Sequence[str], most: int) -> list[tuple[int, str]]:
@@ -129,7 +129,7 @@ class Words:
     def _count(self, term: str, most: int) -> int:
         return self._db.execute(_COUNT, (_quoted(term), self._kept.first, self._kept.final, most)).fetchone()[0]
 
-    def _found(self, chosen: Sequence[str], expression: str, limit: int) -> dict[int, WordMatch]:
+    def _find(self, chosen: Sequence[str], expression: str, limit: int) -> dict[int, WordMatch]:
         first = self._kept.first
         final = self._kept.final
         bounds: list[Value] = [expression, first, final, *self._values]
@@ -185,7 +185,7 @@ def search(
             _check_width(store, vector)
         index = open_index()
         meaning, words = _by_both(
-            db=db, index=index, stores=stores, query=query, question=index.asked(vector), within=within, limit=limit
+            db=db, index=index, stores=stores, query=query, question=index.query(vector), within=within, limit=limit
         )
     else:
         meaning = {}

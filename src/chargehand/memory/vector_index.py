@@ -39,7 +39,7 @@ class VectorIndex:
         self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
-    def asked(self, vector: bytes) -> VectorQuery:
+    def query(self, vector: bytes) -> VectorQuery:
         """Invalid for a vector that points nowhere."""
         return VectorQuery(*unit([vector])[0])
 

@@ -22,7 +22,7 @@ _YEAR_COLUMN = re.compile(r"(?:^|_)(?:id|year|order|number|launched)$")
 _CURRENCIES = ("_eur", "_usd", "_gbp", "_chf", "_sek")
 
 
-class CallOutcome(Struct, frozen=True):
+class ToolOutcome(Struct, frozen=True):
     """What came of one call: an error in words, or a value."""
 
     call: ToolCall
@@ -48,10 +48,10 @@ class DemoMaterial(Struct):
         return [passage for passages in self.of(Passages) for passage in passages.found]
 
 
-def read_outcomes(messages: Sequence[Message]) -> list[CallOutcome]:
+def read_outcomes(messages: Sequence[Message]) -> list[ToolOutcome]:
     """Every call that was answered, in order."""
     calls: dict[str, ToolCall] = {}
-    outcomes: list[CallOutcome] = []
+    outcomes: list[ToolOutcome] = []
     for message in messages:
         if message.role == "assistant":
             calls.update({call.id: call for call in message.calls})
@@ -59,7 +59,7 @@ def read_outcomes(messages: Sequence[Message]) -> list[CallOutcome]:
             value = _decode(message.text)
             fields = cast("dict[str, object]", value if isinstance(value, dict) else {})
             error = str(fields["error"]) if list(fields) == ["error"] else ""
-            outcomes.append(CallOutcome(calls[message.call], error, cast("object", value)))
+            outcomes.append(ToolOutcome(calls[message.call], error, cast("object", value)))
     return outcomes
 
 

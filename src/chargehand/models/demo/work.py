@@ -32,8 +32,8 @@ from chargehand.models.demo.request import (
     stem_set,
 )
 from chargehand.models.demo.results import (
-    CallOutcome,
     DemoMaterial,
+    ToolOutcome,
     as_number,
     figure_in_words,
     gather,
@@ -74,7 +74,7 @@ class Job(Struct, frozen=True):
 
     subject: Working
     tools: list[ToolCard]
-    outcomes: list[CallOutcome]
+    outcomes: list[ToolOutcome]
     material: DemoMaterial
     steps: int
 
@@ -84,7 +84,7 @@ class Job(Struct, frozen=True):
     def tool_of_kind(self, kind: str) -> ToolCard | None:
         return next((tool for tool in self.tools if tool.kind == kind), None)
 
-    def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[CallOutcome]:
+    def outcomes_of(self, tool: str, calls: Sequence[Arguments]) -> list[ToolOutcome]:
         """What came of these calls; those that were not made yet are asked for."""
         by_arguments = {outcome.call.arguments: outcome for outcome in self.outcomes if outcome.call.name == tool}
         missing = [(tool, arguments) for arguments in calls if _encode(arguments) not in by_arguments]

@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from msgspec import structs
 
 from chargehand.agents.loop import Kit, work
-from chargehand.agents.messages import WorkerMessage, send, shown
+from chargehand.agents.messages import WorkerMessage, replies_value, send
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import instructions, material, visible_blocks
 from chargehand.agents.roles import Worker
@@ -263,7 +263,7 @@ class LettaExecutor(Executor):
             return Costs({"replies": [], "note": note}, NOTHING)
         agents = tuple(self.agent(profile) for profile in readers.values())
         answered, used = await send(context, caller.key, WorkerMessage(message, agents, sender, foreign=True))
-        result = shown(answered)
+        result = replies_value(answered)
         replies: list[dict[str, object]] = []
         for line in cast("list[dict[str, object]]", result["replies"]):
             agent_id = str(line.pop("worker"))
