@@ -61,10 +61,15 @@ def read_outcomes(messages: Sequence[Message]) -> list[ToolOutcome]:
     return outcomes
 
 
+def open_envelope(text: str) -> str:
+    """What stands in an envelope, without what a loop may have written around it; a text without one as it is."""
+    envelope = _ENVELOPE.search(text)
+    return envelope[2] if envelope else text
+
+
 def _decode(text: str) -> object:
     """JSON as what it is, and anything else as text."""
-    envelope = _ENVELOPE.match(text)  # what a loop may have written after it is not part of it
-    body = envelope[2] if envelope else text
+    body = open_envelope(text)
     try:
         return cast("object", msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError):

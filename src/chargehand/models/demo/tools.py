@@ -245,11 +245,17 @@ class _Filling:
         return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
     def _fill_periods(self) -> None:
-        """Days in their order."""
-        days = [period for period in self.clause.periods if period.day and period.year]
-        for parameter, period in zip(self._open("day"), days, strict=False):
-            self.values[parameter.name] = [period.first_day.isoformat()]
-            self.account.use_period(period)
+        """Days in their order, and months for arguments whose choices are months."""
+        for period in self.clause.periods:
+            month = period.text.split()[0]
+            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
+            days = self._open("day")
+            if days and period.day and period.year:
+                self.values[days[0].name] = [period.first_day.isoformat()]
+                self.account.use_period(period)
+            elif months and not period.day:
+                self.values[months[0].name] = [month]
+                self.account.use_period(period)
 
     def _fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
@@ -429,7 +435,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     for at, token in account.open_words.items():
         weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
         matched += weight
-        if weight or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
+        if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
             account.use_word(at)
     if matched < _FITS:
         return None
