@@ -40,7 +40,7 @@ class Prices(Protocol):
     @property
     def price(self) -> Price | None: ...
 
-    async def micros(self, usage: Usage | None) -> int | None: ...
+    async def look_up(self) -> None: ...
 
 
 class Tally(Struct):
@@ -109,13 +109,12 @@ class Guarded:
     async def prepare(self) -> None:
         """Find out what the model costs before it is called, so that its card says so."""
         if self._prices is not None:
-            await self._prices.micros(None)
-            self._label()
+            await self._prices.look_up()
+        self._label()
 
     def _label(self) -> None:
-        price = self._prices.price if self._prices is not None else None
-        if price is not None and self._card.micros_in is None:
-            self._card = price.on(self._card)
+        if self._prices is not None and self._prices.price is not None and self._card.micros_in is None:
+            self._card = self._prices.price.on(self._card)
 
     async def close(self) -> None:
         close = getattr(self._model, "close", None)
@@ -325,8 +324,10 @@ class Guarded:
             usage = _sum(before, usage)
             micros = None
         if micros is None and self._prices is not None:
-            micros = await self._prices.micros(usage)
-            self._label()
+            if self._card.micros_in is None:
+                await self.prepare()
+            if usage is not None:
+                micros = self._card.price(usage.input, usage.output, usage.cached)
         tally = self.tally
         if usage is not None:
             tally.input += usage.input
