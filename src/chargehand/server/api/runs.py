@@ -1,17 +1,22 @@
 """Runs: begin one, list them, show one. What is not on disk yet is not told."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
+from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.fold import replay
-from chargehand.engine.state import Status
+from chargehand.engine.forecast import forecast
+from chargehand.engine.plan import Plan
+from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.journal.protocol import RunRow
@@ -25,6 +30,7 @@ from chargehand.server.api.shapes import (
     RunCreated,
     RunFilter,
     RunInfo,
+    RunLimits,
     RunPage,
     RunSummary,
     State,
@@ -122,20 +128,34 @@ async def run_info(tenant: Tenant, run: str) -> RunInfo:
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
+    plan = planned(state)
     return RunInfo(
         summary=summary_of(tenant, RecordedRun(run, entries, state)),
-        plan=planned(state),
+        plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
         answer=traced.answer,
         notice="" if team is None else team.notice,
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
-        limits=AmountInfo(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
+        limits=RunLimits(budget.usd, budget.tokens, budget.calls) if state.ledger.capped else None,
         notes=tuple(traced.notes),
         traced=count_traced(tracings.values()),
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
+        now=time.time(),
+        forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
     )
+
+
+async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast:
+    """What the whole plan takes; dollars too where the team is served here."""
+    requested = state.requested
+    teams = tenant.part(Teams)
+    if requested.team in teams.teams:
+        with suppress(ChargehandError):  # a run can be read also where its team cannot be opened
+            served = await teams.of(requested.team, requested.budget)
+            return foreseen(served.executor, plan, requested, closed=state.closed)
+    return PlanForecast(**structs.asdict(forecast(plan, requested.roster, requested.policy)))
 
 
 def state_of(tenant: Tenant, recorded: RecordedRun) -> State:

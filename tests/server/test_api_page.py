@@ -1,0 +1,48 @@
+"""What the page reads over our own API: who is calling, a run with clock and forecast, live lists, lean entries."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from chargehand import __version__
+from tests.server.api import BOTH, Garden, garden, key_for
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as opened:
+        yield opened
+
+
+def test_a_caller_is_told_who_it_is_and_what_its_key_allows(home: Garden, tmp_path: Path) -> None:
+    operator = home.client.get("/api/me").json()
+    assert (operator["key"], operator["scopes"]) == ("operator", ["read", "run", "admin"])
+    assert operator["version"] == __version__
+    assert abs(operator["now"] - time.time()) < 60
+    reader = home.client.get("/api/me", headers=key_for(tmp_path, "acme", "read")).json()
+    assert (reader["tenant"], reader["name"], reader["scopes"]) == ("acme", "for a test", ["read"])
+
+
+def test_a_run_under_way_shows_the_clock_its_forecast_and_null_for_no_cap(home: Garden) -> None:
+    home.hold()
+    run = home.begin(BOTH, budget={"calls": 50})
+    home.tool_called(run)
+    shown: Any = home.show(run)
+    home.let_go()
+    assert shown["limits"] == {"usd": None, "tokens": None, "calls": 50}
+    assert shown["summary"]["started"] <= shown["now"] <= time.time()
+    assert (shown["forecast"]["width"], shown["forecast"]["usd"]["about"]) == (2, 0)
+    assert home.wait(run)["forecast"] is None
+
+
+def test_the_page_and_its_views_need_no_token_and_may_show_images_they_made(home: Garden) -> None:
+    with httpx.Client(base_url=home.server.url) as stranger:
+        for path in ("/assets/page.js", "/runs/garden-1", "/new", "/teams/garden", "/memory", "/evals", "/compare"):
+            assert stranger.get(path).status_code in (200, 404), path
+        for path in ("/api/runs", "/api/me", "/runsome", "/metrics"):
+            assert stranger.get(path).status_code == 401, path
+        assert "img-src 'self' blob:" in stranger.get("/").headers["content-security-policy"]
