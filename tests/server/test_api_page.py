@@ -1,5 +1,6 @@
 """What the page reads over our own API: who is calling, a run with clock and forecast, live lists, lean entries."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,3 +47,35 @@ def test_the_page_and_its_views_need_no_token_and_may_show_images_they_made(home
         for path in ("/api/runs", "/api/me", "/runsome", "/metrics"):
             assert stranger.get(path).status_code == 401, path
         assert "img-src 'self' blob:" in stranger.get("/").headers["content-security-policy"]
+
+
+def events_of(reply: httpx.Response) -> Iterator[tuple[str, Any]]:
+    """The events of a stream, each with its name."""
+    name = ""
+    for line in reply.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def test_the_list_of_runs_is_told_as_it_changes_with_the_question_in_the_line(home: Garden) -> None:
+    home.hold()
+    before = home.begin(BOTH)
+    home.tool_called(before)
+    with home.client.stream("GET", "/api/runs/events") as reply:
+        lines = events_of(reply)
+        name, first = next(lines)
+        assert (name, first["run"], first["state"]) == ("run.line", before, "running")
+        assert first["running"] >= 1
+        assert (first["title"], first["question"]) == ("What do 40 tomato seedlings cost, and what do…", None)
+        asking = home.begin(approve=True)
+        asked = next(line for _, line in lines if line["run"] == asking and line["state"] == "needs_input")
+        assert asked["question"] == {"what": "plan", "task": "", "text": ""}
+        home.let_go()
+        ended = next(line for _, line in lines if line["run"] == before and line["state"] == "complete")
+        assert (ended["done"], ended["running"], ended["failed"]) == (2, 0, 0)
+        home.client.post(f"/api/runs/{asking}/plan", json={"number": 1, "verdict": "approve"})
+        done = next(line for _, line in lines if line["run"] == asking and line["state"] == "complete")
+    listed = {line["run"]: line for line in home.client.get("/api/runs").json()["runs"]}
+    assert listed == {before: ended, asking: done}

@@ -474,10 +474,11 @@ def health(
 
 def report(stats: Stats, now: Instant, team: str) -> list[WorkerHealth]:
     """What was called in the runs of a team, or is out of order."""
-    rows = [(called, name, calls) for called, table in stats.calls.items() for name, calls in table.items()]
-    called_rows = [row for row in rows if row[2].calls]
-    barred: list[tuple[Called, str, CallStats]] = [("model", name, CallStats()) for name in _barred_models(stats)]
-    return [_health(stats, team, called, name, calls, now) for called, name, calls in (*called_rows, *barred)]
+    lines: list[WorkerHealth] = []
+    for called, table in stats.calls.items():
+        lines += [_health(stats, team, called, name, calls, now) for name, calls in table.items() if calls.calls]
+    lines += [_health(stats, team, "model", name, CallStats(), now) for name in _barred_models(stats)]
+    return lines
 
 
 def _barred_models(stats: Stats) -> list[str]:

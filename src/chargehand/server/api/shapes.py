@@ -308,8 +308,19 @@ class RunLimits(Struct, frozen=True):
     calls: int | None
 
 
+class OpenQuestion(Struct, frozen=True):
+    """What a run asks a person, in short; the run itself has all of it."""
+
+    what: str
+    task: TaskId
+    text: str
+
+
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of."""
+    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
+
+    `title` are the first words of its goal. `running` and `failed` count tasks.
+    """
 
     run: str
     team: str = ""
@@ -326,6 +337,10 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     gaps: int = 0
     parent: str = ""
     source: str = ""
+    title: str = ""
+    running: int = 0
+    failed: int = 0
+    question: OpenQuestion | None = None
 
 
 class RunPage(Struct, frozen=True):
