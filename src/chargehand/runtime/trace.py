@@ -502,8 +502,17 @@ class Tracer:
         attempts = [attempt for task in self.tasks.values() for attempt in task.attempts]
         trace.serial = sum(work.seconds or 0.0 for work in (*trace.supervision, *attempts))
         planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
-        trace.critical_path = critical_path(planned, self._settled_at)
+        trace.critical_path = critical_path(planned, self._ends())
         return trace
+
+    def _ends(self) -> dict[TaskId, Instant]:
+        """When tasks ended that were done or tried; those under way have not ended before now."""
+        ends: dict[TaskId, Instant] = {}
+        for name, progress in self.state.tasks.items():
+            has_begun = progress.attempt > 0 or progress.status not in (Status.WAITING, Status.READY)
+            if has_begun and progress.status is not Status.SKIPPED:
+                ends[name] = self._settled_at.get(name, self.state.at)
+        return ends
 
     RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {
         ev.SupervisionStarted: _duty_started,
