@@ -30,6 +30,7 @@ from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.request_facts import Given
+from chargehand.text.citations import strip_citations
 from chargehand.text.numbers import find_number_words, find_quantities
 
 GRADER_TIMEOUT: Seconds = 60.0
@@ -162,8 +163,7 @@ def holds_number(figures: list[StatedFigure], wanted: CaseNumber) -> bool:
     return False
 
 
-_ASIDE = re.compile(r"`[^`\n]*\s[^`\n]*`|\[[^\[\]\s]{1,64}\]")
-"""Quoted commands and cited tasks: their numbers are not stated."""
+_COMMAND = re.compile(r"`[^`\n]*\s[^`\n]*`")
 _POWER = re.compile(r"(?<![\w.,])(\d{1,40}(?:\.\d{1,40})?)(?:[eE]|\s?[x\u00d7]\s?10\^)([+-]?\d{1,3})(?![\w.]*\w)")
 _BARE_FRACTION = re.compile(r"(?<![\w.,])\.(?=\d)")
 _SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f\u2009]\d{3})+(?:[.,]\d{1,30})?(?![.,]?\w)")
@@ -174,7 +174,7 @@ _MAX_EXPONENT = 60
 
 def find_figures(text: str) -> list[StatedFigure]:
     """The numbers an answer states, also in words: not those of dates, names, cited tasks and quoted commands."""
-    bare = _ASIDE.sub(" ", text)
+    bare = _COMMAND.sub(" ", strip_citations(text))
     plain = _write_out(bare)
     figures = [
         StatedFigure(value, _sign_before(plain, quantity.start))
@@ -190,7 +190,7 @@ def find_figures(text: str) -> list[StatedFigure]:
 
 def written_numbers(text: str) -> tuple[float, ...]:
     """The numbers in digits as they are first read, with their signs, each once; single digits are left out."""
-    plain = _write_out(_ASIDE.sub(" ", text))
+    plain = _write_out(_COMMAND.sub(" ", strip_citations(text)))
     long = [quantity for quantity in find_quantities(plain) if len(quantity.text) > 1]
     signed = [float(quantity.readings[0][0]) * (_sign_before(plain, quantity.start) or 1) for quantity in long]
     return tuple(dict.fromkeys(signed))
