@@ -13,7 +13,7 @@ from random import Random
 from sys import maxsize
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
@@ -43,18 +43,6 @@ class Prices(Protocol):
     async def look_up(self) -> None: ...
 
 
-class Tally(Struct):
-    """What went through one guard since it was made: calls as they were sent, and what the replies cost."""
-
-    calls: int = 0
-    retries: int = 0
-    failures: int = 0
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    micros: int = 0
-
-
 class Guarded:
     """A model behind a limiter and a breaker, whose calls are tried again where that can help.
 
@@ -79,7 +67,6 @@ class Guarded:
     ) -> None:
         self.limiter = limiter or Limiter(clock=clock)
         self.breaker = breaker or Breaker()
-        self.tally = Tally()
         self._model = model
         self._card = model.card
         self._prices = prices
@@ -141,15 +128,12 @@ class Guarded:
                     error.usage = spent = _sum(spent, error.usage)
                     final = (listener is not None and listener.any) or (request.pay_once and error.billed)
                     if _is_answer(error) and not self._may_repeat(tries):
-                        self.tally.failures += 1
                         raise _permanent(error) from error
                     wait = None if final else self._wait(error, tries)
                     if wait is None:
-                        self.tally.failures += 1
                         raise
                     holding = error.failure.kind in OUTAGES
                     again = error.failure
-                self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
                 why = shorten_words(again.message.removeprefix(f"{self.card.handle}: "), 160)
                 with waiting(self.card.handle, why, wait):
@@ -171,7 +155,6 @@ class Guarded:
         used: int | None = 0
         try:
             probing = self._pass()
-            self.tally.calls += 1
             used = None
             try:
                 reply = await self._model.reply(request, listener)
@@ -328,12 +311,6 @@ class Guarded:
                 await self.prepare()
             if usage is not None:
                 micros = self._card.price(usage.input, usage.output, usage.cached)
-        tally = self.tally
-        if usage is not None:
-            tally.input += usage.input
-            tally.output += usage.output
-            tally.cached += usage.cached
-        tally.micros += micros or 0
         if usage is reply.usage and micros is reply.micros:
             return reply
         return structs.replace(reply, usage=usage, micros=micros)
