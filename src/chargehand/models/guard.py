@@ -89,7 +89,7 @@ class Guarded:
         return self._card
 
     @property
-    def calm(self) -> bool:
+    def is_calm(self) -> bool:
         """Whether it does well and has room: calls that need not be made are made only then."""
         return not self.breaker.row and not self.breaker.opened and self.limiter.idle
 
