@@ -128,7 +128,7 @@ def _check_models(build: TeamBuild) -> None:
             with build.at(*path):
                 finder.find(handle)
                 if near := finder.suggest(handle):
-                    words = f"is {handle!r}, which the table of prices does not know (it may be new); did you mean {near!r}?"
+                    words = f"is {handle!r}, unknown to the table of prices (it may be new); did you mean {near!r}?"
                     build.report(path, words, grave=False)
     for archive in build.memory.archives if build.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
