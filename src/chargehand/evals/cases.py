@@ -12,7 +12,7 @@ from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.declared import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.tools.schema import inner_schemas, schema_problem
+from chargehand.tools.schema import schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
@@ -213,8 +213,18 @@ def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
     for key in schema:
         if key not in _SCHEMA_KEYS:
             yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
-    for _, part in inner_schemas(schema):
-        yield from _unchecked_keys(cast("dict[str, Any]", part))
+    for part in _inner_schemas(schema):
+        yield from _unchecked_keys(part)
+
+
+def _inner_schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in ("properties", "$defs", "definitions"):
+        yield from schema.get(name, {}).values()
+    for name in ("anyOf", "oneOf"):
+        yield from schema.get(name, ())
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):  # true and false are schemas, too
+            yield schema[name]
 
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
