@@ -146,8 +146,6 @@ class ClientReturn(Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     good: bool = True
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
 
 
 ClientReturns: TypeAlias = Mapping[tuple[str, str], ClientReturn]
@@ -210,9 +208,7 @@ def _verdicts_in(message: MessageCreate, approval: Approval) -> Iterator[tuple[s
         if entry.tool_return is not None:
             if entry.status not in ("success", "error"):
                 raise _refused("a tool_return needs a status: success or error", approval)
-            text = text_of(entry.tool_return)
-            returned = ClientReturn(text, entry.status == "success", entry.stdout or (), entry.stderr or ())
-            result = msgspec.json.decode(msgspec.json.encode(returned))
+            result = msgspec.to_builtins(ClientReturn(text_of(entry.tool_return), entry.status == "success"))
         elif entry.approve is None:
             reason = "there is no verdict: send `approvals`, with tool_call_id and approve of each call"
             raise _refused(reason, approval)
