@@ -133,9 +133,9 @@ def test_arguments_that_do_not_fit_are_not_sent_to_the_client(client: Letta, mod
     ("tools", "named"),
     [
         ([{"name": "give_up"}], "client_tools[0].name"),
-        ([{"name": "no spaces"}], "client_tools[0].name"),
-        ([ADD, ADD], "two client_tools"),
-        ([{"name": "x", "parameters": {"type": "array"}}], "client_tools[0].parameters"),
+        ([{"name": "no spaces"}], "client_tools[0]: a tool cannot be called 'no spaces'"),
+        ([ADD, ADD], "client_tools[1].name"),
+        ([{"name": "x", "parameters": {"type": "array"}}], "client_tools[0]: the schema of tool 'x'"),
     ],
 )
 def test_tools_that_no_model_could_be_told_of_are_refused(

@@ -16,7 +16,7 @@ from chargehand.engine.plan import TaskId, digest
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
-from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, recorded_request, text_of
+from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, call_key, recorded_request, text_of
 from chargehand.server.letta.wire import (
     LettaMessage,
     LettaResponse,
@@ -81,8 +81,8 @@ class MessageLog:
         """The calls that wait for the client."""
         self.answered_from = 0
         """How many messages there were when the client last answered about calls."""
-        self.client_returns: dict[tuple[str, str], ClientReturn] = {}
-        """What the client sent last for a call, by the name of its tool and the arguments."""
+        self.client_returns: dict[bytes, ClientReturn] = {}
+        """What the client sent last for a call, by `call_key`."""
         self.usage = UsageStatistics(run_ids=(self.run,))
         self._task = task or TASK
         self._at: Instant = 0.0
@@ -341,7 +341,8 @@ class MessageLog:
         verdict = VerdictWire(answer.verdict == "approve", call.wire.tool_call_id, answer.feedback or None)
         if verdict.approve and answer.result is not None:
             returned = msgspec.convert(answer.result, ClientReturn)
-            self.client_returns[call.wire.name, call.wire.arguments] = returned
+            arguments = msgspec.json.decode(call.wire.arguments or "{}", type=dict[str, object])
+            self.client_returns[call_key(call.wire.name, arguments)] = returned
             verdict.type = "tool"
             verdict.tool_return = returned.text
             verdict.status = "success" if returned.good else "error"

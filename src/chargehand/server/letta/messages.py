@@ -11,6 +11,7 @@ from chargehand.memory.catalog import LEAST_KEPT, Profile, plain_summary, summar
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.custom_tools import client_side_tools
 from chargehand.server.letta.index import Where
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
@@ -93,6 +94,7 @@ async def _start(
     if approvals := approvals_in(sent):
         return await _answer_approval(call, approvals, conversation or profile.id, repeated=repeated)
     check_model("override_model", sent.override_model or "", call.tenant)
+    client_side_tools(sent.client_tools or (), {})  # a problem now, not when the agent is at work
     request = read_request(profile.id, call.tenant.redact(sent), await mark_of(call.request), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 

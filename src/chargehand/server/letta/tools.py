@@ -11,6 +11,7 @@ from chargehand.memory.catalog import Catalog, KeptTool, Profile
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.custom_tools import (
     ToolExecutionResult,
+    custom_tool,
     execute,
     find_custom,
     read_source,
@@ -199,7 +200,7 @@ def read_tool(stored: KeptTool, sent: ToolFields) -> KeptTool:
         settings["limit"] = max(1, min(sent.return_char_limit, _MAX_RETURN))
     if sent.default_requires_approval is not None:
         settings["approval"] = sent.default_requires_approval
-    return structs.replace(
+    changed = structs.replace(
         stored,
         name=function.name,
         description=sent.description or str(schema.get("description") or function.description),
@@ -208,6 +209,8 @@ def read_tool(stored: KeptTool, sent: ToolFields) -> KeptTool:
         settings=settings,
         tags=stored.tags if sent.tags is None else tuple(dict.fromkeys(sent.tags)),
     )
+    custom_tool(changed)  # a problem if no model could call it
+    return changed
 
 
 @routes.patch("/v1/tools/{tool}")
