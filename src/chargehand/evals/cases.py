@@ -18,8 +18,6 @@ Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
 NO_WORKER = "out of scope"
 """The label of requests that are for no worker."""
-OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", NO_WORKER))
-"""Other ways to write that a request is for no worker; the usual one is null."""
 JSON_LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON_LINES, *YAML, ".json")
@@ -108,7 +106,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         """The workers it is for; empty where it is out of scope."""
         if isinstance(self.worker, UnsetType) or self.worker is None:
             return ()
-        return tuple(name for name in as_tuple(self.worker) if name.strip().casefold() not in OUT_OF_SCOPE)
+        return as_tuple(self.worker)
 
 
 class Dataset(Struct, frozen=True):
