@@ -10,7 +10,8 @@ from msgspec import UNSET, Struct, structs
 from starlette.responses import Response
 
 from chargehand.engine.roster import Match
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.conversations import Turn
 from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.index import MessageFilter
 from chargehand.server.letta.messages import (

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from chargehand.engine.policy import Instant
-from chargehand.memory.sqlite_search import terms
+from chargehand.memory.ranking import terms
 from chargehand.server.letta.index import (
     IndexedMessage,
     IndexedRun,
