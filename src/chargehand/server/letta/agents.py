@@ -12,7 +12,8 @@ from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.conversations import Turn
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
 from chargehand.server.letta.executor import MATCHING, is_supervisor

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import structs
 from starlette.responses import Response
 
-from chargehand.memory.catalog import LEAST_KEPT, Profile, plain_summary, summary_turn
+from chargehand.memory.catalog import Profile
+from chargehand.memory.conversations import LEAST_KEPT, plain_summary, summary_turn
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.attachments import lock_of
