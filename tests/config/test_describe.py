@@ -1,10 +1,10 @@
-"""What a check has to say: everything at once, where values come from, and never a secret."""
+"""What a check has to say: everything at once, and never a secret."""
 
 from pathlib import Path
 
 import pytest
 
-from chargehand.config.explain import describe
+from chargehand.config.describe import describe
 from tests.config.files import TOOLS, write
 
 TEXT = """\
@@ -54,9 +54,7 @@ def test_workers_and_tools_are_told(file: Path) -> None:
     told = describe(file, model="demo")
     (ann,) = told.workers
     assert (ann.name, ann.tools) == ("ann", ("twice", "calculator"))
-    (twice,) = told.tools
-    assert (twice.entry, twice.source, twice.names, twice.effect) == ("twice", "python", ("twice",), "effect")
-    assert twice.approve
+    assert told.tools == ["calculator", "twice"]
 
 
 def test_memory_is_told_and_its_models_are_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,19 +79,6 @@ workers: {ann: {description: Reads., remembers: true}}
     assert told.memory.file == str(file.parent / "kept.db")
     assert told.memory.blocks == ("notes",)
     assert told.memory.archives["words"] == "words"
-    assert told.workers[0].remembers
-
-
-def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> None:
-    told = describe(file)
-    values = {one.path: (one.value, one.origin) for one in told.values}
-    assert values["name"] == ("described", "team.yaml:2, what stands after TEAM_NAME:-")
-    assert values["description"] == ("(not shown)", "team.yaml:3, MY_SECRET_KEY of .env")
-    assert values["defaults.model"] == ("demo", "team.yaml:4, TEAM_MODEL of the environment")
-    assert values["workers.ann.tools[1]"] == ("calculator", "team.yaml:7")
-    assert values["policy.refine"] == ("true", "built in")
-    assert values["policy.retry.attempts"] == ("3", "built in")
-    assert "hush-hush" not in repr(told.values)
 
 
 def test_a_file_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:

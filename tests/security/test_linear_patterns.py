@@ -14,7 +14,7 @@ _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
     {
-        "chargehand.agents.audit.evidence._VERDICT",
+        "chargehand.agents.audit.contradictions._VERDICT",
         "chargehand.agents.audit.claims._NAME_EQUATED",
         "chargehand.memory.chunking._FENCE",
         "chargehand.memory.edits._HEADER",
