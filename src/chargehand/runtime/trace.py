@@ -5,6 +5,7 @@ Times are seconds since the run began, unless said otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -517,7 +518,7 @@ class Tracer:
         return trace
 
     def _ends(self) -> dict[TaskId, Instant]:
-        """When each task ended, or now for one that is under way. A skipped one held nothing up."""
+        """When each task ended; one that is under way ends after all of them. A skipped one held nothing up."""
         ends: dict[TaskId, Instant] = {}
         for name, progress in self.state.tasks.items():
             if progress.status is Status.SKIPPED:
@@ -525,7 +526,7 @@ class Tracer:
             if name in self._settled_at:
                 ends[name] = self._settled_at[name]
             elif self.tasks[name].began is not None:
-                ends[name] = self.state.at
+                ends[name] = inf
         return ends
 
     RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {
