@@ -29,7 +29,7 @@ export function wrapTitle(text: string): string[] {
   if (line) lines.push(line);
   const [first = "", second = ""] = lines;
   if (!second) return [cut(first)];
-  return [cut(first), lines.length > 2 || second.length > LINE ? `${second.slice(0, LINE - 2).trimEnd()} …` : second];
+  return [cut(first), lines.length > 2 || second.length > LINE ? `${second.replace(/…$/, "").slice(0, LINE - 1).trimEnd()}…` : second];
 }
 
 const cut = (line: string): string => (line.length > LINE + 2 ? `${line.slice(0, LINE)}…` : line);

@@ -4,26 +4,30 @@ import type { JSX } from "preact";
 import type { Entry, Message } from "./events.ts";
 import { count } from "./format.ts";
 import type { Prompt } from "./run_state.ts";
-import { useLeft } from "./value_view.tsx";
+import { Value, useLeft } from "./value_view.tsx";
 
-type Part = { name: string; kind: "system" | "memory" | "input" | "task"; text: string };
+type Part = { name: string; kind: "system" | "memory" | "input" | "task" | "frame"; text: string };
 const ENVELOPE = /<data ([0-9a-f]+) from "([^"]*)">\n?([\s\S]*?)\n?<\/data \1>/g;
 const tokens = (text: string): number => Math.ceil(text.length / 4);
 
 /** A message cut at its envelopes: what is inside one is material, and it is shown as a part with a name. */
 function partsOf(message: Message): Part[] {
   const text = message.text ?? "";
-  const outside = message.role === "system" ? "system" : "task";
   const parts: Part[] = [];
   let at = 0;
   const put = (between: string): void => {
-    if (between.trim()) parts.push({ name: outside === "system" ? "system" : "task", kind: outside, text: between.trim() });
+    const words = between.trim();
+    if (!words) return;
+    const frame = /^Task: /m.test(words) ? "task" : "frame";
+    const kind = message.role === "system" ? "system" : frame;
+    parts.push({ name: kind === "frame" ? "in between" : kind, kind, text: words });
   };
   for (const match of text.matchAll(ENVELOPE)) {
     put(text.slice(at, match.index));
     const name = match[2]!;
-    const kind = /^block |memory|archive/.test(name) ? "memory" : "input";
-    parts.push({ name: name.replace(/^task /, "input from "), kind, text: match[3]! });
+    const block = /^block ([^:]+)/.exec(name)?.[1];
+    const kind = block || /memory|archive/.test(name) ? "memory" : "input";
+    parts.push({ name: block ? `memory block ${block}` : name.replace(/^task /, "input from "), kind, text: match[3]! });
     at = match.index + match[0].length;
   }
   put(text.slice(at));
@@ -46,11 +50,20 @@ export function PromptView({ prompt, entries, run }: { prompt: Prompt; entries: 
         ))}
       </div>
       {parts.map((part) => (
-        <details class={`prompt-part is-${part.kind}`} open={part.kind !== "system"}>
+        <details class={`prompt-part is-${part.kind}`} open={part.kind !== "system" && part.kind !== "frame"}>
           <summary><i /><b>{part.name}</b><span class="grow" /><span class="quiet">{count(tokens(part.text))} tokens</span></summary>
-          <pre tabIndex={0}>{part.text}</pre>
+          {part.kind === "input" ? <Input text={part.text} run={run} /> : <pre tabIndex={0}>{part.text}</pre>}
         </details>
       ))}
     </div>
   );
+}
+
+/** A result that another task handed on. */
+function Input({ text, run }: { text: string; run: string }): JSX.Element {
+  try {
+    return <div class="prompt-input"><Value value={JSON.parse(text)} run={run} /></div>;
+  } catch {
+    return <pre tabIndex={0}>{text}</pre>;
+  }
 }

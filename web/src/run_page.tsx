@@ -56,12 +56,17 @@ export function RunPage({ name }: { name: string }): JSX.Element {
   );
 }
 
+/** Of these a narrow screen shows one at a time. */
+const PARTS = ["answer", "tasks", "graph", "time"] as const;
+type Part = (typeof PARTS)[number];
+
 function RunFrame({ context }: { context: RunContext }): JSX.Element {
   const { store } = context;
   const run = store.shown.value;
   const task = run.tasks.get(context.selected);
   const [isEditing, setEditing] = useState(false);
-  const [part, setPart] = useState<"answer" | "tasks" | "graph" | "time">(store.latest.ended ? "answer" : "tasks");
+  const [chosen, setPart] = useState<Part | undefined>(undefined);
+  const part = chosen ?? (store.latest.ended ? "answer" : "tasks");
   const question = openQuestion(store.latest);
   const isPlan = question?.what === "plan" && store.moment.value === undefined;
   useEffect(() => { if (!isPlan) setEditing(false); }, [isPlan]);
@@ -70,7 +75,7 @@ function RunFrame({ context }: { context: RunContext }): JSX.Element {
       <RunHead context={context} />
       <div class="rp-needs"><NeedsYou run={store.latest} edit={() => setEditing(true)} /></div>
       <div class="rp-parts" role="group" aria-label="Parts of the run">
-        {(["answer", "tasks", "graph", "time"] as const).map((each) => (
+        {PARTS.map((each) => (
           <button aria-pressed={part === each} onClick={() => { setPart(each); context.select(""); }}>{each[0]!.toUpperCase() + each.slice(1)}</button>
         ))}
       </div>

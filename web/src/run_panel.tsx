@@ -118,7 +118,7 @@ export function MissingParts({ context, run }: { context: RunContext; run: Run }
 
 function GapText({ gap }: { gap: Gap }): JSX.Element {
   const message = gap.message.replace(/ \(before that, .*\)$/s, "") || `skipped: ${gap.because ? `needs ${gap.because}` : gap.reason}`;
-  return <><b>{gap.task || "not served"}</b> {message}</>;
+  return <><b>{gap.task || (gap.status === "unserved" ? "not served" : gap.status)}</b> {message}</>;
 }
 
 function Lost({ context, ids }: { context: RunContext; ids: string[] }): JSX.Element | null {

@@ -9,7 +9,7 @@ export type Mark = (text: string) => ComponentChildren;
 
 const ITEM = /^\s*(?:[-*]|\d+[.)])\s+/;
 const BLOCK = /^(?:```|#{1,4}\s|\s*\||\s*(?:[-*]|\d+[.)])\s)/;
-const INLINE = /\*\*(.+?)\*\*|`([^`]+)`|\[([\w.[\]-]+(?:,\s*[\w.[\]-]+)*)\](?!\()|(https?:\/\/[^\s<>)"']+)/g;
+const INLINE = /\*\*(.+?)\*\*|`([^`]+)`|\[([\w.-]+(?:\[\d+\])?(?:,\s*[\w.-]+(?:\[\d+\])?)*)\](?!\()|(https?:\/\/[^\s<>)"']+)/g;
 
 export function Markdown({ text, cite, mark }: { text: string; cite?: Cite; mark?: Mark }): JSX.Element {
   const lines = text.replace(/\r/g, "").split("\n");

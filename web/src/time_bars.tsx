@@ -62,7 +62,10 @@ function AttemptBar({ attempt, x, now }: { attempt: Attempt; x: ToX; now: number
   );
 }
 
-export function TaskBars({ task, items, x, now }: { task: Task; items: Task[]; x: ToX; now: number }): JSX.Element {
+type TaskBarsProps = { task: Task; items: Task[]; x: ToX; now: number; isHeld: boolean };
+
+/** `isHeld`: a person has not approved the plan yet, so nothing is in a queue. */
+export function TaskBars({ task, items, x, now, isHeld }: TaskBarsProps): JSX.Element {
   if (task.status === "skipped" && !task.attempts.length) {
     const why = task.because ? `needs ${task.because}` : (task.skipped ?? "");
     return <text class="tm-note" x={x(task.ended ?? now) + 8} y="17">skipped: {why}</text>;
@@ -75,7 +78,7 @@ export function TaskBars({ task, items, x, now }: { task: Task; items: Task[]; x
   const end = Math.max(...ends, task.ended ?? 0);
   return (
     <>
-      {task.ready !== undefined && <Queue task={task} x={x} now={now} />}
+      {task.ready !== undefined && !isHeld && <Queue task={task} x={x} now={now} />}
       {task.waits.map((wait) => {
         const to = wait.ended ?? now;
         if (wait.kind === "person") return <Bar kind="person" from={wait.began} to={to} x={x} label="waiting for a person" />;

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { axisTime, seconds } from "./format.ts";
 import { layersOf } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Task, itemsOf, planned } from "./run_state.ts";
+import { type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
 import { ANSWER, criticalPath, foresee } from "./run_view.ts";
 import { Icon, stateOf } from "./states.tsx";
 import { type ChartRow, CriticalPath, DutyBars, Ghost, ROW, TaskBars } from "./time_bars.tsx";
@@ -84,7 +84,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
         {shown.map((row, index) => (
           <Row key={row.id} row={row} y={(from + index) * ROW} left={left} width={size.width} context={context}>
             {row.task
-              ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} now={now} />
+              ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} now={now} isHeld={openQuestion(run)?.what === "plan"} />
               : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} x={x} now={now} />}
             <Ghost span={ahead.at.get(row.id)} now={now} x={x} />
           </Row>
