@@ -99,6 +99,19 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     """`true`: the plan cannot run; `false`: a warning."""
 
 
+LONGEST_TITLE = 48
+
+
+def title_of(text: str) -> str:
+    """The first words of a text, as many as a title may have."""
+    words = " ".join(text.split())
+    if len(words) <= LONGEST_TITLE:
+        return words
+    cut = words[:LONGEST_TITLE]
+    whole, _, _ = cut.rpartition(" ")
+    return f"{(whole or cut[:-1]).rstrip(' ,;:.')}…"
+
+
 _DECODER = msgspec.json.Decoder(Plan)
 
 

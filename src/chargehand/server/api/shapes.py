@@ -205,6 +205,20 @@ class HistoryQuery(RequestBody, frozen=True):
 # --- replies: teams
 
 
+class CallerInfo(Struct, frozen=True):
+    """Who is calling: `key` is the id of the token, `name` what it was called, `scopes` what it allows.
+
+    `now` is the clock of the server.
+    """
+
+    tenant: str
+    key: str
+    name: str
+    scopes: tuple[str, ...]
+    version: str
+    now: Instant
+
+
 class WorkerInfo(Struct, frozen=True):
     name: str
     description: str
@@ -286,8 +300,27 @@ class AmountInfo(Struct, frozen=True):
     calls: int = 0
 
 
+class RunLimits(Struct, frozen=True):
+    """What a run may use at most; null is no cap."""
+
+    usd: float | None
+    tokens: int | None
+    calls: int | None
+
+
+class OpenQuestion(Struct, frozen=True):
+    """What a run asks a person, in short; the run itself has all of it."""
+
+    what: str
+    task: TaskId
+    text: str
+
+
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of."""
+    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
+
+    `title` are the first words of its goal. `running` and `failed` count tasks.
+    """
 
     run: str
     team: str = ""
@@ -304,6 +337,10 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     gaps: int = 0
     parent: str = ""
     source: str = ""
+    title: str = ""
+    running: int = 0
+    failed: int = 0
+    question: OpenQuestion | None = None
 
 
 class RunPage(Struct, frozen=True):
@@ -341,7 +378,8 @@ class RunInfo(Struct, frozen=True):
     """A run as it stands, by what is on disk. `notice` is what people must know about the models of its team.
 
     `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
-    input gave, by the task that says them; those of the answer itself are under the empty name.
+    input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of
+    the server; `forecast` is what the whole plan takes, null where there is no plan, and after the end of the run.
     """
 
     summary: RunSummary
@@ -352,10 +390,12 @@ class RunInfo(Struct, frozen=True):
     notice: str
     question: ev.InputRequested | None
     deadline: Instant
-    limits: AmountInfo | None
+    limits: RunLimits | None
     notes: tuple[NoteTrace, ...]
     traced: Traced
     untraced: dict[str, tuple[Statement, ...]]
+    now: Instant = 0.0
+    forecast: PlanForecast | None = None
 
 
 class EntryInfo(Struct, frozen=True):

@@ -5,12 +5,10 @@ from importlib.metadata import version
 from starlette.responses import Response
 from starlette.types import Scope
 
-from chargehand.errors import Invalid
-from chargehand.memory.catalog import Profile
 from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN
 from chargehand.server.letta import agent_files, agents, conversations, memory, messages, runs, tools
-from chargehand.server.letta.models import may_name, protocol_of
+from chargehand.server.letta.models import protocol_of
 from chargehand.server.letta.routing import LettaCall, Routes
 from chargehand.server.letta.wire import Table
 from chargehand.server.routing import SLASH, Api
@@ -20,7 +18,6 @@ routes = Routes()
 _MODULES = (agent_files, agents, memory, messages, runs, tools, conversations)
 _RETRIED = (429, 502, 503, 504)  # what it makes sense to send again as it was
 _EMPTY = ("folders", "mcp-servers", "templates", "environments")
-_MAX_AGENTS = 10_000
 
 
 def letta_api() -> Api:
@@ -48,22 +45,9 @@ def _is_from_letta(scope: Scope) -> bool:
 
 @routes.get("/v1/models")
 async def list_models(call: LettaCall) -> list[Table]:
-    """What is available for sure: the built-in model, the default one, and those that agents name."""
-    settings = call.tenant.settings
-    profiles = await call.catalog.find(Profile, limit=_MAX_AGENTS)
-    handles = [profile.model for profile in profiles if may_name(profile.model, settings, call.tenant.lookup)]
-    cards: dict[str, ModelCard] = {}
-    for handle in filter(None, dict.fromkeys((BUILT_IN, settings.model, *handles))):
-        try:
-            card = call.tenant.finder.find(handle).card
-        except Invalid:  # an agent may name what is not available
-            continue
-        cards[card.handle] = card
-    models = [_describe(card) for card in cards.values()]
-    for name in ("provider_type", "provider_name"):
-        wanted = call.query.get(name)
-        models = [model for model in models if wanted in (None, model[name])]
-    return models
+    """What is available for sure: the built-in model, and the default one."""
+    handles = dict.fromkeys((BUILT_IN, call.tenant.settings.model or BUILT_IN))
+    return [_describe(call.tenant.finder.find(handle).card) for handle in handles]
 
 
 def _describe(card: ModelCard) -> Table:

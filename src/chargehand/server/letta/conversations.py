@@ -3,18 +3,14 @@
 An agent's own conversation is called `default`, with the agent's id beside it, or by the agent's id alone.
 """
 
-import time
-from operator import itemgetter
-
 from msgspec import UNSET, Struct, structs
 from starlette.responses import Response
 
 from chargehand.engine.roster import Match
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import MessageFilter
+from chargehand.server.letta.index import OWN_CONVERSATION
 from chargehand.server.letta.messages import (
-    OWN_CONVERSATION,
     cancel_runs,
     compact_turns,
     list_messages,
@@ -32,7 +28,6 @@ from chargehand.server.wire import Problem, invalid, unknown
 routes = Routes()
 _PATH = "/v1/conversations/{conversation}"
 _MAX_COUNT = 100_000
-_MAX_TURNS = 10_000
 
 
 class ConversationFields(ModelFields):
@@ -41,8 +36,6 @@ class ConversationFields(ModelFields):
     summary: Nullable[str] = UNSET
     description: Nullable[str] = UNSET
     model: Nullable[str] = UNSET
-    hidden: Nullable[bool] = UNSET
-    archived: bool | None = None
 
 
 class _Resolved(Struct, frozen=True):
@@ -58,11 +51,6 @@ class _Resolved(Struct, frozen=True):
     @property
     def lane(self) -> str:
         return self.id or self.profile.id
-
-    @property
-    def inherited(self) -> tuple[tuple[str, float], ...]:
-        """What it began with, if it is a fork."""
-        return () if self.conversation is None else conversation_settings(self.conversation).inherited
 
 
 async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
@@ -82,25 +70,16 @@ async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
     return _Resolved(await call.find(Profile, conversation.agent), conversation)
 
 
-async def _describe_all(call: LettaCall, conversations: list[KeptConversation]) -> list[Table]:
-    only = conversations[0].id if len(conversations) == 1 else ""
-    last_active = await (await call.sessions.flush()).last_active(only)
-    return [_describe(conversation, last_active.get(conversation.id)) for conversation in conversations]
-
-
-def _describe(conversation: KeptConversation, last_active: float | None) -> Table:
+def _describe(conversation: KeptConversation) -> Table:
     settings = conversation_settings(conversation)
     return {
         "id": conversation.id,
         "agent_id": conversation.agent,
         "summary": conversation.name or None,
         "description": conversation.description or None,
-        "archived": settings.archived_at is not None,
-        "archived_at": None if settings.archived_at is None else format_time(settings.archived_at),
         "model": settings.model or None,
         "model_settings": conversation.settings.get("model_settings"),
         "context_window_limit": settings.context_window_limit,
-        "last_message_at": None if last_active is None else format_time(last_active),
         "created_at": format_time(conversation.created),
         "updated_at": format_time(conversation.updated),
     }
@@ -113,8 +92,6 @@ async def _read_fields(call: LettaCall, conversation: KeptConversation) -> KeptC
     if sent.model is not UNSET:
         check_model("model", sent.model or "", call.tenant)
     settings = merge(conversation_settings(conversation), sent)
-    if sent.archived is not None:
-        settings = structs.replace(settings, archived_at=time.time() if sent.archived else None)
     return structs.replace(
         conversation,
         name=conversation.name if sent.summary is UNSET else sent.summary or "",
@@ -130,38 +107,31 @@ async def create(call: LettaCall) -> Table:
         raise invalid("agent_id is missing: say in the query with which agent the conversation is")
     profile = await call.find(Profile, agent)
     new = await _read_fields(call, KeptConversation(agent=profile.id, tags=(profile.id,)))
-    return _describe(await call.catalog.add(new), None)
+    return _describe(await call.catalog.add(new))
 
 
 @routes.get("/v1/conversations")
 async def list_conversations(call: LettaCall) -> list[Table]:
     """All, or those of an agent; the newest first unless it is said otherwise."""
-    page = call.page(50, "desc")
-    order = call.choice("order_by", "created_at", ("created_at", "last_run_completion", "last_message_at"))
-    status = call.choice("archive_status", "unarchived", ("unarchived", "archived", "all"))
+    page = call.page(50, "desc", "agent_id", "summary_search")
     agent = call.query.get("agent_id")
     words = call.query.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
     stored = await call.catalog.find(KeptConversation, tags=match, limit=_MAX_COUNT)
-    conversations = await _describe_all(call, [each for each in stored if not each.settings.get("hidden")])
-    if status != "all":
-        conversations = [each for each in conversations if each["archived"] == (status == "archived")]
-    conversations = [each for each in conversations if words in (each["summary"] or "").casefold()]
-    if order != "created_at":
-        conversations.sort(key=lambda each: each["last_message_at"] or "")
-    return page.cut(conversations, key=itemgetter("id"))
+    wanted = page.cut([each for each in stored if words in each.name.casefold()])
+    return [_describe(conversation) for conversation in wanted]
 
 
 @routes.get(_PATH)
 async def retrieve(call: LettaCall) -> Table:
-    return (await _describe_all(call, [await call.find(KeptConversation)]))[0]
+    return _describe(await call.find(KeptConversation))
 
 
 @routes.patch(_PATH)
 async def update(call: LettaCall) -> Table:
     async with lock_of(call.tenant, call.path("conversation")):
         changed = await _read_fields(call, await call.find(KeptConversation))
-        return (await _describe_all(call, [await call.catalog.change(changed)]))[0]
+        return _describe(await call.catalog.change(changed))
 
 
 @routes.delete(_PATH)
@@ -191,49 +161,6 @@ async def recompile(call: LettaCall) -> str:
     return await call.sessions.executor.system_prompt(profile)
 
 
-# --- forks
-
-
-@routes.post(f"{_PATH}/fork")
-async def fork(call: LettaCall) -> Table:
-    """A new conversation that begins with what was said in this one, up to a message if one is named."""
-    resolved = await _resolve(call)
-    turns = await call.catalog.turns(resolved.lane, limit=_MAX_TURNS, old=True)
-    turns = [turn for turn in turns if turn.role != "summary"]
-    if message := call.query.get("message_id"):
-        turns = await _up_to(call, turns, message)
-    original = resolved.conversation or KeptConversation(agent=resolved.profile.id, tags=(resolved.profile.id,))
-    settings = structs.replace(
-        conversation_settings(original),
-        inherited=await _inherited(call, resolved, turns),
-        hidden=call.flag("hidden"),
-        archived_at=None,
-    )
-    copy = structs.replace(original, id="", settings=to_catalog(settings))
-    new = await call.catalog.add(copy)
-    if turns:
-        await call.catalog.say(new.id, turns)
-    return _describe(new, None)
-
-
-async def _inherited(call: LettaCall, resolved: _Resolved, turns: list[Turn]) -> tuple[tuple[str, float], ...]:
-    """Which messages a fork begins with: of which conversations, and of each up to which moment."""
-    runs = [turn.run for turn in turns if turn.run]
-    until = await call.sessions.index.last_message_time(runs[-1]) if runs else None
-    if until is None:
-        return ()
-    return *((which, min(moment, until)) for which, moment in resolved.inherited), (resolved.id, until)
-
-
-async def _up_to(call: LettaCall, turns: list[Turn], message: str) -> list[Turn]:
-    """The turns up to a message, with the answer it belongs to."""
-    indexed = await call.sessions.index.message(message)
-    places = [place for place, turn in enumerate(turns, 1) if indexed is not None and turn.run == indexed.run]
-    if not places:
-        raise unknown("message", message)
-    return turns[: places[-1]]
-
-
 # --- messages
 
 
@@ -248,8 +175,7 @@ async def send(call: LettaCall) -> Response:
 @routes.get(f"{_PATH}/messages")
 async def messages(call: LettaCall) -> Response:
     resolved = await _resolve(call)
-    wanted = MessageFilter(agent=resolved.profile.id, conversation=resolved.id, inherited=resolved.inherited)
-    return await list_messages(call, wanted)
+    return await list_messages(call, resolved.profile.id, resolved.id or OWN_CONVERSATION)
 
 
 @routes.post(f"{_PATH}/stream", "read")

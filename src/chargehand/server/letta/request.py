@@ -3,7 +3,6 @@
 Messages are kept in the journal with the request of the run, so that the run can be described from its entries alone.
 """
 
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -11,13 +10,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.setup import OURS
 from chargehand.engine import events as ev
 from chargehand.runtime.runner import checked_goal
 from chargehand.server.letta.settings import check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.wire import Problem, check_choice, invalid
-from chargehand.tools.schema import schema_problem
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""
@@ -25,8 +22,6 @@ _API = "letta"
 _NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
 _IMAGE = "(an image, which cannot be looked at here)"
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class AgentRequest(Struct, frozen=True, omit_defaults=True):
@@ -102,7 +97,6 @@ def read_request(agent: str, sent: MessageRequest, digest: str, conversation: st
     )
     if not request.messages:
         raise invalid("there is nothing to say: send `messages` with a content, or `input`")
-    _check_client_tools(request.tools)
     checked_goal(request.text)
     return request
 
@@ -121,23 +115,6 @@ def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
     return "\n".join(_IMAGE if part.get("type") == "image" else str(part.get("text", "")) for part in content)
 
 
-def _check_client_tools(tools: Sequence[ClientTool]) -> None:
-    """Raise a problem for tools that a model could not be told of."""
-    names = [tool.name for tool in tools]
-    for number, tool in enumerate(tools):
-        place = f"client_tools[{number}]"
-        if not _TOOL_NAME.match(tool.name) or tool.name in OURS:
-            allowed = "up to 64 letters, digits, - and _, and none of this server's own"
-            raise invalid(f"{place}.name is {tool.name[:80]!r}; it must be {allowed}")
-        if names.count(tool.name) > 1:
-            raise invalid(f"two client_tools are called {tool.name!r}; rename one")
-        schema = tool.parameters or NO_PARAMETERS
-        if schema.get("type", "object") != "object":
-            raise invalid(f"{place}.parameters must be a JSON Schema of an object")
-        if problem := schema_problem(schema):
-            raise invalid(f"{place}.parameters: {problem}")
-
-
 # --- verdicts on calls that wait
 
 
@@ -146,12 +123,16 @@ class ClientReturn(Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     good: bool = True
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
 
 
-ClientReturns: TypeAlias = Mapping[tuple[str, str], ClientReturn]
-"""What the client sent last for a call, by the name of its tool and the arguments."""
+ClientReturns: TypeAlias = Mapping[bytes, ClientReturn]
+"""What the client sent last for a call, by `call_key`."""
+
+
+def call_key(tool: str, arguments: Mapping[str, object]) -> bytes:
+    """The same for the same call. An argument that is null says the same as one that is left out."""
+    sent = {name: value for name, value in arguments.items() if value is not None}
+    return msgspec.json.encode([tool, sent], order="deterministic")
 
 
 class Approval(Struct, frozen=True):
@@ -210,9 +191,7 @@ def _verdicts_in(message: MessageCreate, approval: Approval) -> Iterator[tuple[s
         if entry.tool_return is not None:
             if entry.status not in ("success", "error"):
                 raise _refused("a tool_return needs a status: success or error", approval)
-            text = text_of(entry.tool_return)
-            returned = ClientReturn(text, entry.status == "success", entry.stdout or (), entry.stderr or ())
-            result = msgspec.json.decode(msgspec.json.encode(returned))
+            result = msgspec.to_builtins(ClientReturn(text_of(entry.tool_return), entry.status == "success"))
         elif entry.approve is None:
             reason = "there is no verdict: send `approvals`, with tool_call_id and approve of each call"
             raise _refused(reason, approval)

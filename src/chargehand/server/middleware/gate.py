@@ -100,7 +100,7 @@ class Keyring:
         self._settings = settings
         self._now = now
         self._own = digest_of(settings.token.encode() or secrets.token_bytes(32))
-        self._operator = ApiCaller(FIRST, OPERATOR, "admin")
+        self._operator = ApiCaller(FIRST, OPERATOR, "admin", OPERATOR)
         self._no_key, _ = create_key(FIRST, "", "read", 0.0, expires=0.0)
         self._keys: dict[str, ApiKey] = {}
         self._store: KeyStore | None = None
@@ -140,7 +140,7 @@ class Keyring:
         is_known = hmac.compare_digest(digest, key.digest)
         if is_own:
             return self._operator
-        return ApiCaller(key.tenant, key.id, key.scope) if is_known and key.good(self._now()) else None
+        return ApiCaller(key.tenant, key.id, key.scope, key.name) if is_known and key.good(self._now()) else None
 
     def opened(self, key: str, until: asyncio.Timeout) -> None:
         """Something is open under this key: `until` runs out when the key is revoked or expires."""
@@ -182,6 +182,11 @@ class Keyring:
             for until in () if is_good else tuple(streams):
                 if not until.expired():
                     until.reschedule(asyncio.get_running_loop().time())
+
+
+def is_open_path(path: str) -> bool:
+    """Whether a path needs no token."""
+    return path in OPEN or _PAGE.fullmatch(path) is not None
 
 
 def token_of(authorization: bytes) -> bytes:
