@@ -117,6 +117,7 @@ class TaskTrace(Struct, omit_defaults=True):
     id: TaskId
     instruction: str
     worker: str
+    title: str = ""
     after: tuple[TaskId, ...] = ()
     """The tasks it needs."""
     status: str = "waiting"
@@ -301,7 +302,7 @@ class Tracer:
             if name not in self.tasks:
                 task = progress.task
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
 
     # --- planning, refining, answering
 
