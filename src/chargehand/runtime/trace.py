@@ -118,6 +118,7 @@ class TaskTrace(Struct, omit_defaults=True):
     id: TaskId
     instruction: str
     worker: str
+    title: str = ""
     after: tuple[TaskId, ...] = ()
     """The tasks it needs."""
     status: str = "waiting"
@@ -309,7 +310,7 @@ class Tracer:
                 task = progress.task
                 self._progress[name] = progress
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
 
     # --- planning, refining, answering
 
