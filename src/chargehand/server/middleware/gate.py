@@ -186,7 +186,7 @@ class Keyring:
 
 def is_open_path(path: str) -> bool:
     """Whether a path needs no token."""
-    return path in OPEN or _PAGE.fullmatch(path) is not None
+    return path in OPEN or is_page(path)
 
 
 def token_of(authorization: bytes) -> bytes:
