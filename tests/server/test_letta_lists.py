@@ -109,9 +109,3 @@ def test_a_search_for_passages_without_a_query_lists_the_latest_that_fit(client:
     assert [one.passage.text for one in client.passages.search(archive_id=archive.id, limit=1)] == ["Saying 3."]
     odd = client.passages.search(archive_id=archive.id, tags=["odd"])
     assert [one.passage.text for one in odd] == ["Saying 3.", "Saying 1."]
-
-
-def test_the_files_of_an_agent_are_an_empty_page_as_the_client_reads_it(client: Letta) -> None:
-    agent = client.agents.create()
-    page = client.agents.files.list(agent.id)
-    assert (page.files, page.has_more, list(page)) == ([], False, [])

@@ -12,20 +12,20 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from chargehand.memory.blocks import Block, Origin
-from chargehand.memory.catalog import KeptTool, Profile, Thing, Turn
+from chargehand.memory.catalog import KeptTool, Profile, Thing
+from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.custom_tools import require_custom_tools
 from chargehand.server.letta.memory import new_block
 from chargehand.server.letta.models import model_problem
 from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, Window, format_time
 from chargehand.server.wire import Problem, invalid, misfit, read
 
-routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
 _MAX_MESSAGES = 10_000
 _NOT_EXPORTED = ("memory", "llm_config", "pending_approval")  # they are of the server that the agent ran on
@@ -82,7 +82,7 @@ class ImportOptions(Struct):
 # --- export
 
 
-@routes.get("/v1/agents/{agent}/export")
+@route("GET", "/v1/agents/{agent}/export")
 async def export_agent(call: LettaCall) -> Response:
     call.check_query("scrub_messages")
     profile = await call.agent()
@@ -122,7 +122,7 @@ def _export_turn(number: int, turn: Turn) -> Table:
 # --- import
 
 
-@routes.post("/v1/agents/import")
+@route("POST", "/v1/agents/import")
 async def import_agents(call: LettaCall) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
@@ -230,7 +230,6 @@ def _adapt(call: LettaCall, agent: FileAgent, options: ImportOptions) -> None:
         model = ""  # the server that wrote the file had it; here the default one answers
     agent.model = options.model or model
     agent.include_base_tools = False
-    agent.initial_message_sequence = None
 
 
 def _read_turns(agent: FileAgent) -> list[Turn]:

@@ -12,21 +12,19 @@ from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
 from chargehand.server.letta.executor import MATCHING, is_supervisor
 from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
-from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import LettaCall, Routes, find_page, replace_given
+from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
     AgentUpdate,
     BlockResponse,
-    MessageCreate,
     Strings,
     Table,
     ToolResponse,
@@ -34,7 +32,6 @@ from chargehand.server.letta.wire import (
 )
 from chargehand.server.wire import invalid, unknown
 
-routes = Routes()
 _AGENT = "/v1/agents/{agent}"
 _MAX_COUNT = 100_000
 _DEFAULT_TOOLS = ("conversation_search", "memory_insert", "memory_replace")
@@ -53,8 +50,8 @@ async def describe_agents(call: LettaCall, profiles: Sequence[Profile]) -> list[
     """Agents with everything. One that was deleted meanwhile is described as it was, without its blocks."""
     ids = [profile.id for profile in profiles]
     attached = await call.catalog.attached_to(ids)
-    tools = await describe_tools(call.tenant, profiles)
     pending = await call.sessions.pending_approvals(ids)
+    tools = await describe_tools(call.tenant, profiles)
     cards = {handle: find_model(call.tenant, handle).card for handle in {profile.model for profile in profiles}}
     agents: list[Table] = []
     for profile in profiles:
@@ -107,7 +104,7 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
 # --- lists
 
 
-@routes.get("/v1/agents")
+@route("GET", "/v1/agents")
 async def list_agents(call: LettaCall) -> list[Table]:
     page = call.page(50, "desc", "name", "query_text", "tags", "match_all_tags")
     name = call.query.get("name")
@@ -115,12 +112,12 @@ async def list_agents(call: LettaCall) -> list[Table]:
     return await describe_agents(call, await find_page(call, Profile, page, name=name, text=text, tags=call.tags()))
 
 
-@routes.get("/v1/blocks/{block}/agents")
+@route("GET", "/v1/blocks/{block}/agents")
 async def list_holders(call: LettaCall) -> list[Table]:
     return await describe_agents(call, call.page(50, "desc").cut(await holders_of(call)))
 
 
-@routes.get("/v1/tags")
+@route("GET", "/v1/tags")
 async def list_tags(call: LettaCall) -> list[str]:
     words = (call.query.get("query_text") or call.query.get("name") or "").lower()
     tags = sorted(tag for tag in await call.catalog.tags(Profile) if words in tag.lower())
@@ -130,7 +127,7 @@ async def list_tags(call: LettaCall) -> list[str]:
 # --- creating
 
 
-@routes.post("/v1/agents")
+@route("POST", "/v1/agents")
 async def create(call: LettaCall) -> Table:
     sent = await call.body(AgentCreate)
     check_fields(await call.raw_body(), AgentCreate)
@@ -159,23 +156,8 @@ async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
     own = [structs.replace(new_block(block), id=f"block-{uuid.uuid4()}") for block in new]
     for block in own:
         block_edits.created(block, PERSON)
-    turns = _first_turns(sent.initial_message_sequence or ())
     profile = await _save(call, profile, own, sorted(shared, key=lambda block: block.created))
-    if turns:
-        await call.catalog.say(profile.id, turns)
     return await describe_agent(call, profile)
-
-
-def _first_turns(messages: Sequence[MessageCreate]) -> list[Turn]:
-    """The messages that an agent begins with, as it remembers them."""
-    turns: list[Turn] = []
-    for number, message in enumerate(messages):
-        if message.role not in ("user", "assistant"):
-            reason = f"initial_message_sequence[{number}].role is {message.role[:40]!r}; it must be user or assistant"
-            raise invalid(f"{reason}: what an agent is to be told beforehand goes into system")
-        if text := text_of(message.content).strip():
-            turns.append(Turn("user" if message.role == "user" else "assistant", text))
-    return turns
 
 
 async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
@@ -221,12 +203,12 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     return changed
 
 
-@routes.get(_AGENT)
+@route("GET", _AGENT)
 async def retrieve(call: LettaCall) -> Table:
     return await describe_agent(call, await call.agent())
 
 
-@routes.patch(_AGENT)
+@route("PATCH", _AGENT)
 async def update(call: LettaCall) -> Table:
     sent = await call.body(AgentUpdate)
     check_fields(await call.raw_body(), AgentUpdate)
@@ -268,7 +250,7 @@ async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> Non
             await call.catalog.attach(agent, block, FULL_ACCESS)
 
 
-@routes.delete(_AGENT)
+@route("DELETE", _AGENT)
 async def delete(call: LettaCall) -> dict[str, str]:
     """With its conversations and what was attached; blocks and archives stay, others may have them too."""
     agent = call.path("agent")
@@ -284,7 +266,7 @@ async def delete(call: LettaCall) -> dict[str, str]:
     return {"message": f"agent {agent} was deleted"}
 
 
-@routes.post(f"{_AGENT}/recompile", "read")
+@route("POST", f"{_AGENT}/recompile", "read")
 async def recompile(call: LettaCall) -> str:
     """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
     return await call.sessions.executor.system_prompt(await call.agent())
@@ -293,32 +275,32 @@ async def recompile(call: LettaCall) -> str:
 # --- what is attached
 
 
-@routes.patch(f"{_AGENT}/archives/attach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/attach/{{archive}}")
 async def attach_archive_to_agent(call: LettaCall) -> None:
     profile = await call.agent()
     await attach_archive(call.tenant, profile.id, (await call.find(Archive)).id)
 
 
-@routes.patch(f"{_AGENT}/archives/detach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/detach/{{archive}}")
 async def detach_archive(call: LettaCall) -> None:
     await call.catalog.detach((await call.agent()).id, call.path("archive"))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/attach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/attach/{{block}}")
 async def attach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.attach(profile.id, (await call.find(Block)).id, FULL_ACCESS)
     return await describe_agent(call, profile)
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/detach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/detach/{{block}}")
 async def detach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.detach(profile.id, call.path("block"))
     return await describe_agent(call, profile)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks")
+@route("GET", f"{_AGENT}/core-memory/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
     blocks = await blocks_of(call.tenant, (await call.agent()).id)
     return [describe_block(block) for block in call.page(100, "desc").cut(blocks)]
@@ -332,29 +314,29 @@ async def _block_with_label(call: LettaCall) -> Block:
     raise unknown("block with the label", label)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks/{{label}}")
+@route("GET", f"{_AGENT}/core-memory/blocks/{{label}}")
 async def retrieve_block(call: LettaCall) -> BlockResponse:
     return describe_block(await _block_with_label(call))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/{{label}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/{{label}}")
 async def change_block(call: LettaCall) -> BlockResponse:
     return await update_block(call, (await _block_with_label(call)).id)
 
 
-@routes.get(f"{_AGENT}/tools")
+@route("GET", f"{_AGENT}/tools")
 async def list_tools(call: LettaCall) -> list[ToolResponse]:
     profile = await call.agent()
     tools = await describe_tools(call.tenant, [profile])
     return call.page(10, "desc").cut([tools[name] for name in profile.tools if name in tools])
 
 
-@routes.patch(f"{_AGENT}/tools/attach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/attach/{{tool}}")
 async def attach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: (*tools, *names))
 
 
-@routes.patch(f"{_AGENT}/tools/detach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/detach/{{tool}}")
 async def detach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: tuple(tool for tool in tools if tool not in names))
 
@@ -372,7 +354,7 @@ class ApprovalUpdate(Struct):
     requires_approval: bool
 
 
-@routes.patch(f"{_AGENT}/tools/approval/{{name}}")
+@route("PATCH", f"{_AGENT}/tools/approval/{{name}}")
 async def require_approval(call: LettaCall) -> Table:
     """Whether a person must approve this agent's calls of this tool: a rule more, or a rule less."""
     name = call.path("name")

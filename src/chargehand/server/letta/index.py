@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from chargehand.engine.policy import Instant
 from chargehand.memory.catalog import Order
-from chargehand.memory.sqlite_search import terms
+from chargehand.memory.ranking import terms
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import LettaMessage
 from chargehand.sqlite.connection import FileKind

@@ -21,7 +21,7 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.resolve import Lookup, check_handle
-from chargehand.server.letta.settings import ModelSettings
+from chargehand.server.letta.settings import AgentSettings
 from chargehand.server.settings import ServerLimits, ServerSettings
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import invalid
@@ -146,7 +146,7 @@ class BoundedModel(Struct, frozen=True):
     """A model within the settings of an agent: a smaller window, and at most one call of a tool in a reply."""
 
     model: Model
-    settings: ModelSettings
+    settings: AgentSettings
 
     @property
     def card(self) -> ModelCard:

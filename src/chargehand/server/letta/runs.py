@@ -1,22 +1,16 @@
 """Runs of agents: listed, read and streamed."""
 
-from operator import itemgetter
-
 from starlette.responses import Response
 
-from chargehand.runtime.trace import trace
 from chargehand.server.letta.index import IndexedRun, Where
-from chargehand.server.letta.message_log import MessageLog
-from chargehand.server.letta.routing import LettaCall, Routes, join_json
-from chargehand.server.letta.sessions import View
-from chargehand.server.letta.wire import StepResponse, StreamRequest, Table
+from chargehand.server.letta.routing import LettaCall, join_json, route
+from chargehand.server.letta.wire import StreamRequest, Table
 from chargehand.server.wire import reply, unknown
 
-routes = Routes()
 _RUN = "/v1/runs/{run}"
 
 
-@routes.get("/v1/runs")
+@route("GET", "/v1/runs")
 async def list_runs(call: LettaCall) -> Response:
     query = call.query
     page = call.page(100, "desc", "agent_id", "statuses", "stop_reason", "conversation_id", "active")
@@ -37,15 +31,7 @@ async def _find_run(call: LettaCall) -> IndexedRun:
     return run
 
 
-async def _find_log(call: LettaCall) -> MessageLog:
-    await _find_run(call)
-    log = await call.sessions.log_of(call.path("run"))
-    if log is None:
-        raise unknown("run", call.path("run"))
-    return log
-
-
-@routes.get(_RUN)
+@route("GET", _RUN)
 async def retrieve(call: LettaCall) -> Response:
     session = call.sessions.find(call.path("run"))
     if session is not None and session.log.began and not session.done.done():
@@ -53,7 +39,7 @@ async def retrieve(call: LettaCall) -> Response:
     return Response((await _find_run(call)).body, media_type="application/json")
 
 
-@routes.get(f"{_RUN}/messages")
+@route("GET", f"{_RUN}/messages")
 async def list_messages(call: LettaCall) -> Response:
     page = call.page(100, "asc")
     await _find_run(call)
@@ -62,15 +48,13 @@ async def list_messages(call: LettaCall) -> Response:
     return join_json(await call.sessions.index.messages(where, page))
 
 
-@routes.get(f"{_RUN}/steps")
-async def list_steps(call: LettaCall) -> list[StepResponse]:
-    page = call.page(100, "desc")
-    return page.cut((await _find_log(call)).steps)
-
-
-@routes.get(f"{_RUN}/usage")
+@route("GET", f"{_RUN}/usage")
 async def usage(call: LettaCall) -> Table:
-    used = (await _find_log(call)).usage
+    await _find_run(call)
+    log = await call.sessions.log_of(call.path("run"))
+    if log is None:
+        raise unknown("run", call.path("run"))
+    used = log.usage
     return {
         "prompt_tokens": used.prompt_tokens,
         "completion_tokens": used.completion_tokens,
@@ -79,33 +63,10 @@ async def usage(call: LettaCall) -> Table:
     }
 
 
-@routes.get(f"{_RUN}/trace")
-async def trace_run(call: LettaCall) -> list[Table]:
-    """Every step of a run with the time it took, in the order in which they began."""
-    name = (await _find_run(call)).name
-    traced = trace(name, await call.tenant.journal.read(name))
-    attempts = [(task.id, attempt) for task in traced.tasks for attempt in task.attempts]
-    spans: list[Table] = [
-        {
-            "trace_id": name,
-            "span_id": f"{task}/{attempt.attempt}/{step.step}",
-            "span_name": step.name,
-            "timestamp": traced.began + step.began,
-            "duration_ns": int(step.seconds * 1e9),
-            "status": "ok" if step.good else "error",
-            "attributes": {"attempt": attempt.attempt, "effect": step.effect},
-        }
-        for task, attempt in attempts
-        for step in attempt.steps
-        if step.seconds is not None
-    ]
-    return sorted(spans, key=itemgetter("timestamp"))
-
-
 # --- streams
 
 
-@routes.post(f"{_RUN}/stream", "read")
+@route("POST", f"{_RUN}/stream", "read")
 async def stream(call: LettaCall) -> Response:
     return await follow_run(call, call.path("run"), await call.body(StreamRequest))
 
@@ -115,5 +76,4 @@ async def follow_run(call: LettaCall, run: str, sent: StreamRequest) -> Response
     session = await call.sessions.join(run)
     if session is None:
         raise unknown("run", run)
-    view = View(None, session.streams_tokens, bool(sent.include_pings), max(0, sent.starting_after or 0))
-    return session.stream(view, call.tenant.runs.take_stream_slot())
+    return session.stream(call.tenant.runs.take_stream_slot(), after=max(0, sent.starting_after or 0))

@@ -1,4 +1,4 @@
-"""What clients set of an agent or a conversation: how it is kept, what is checked, and what is refused by name.
+"""What clients set of an agent: how it is kept, what is checked, and what is refused by name.
 
 Letta has several names for some settings (`max_tokens`, `model_settings.max_output_tokens`). They are kept under one:
 that of `model_settings`. A setting that would have no effect is refused; a few labels are ignored, with a warning.
@@ -6,16 +6,16 @@ that of `model_settings`. A setting that would have no effect is refused; a few 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Literal, cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
 from chargehand.engine.declared import describe_misfit
-from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.catalog import Profile
 from chargehand.models.messages import Settings
-from chargehand.server.letta.wire import ModelFields, Strings, Table, Window
+from chargehand.server.letta.wire import AgentUpdate, Strings, Table, Window
 from chargehand.server.wire import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
 from chargehand.tools import rules
@@ -63,16 +63,11 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
         return cast("Table", nested.get("schema", nested))
 
 
-class ModelSettings(Struct, frozen=True, omit_defaults=True):
-    """How a model is used."""
+class AgentSettings(Struct, frozen=True, omit_defaults=True):
+    """The settings of an agent as the catalog keeps them."""
 
     model_settings: ModelOptions = ModelOptions()
     context_window_limit: Window | None = None
-
-
-class AgentSettings(ModelSettings, frozen=True, omit_defaults=True):
-    """The settings of an agent as the catalog keeps them."""
-
     tool_rules: list[Table] = []
     agent_type: AgentType = "letta_v1_agent"
     message_buffer_autoclear: bool = False
@@ -84,45 +79,23 @@ class AgentSettings(ModelSettings, frozen=True, omit_defaults=True):
     """When its messages were reset."""
 
 
-class ConversationSettings(ModelSettings, frozen=True, omit_defaults=True):
-    model: str = ""
-    """Empty: that of the agent."""
-
-
 _OPTIONS = {
     "max_tokens": "max_output_tokens",
     "parallel_tool_calls": "parallel_tool_calls",
     "response_format": "response_format",
 }
 """Fields of an agent that are model settings, and what they are called there."""
-AnySettings = TypeVar("AnySettings", bound=ModelSettings)
 
 
 def settings_of(profile: Profile) -> AgentSettings:
     return msgspec.convert(profile.settings, AgentSettings)
 
 
-def conversation_settings(conversation: KeptConversation) -> ConversationSettings:
-    return msgspec.convert(conversation.settings, ConversationSettings)
-
-
-def to_catalog(settings: ModelSettings) -> dict[str, object]:
+def to_catalog(settings: AgentSettings) -> dict[str, object]:
     return msgspec.to_builtins(settings)
 
 
-def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile:
-    """An agent as it is in a conversation that has a model or settings of its own."""
-    own = settings_of(profile)
-    settings = conversation_settings(conversation)
-    merged = structs.replace(
-        own,
-        model_settings=structs.replace(own.model_settings, **msgspec.to_builtins(settings.model_settings)),
-        context_window_limit=settings.context_window_limit or own.context_window_limit,
-    )
-    return structs.replace(profile, model=settings.model or profile.model, settings=to_catalog(merged))
-
-
-def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
+def merge(settings: AgentSettings, sent: AgentUpdate) -> AgentSettings:
     """Settings with what was sent of them: null takes one away, what was not sent stays. Checked as a whole."""
     fields = {name: value for name, value in structs.asdict(sent).items() if value is not UNSET}
     options: Table = msgspec.to_builtins(settings.model_settings)
@@ -133,9 +106,9 @@ def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
     own_fields = {name: value for name, value in fields.items() if name in settings.__struct_fields__}
     merged = _without_null({**to_catalog(settings), **own_fields, "model_settings": _without_null(options)})
     try:
-        new = msgspec.convert(merged, type(settings))
+        new = msgspec.convert(merged, AgentSettings)
     except msgspec.ValidationError as error:
-        misfit = describe_misfit(error, type(settings), merged)
+        misfit = describe_misfit(error, AgentSettings, merged)
         raise invalid(f"{misfit.place.removeprefix('$.')}: {misfit.message}") from error
     _check_response_format(new.model_settings)
     return new
@@ -185,6 +158,7 @@ _ADVICE: Mapping[str, Strings] = {
     "this server makes no callbacks; ask for the run, or read its stream": ("callback_url",),
     "there are no groups here; send it to the agent": ("group_id",),
     "conversations are not archived here; delete it": ("archived",),
+    "what an agent is to know beforehand goes into system, or into a block": ("initial_message_sequence",),
 }
 """Why fields that `letta-client` knows are not supported here, and what to do instead."""
 _ADVICE_BY_NAME = {name: advice for advice, names in _ADVICE.items() for name in names}
@@ -193,15 +167,18 @@ _IGNORED = frozenset(
         "assistant_message_tool_kwarg",
         "assistant_message_tool_name",
         "base_template_id",
+        "batch_size",
         "hidden",
         "identity_ids",
+        "include_pings",
         "include_base_tool_rules",
+        "poll_interval",
         "project_id",
         "template_id",
         "use_assistant_message",
     )
 )
-"""Labels, and settings of agents that answer through a tool, of which there are none here."""
+"""Labels, settings of agents that answer through a tool, and pings, which streams have anyway."""
 
 
 def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -> None:

@@ -19,13 +19,12 @@ from chargehand.server.letta.custom_tools import (
     return_limit,
 )
 from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, check_choice, invalid, unknown
 from chargehand.tools.remember import described
 
-routes = Routes()
 _NAMESPACE = uuid.UUID("6d1d7b3c-6a0c-4f0e-9f57-3f2a6f0f7a11")
 _FILTERS = {"name": "name", "names": "name", "tool_ids": "id", "tool_types": "tool_type"}
 """Query parameters, and the fields of a tool that they are for."""
@@ -126,7 +125,7 @@ async def describe_tools(tenant: Tenant, profiles: Iterable[Profile]) -> dict[st
     return tools
 
 
-@routes.get("/v1/tools")
+@route("GET", "/v1/tools")
 async def list_tools(call: LettaCall) -> list[ToolResponse]:
     page = call.page(50, "desc", *_FILTERS, "search")
     tools = [*built_in().values(), *(_describe(tool) for tool in await call.catalog.find(KeptTool, limit=_MAX_COUNT))]
@@ -142,7 +141,7 @@ def _is_listed(call: LettaCall, tool: ToolResponse) -> bool:
     return call.query.get("search", "").casefold() in f"{tool.name}\n{tool.description}".casefold()
 
 
-@routes.get("/v1/tools/{tool}")
+@route("GET", "/v1/tools/{tool}")
 async def retrieve(call: LettaCall) -> ToolResponse:
     for tool in built_in().values():
         if tool.id == call.path("tool"):
@@ -153,12 +152,12 @@ async def retrieve(call: LettaCall) -> ToolResponse:
 # --- those of clients
 
 
-@routes.post("/v1/tools")
+@route("POST", "/v1/tools")
 async def create(call: LettaCall) -> ToolResponse:
     return await _save(call, is_update=False)
 
 
-@routes.add("PUT", "/v1/tools")
+@route("PUT", "/v1/tools")
 async def upsert(call: LettaCall) -> ToolResponse:
     return await _save(call, is_update=True)
 
@@ -213,7 +212,7 @@ def read_tool(stored: KeptTool, sent: ToolFields) -> KeptTool:
     return changed
 
 
-@routes.patch("/v1/tools/{tool}")
+@route("PATCH", "/v1/tools/{tool}")
 async def update(call: LettaCall) -> ToolResponse:
     require_custom_tools(call.tenant)
     sent = await call.body(ToolFields)
@@ -226,7 +225,7 @@ async def update(call: LettaCall) -> ToolResponse:
         return _describe(await call.catalog.change(changed))
 
 
-@routes.delete("/v1/tools/{tool}")
+@route("DELETE", "/v1/tools/{tool}")
 async def delete(call: LettaCall) -> None:
     """Also from the agents that have it: a tool of the same name that comes later is another one."""
     stored = await call.find(KeptTool)
@@ -239,7 +238,7 @@ async def delete(call: LettaCall) -> None:
     await call.catalog.delete(KeptTool, stored.id)
 
 
-@routes.post("/v1/agents/{agent}/tools/{name}/run")
+@route("POST", "/v1/agents/{agent}/tools/{name}/run")
 async def run_tool(call: LettaCall) -> ToolExecutionResult:
     require_custom_tools(call.tenant)
     profile = await call.agent()
