@@ -21,8 +21,6 @@ _AT_THE_START = frozenset(
         "chargehand.models.resolve._PLAIN",
         "chargehand.models.partial_text._ITEM",
         "chargehand.models.partial_text._OTHER",
-        "chargehand.server.letta.custom_tools._ARGUMENT",
-        "chargehand.server.letta.custom_tools._HEADING",
         "chargehand.memory.sqlite_search._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",

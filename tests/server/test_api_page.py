@@ -11,6 +11,8 @@ import pytest
 
 from chargehand import __version__
 from tests.server.api import BOTH, Garden, garden, key_for
+from tests.server.model_server import Answer
+from tests.server.test_openai import desk
 
 
 @pytest.fixture
@@ -79,3 +81,42 @@ def test_the_list_of_runs_is_told_as_it_changes_with_the_question_in_the_line(ho
         done = next(line for _, line in lines if line["run"] == asking and line["state"] == "complete")
     listed = {line["run"]: line for line in home.client.get("/api/runs").json()["runs"]}
     assert listed == {before: ended, asking: done}
+
+
+def test_lean_entries_point_to_what_is_large_and_one_entry_is_told_whole(home: Garden) -> None:
+    run = home.begin()
+    home.wait(run)
+    whole = home.client.get(f"/api/runs/{run}/events").text
+    lean = home.client.get(f"/api/runs/{run}/events?lean=true").text
+    assert len(lean) < len(whole)
+    entries = [json.loads(line.removeprefix("data: ")) for line in lean.splitlines() if line.startswith("data: ")]
+    prompts = [entry for entry in entries if entry["event"]["type"] == "prompt.sent"]
+    large = next(entry for entry in prompts if "$entry" in entry["event"]["messages"])
+    pointer = large["event"]["messages"]
+    assert (pointer["$entry"], pointer["bytes"] > 2048) == (large["seq"], True)
+    found = home.client.get(f"/api/runs/{run}/entries/{large['seq']}").json()
+    assert {**found["event"], "messages": pointer} == large["event"]
+    assert home.client.get(f"/api/runs/{run}/entries/100000").status_code == 404
+    assert home.client.get(f"/api/runs/{run}/entries/x").status_code == 404
+
+
+def test_the_evidence_of_an_answer_is_told_in_fields_and_in_a_line(home: Garden) -> None:
+    run = home.begin()
+    home.wait(run)
+    evidence = home.client.get(f"/api/runs/{run}/evidence").json()
+    assert evidence["coverage"] == {"covered": ["t1"], "missing": [], "unused": [], "unplanned": 0}
+    assert evidence["traced"]["tools"] > 0
+    assert "traced to tools" in evidence["line"]
+
+
+def test_words_of_models_come_between_the_entries_and_the_stream_ends_with_the_run(tmp_path: Path) -> None:
+    with desk(tmp_path, Answer("One two three four five six.", pause=0.05)) as (server, _):
+        calling = httpx.Client(base_url=server.url, headers=server.headers, timeout=30)
+        with calling:
+            run = calling.post("/api/runs", json={"team": "desk", "goal": "Count."}).json()["run"]
+            with calling.stream("GET", f"/api/runs/{run}/events?words=true") as reply:
+                events = list(events_of(reply))
+    words = [data for name, data in events if name == "words" and data["work"] == "answer"]
+    assert len(words) > 3
+    assert "".join(data["text"] for data in words) == "One two three four five six."
+    assert events[-1][0] == "run.ended"

@@ -55,6 +55,7 @@ const resumed: Fold = (run, _event, { at, before }) => {
   run.downs.push([before, at]);
   stopAll(run, before, (task) => {
     if (task.status === "refining") {
+      endWaits(task, before);
       task.status = "judged";
       return;
     }
@@ -73,6 +74,7 @@ const resumed: Fold = (run, _event, { at, before }) => {
 
 /** Attempts that are cut off; one with an effect under way is in doubt. */
 function cutOff(run: Run, at: number): void {
+  for (const task of run.tasks.values()) endWaits(task, at);
   stopAll(run, at, (task) => {
     if (task.status !== "running") return;
     if ([...task.openSteps.values()].some((step) => step.effect === "effect")) task.failure = IN_DOUBT;

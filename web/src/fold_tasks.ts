@@ -179,7 +179,8 @@ const inputAnswered: Fold = (run, event, { at }) => {
   run.deadline += at - question.asked; // the time a person takes is not the run's
   const task = run.tasks.get(question.task);
   if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
-  else if (event.verdict !== "approve") replacePlan(run, event.plan, at);
+  else if (event.verdict === "approve") startPlan(run, at);
+  else replacePlan(run, event.plan, at);
 };
 
 function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, at: number): void {
@@ -198,6 +199,11 @@ function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, 
   } else {
     settle(run, task, "failed", at);
   }
+}
+
+/** Tasks of a plan that a person approved were held back until then. */
+function startPlan(run: Run, at: number): void {
+  for (const task of run.tasks.values()) if (task.status === "ready" && !task.attempts.length) task.ready = at;
 }
 
 function replacePlan(run: Run, plan: Plan | undefined, at: number): void {

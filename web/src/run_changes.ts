@@ -37,7 +37,7 @@ const needsOf = (task: PlannedTask): Task["needs"] => {
 /** The first words of an instruction, for a task that has no title. */
 export function shortTitle(instruction: string): string {
   const sentence = instruction.replace(/\s+/g, " ").trim().split(/[.;:](?:\s|$)/)[0] ?? "";
-  return sentence.length > 48 ? `${sentence.slice(0, 46).replace(/\s+\S*$/, "")} …` : sentence;
+  return sentence.length > 48 ? `${sentence.slice(0, 47).replace(/[\s,]+\S*$/, "")}…` : sentence;
 }
 
 function newTask(run: Run, task: PlannedTask): Task {
@@ -149,7 +149,6 @@ export function endDuty(run: Run, kind: Duty["duty"], event: Event, moment: { at
 /** The process ended, or the time, or the run: nothing is under way any more. */
 export function stopAll(run: Run, at: number, stopTask: (task: Task) => void): void {
   for (const task of run.tasks.values()) {
-    endWaits(task, at);
     const attempt = openAttempt(task);
     if (attempt) {
       attempt.ended = at;

@@ -5,6 +5,7 @@ Times are seconds since the run began, unless said otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -117,6 +118,7 @@ class TaskTrace(Struct, omit_defaults=True):
     id: TaskId
     instruction: str
     worker: str
+    title: str = ""
     after: tuple[TaskId, ...] = ()
     """The tasks it needs."""
     status: str = "waiting"
@@ -308,7 +310,7 @@ class Tracer:
                 task = progress.task
                 self._progress[name] = progress
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
 
     # --- planning, refining, answering
 
@@ -517,7 +519,7 @@ class Tracer:
         return trace
 
     def _ends(self) -> dict[TaskId, Instant]:
-        """When each task ended, or now for one that is under way. A skipped one held nothing up."""
+        """When each task ended; one that is under way ends after all of them. A skipped one held nothing up."""
         ends: dict[TaskId, Instant] = {}
         for name, progress in self.state.tasks.items():
             if progress.status is Status.SKIPPED:
@@ -525,7 +527,7 @@ class Tracer:
             if name in self._settled_at:
                 ends[name] = self._settled_at[name]
             elif self.tasks[name].began is not None:
-                ends[name] = self.state.at
+                ends[name] = inf
         return ends
 
     RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {

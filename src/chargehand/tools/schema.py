@@ -327,7 +327,7 @@ def function_arguments(function: Callable[..., Any], tool: str) -> Arguments:
     """The arguments a model can fill; Invalid says which parameter cannot become one, and what to do."""
     documented = _documented(function)
     hints = _hints(documented, tool)
-    description, docs = _split_docstring(inspect.cleandoc(getattr(documented, "__doc__", None) or ""))
+    description, docs = split_docstring(inspect.cleandoc(getattr(documented, "__doc__", None) or ""))
     bound = function.keywords if isinstance(function, functools.partial) else {}
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, object] = {}
@@ -406,7 +406,7 @@ def _described(kind: Any, doc: str) -> Any:
     return cast("Any", Annotated[kind, Meta(description=text)]) if text else kind
 
 
-def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
+def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     """A docstring without its section on arguments, and what that says of each."""
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
