@@ -186,7 +186,7 @@ class Keyring:
 
 def is_open_path(path: str) -> bool:
     """Whether a path needs no token."""
-    return path in OPEN or _PAGE.fullmatch(path) is not None
+    return path in OPEN or is_page(path)
 
 
 def token_of(authorization: bytes) -> bytes:
@@ -409,7 +409,7 @@ class Access:
 
     def _caller(self, scope: Scope) -> ApiCaller:
         headers: Mapping[bytes, bytes] = scope[HEADERS]
-        is_open = scope["path"] in OPEN or is_page(scope["path"])
+        is_open = is_open_path(scope["path"])
         # a browser that says another site makes it call may have kept a password of ours
         if not is_open and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, "foreign_site", "pages of other sites may not call this server")
