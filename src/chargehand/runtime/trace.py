@@ -160,6 +160,8 @@ class QuestionTrace(Struct, omit_defaults=True):
     answered: Seconds | None = None
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls that `question` names."""
+    by: str = ""
+    """Who answered; empty: it is not known."""
 
 
 class NoteTrace(Struct, frozen=True, omit_defaults=True):
@@ -437,6 +439,9 @@ class Tracer:
         task.reused = ReusedResult(event.run, event.source)
         task.result = _value(event.result)
 
+    def _task_reassigned(self, event: ev.TaskReassigned, _at: Seconds, _used: Amount) -> None:
+        self.tasks[event.task].worker = event.worker
+
     def _task_expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
         self._add_tasks()
 
@@ -461,6 +466,7 @@ class Tracer:
                 question.feedback = event.feedback
                 question.answered = at
                 question.also = event.also
+                question.by = event.by
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
@@ -531,6 +537,7 @@ class Tracer:
         ev.RetryScheduled: _retry_scheduled,
         ev.ResultReused: _result_reused,
         ev.TaskExpanded: _task_expanded,
+        ev.TaskReassigned: _task_reassigned,
         ev.InputRequested: _input_requested,
         ev.InputAnswered: _input_answered,
         ev.Noted: _noted,
