@@ -203,6 +203,10 @@ def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
     return f"skipped {reasons[event.reason]}", "bad"
 
 
+def _task_reassigned(_tracer: Tracer, event: ev.TaskReassigned) -> _Description:
+    return f"given to {event.worker} by a person", "warn"
+
+
 def _step_started(tracer: Tracer, event: ev.StepStarted) -> _Description:
     if event.kind == "model":
         return "asks the model", "dim"
@@ -290,6 +294,7 @@ DESCRIBERS: dict[type, Callable[[Tracer, Any], _Description]] = {
     ev.RetryScheduled: _retry_scheduled,
     ev.TaskJoined: _task_joined,
     ev.TaskSkipped: _task_skipped,
+    ev.TaskReassigned: _task_reassigned,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
 }
