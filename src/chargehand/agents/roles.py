@@ -19,7 +19,6 @@ from chargehand.engine.declared import (
     argument_problem,
     is_async,
     seconds_of,
-    written_as,
 )
 from chargehand.engine.plan import Combine, Plan
 from chargehand.errors import Invalid
@@ -188,22 +187,18 @@ class Factory(FactoryKeys, frozen=True):
 class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     """When a worker's call of its model is made a second time, while the first is still running.
 
-    The second goes to the worker's next model, or to the same one where there is none. Under a budget only a call for
-    which there is another model is made twice: what both may cost is reserved before.
+    The second goes to the worker's next model, or to the same one where there is none. Calls under a budget are made
+    once: what is reserved covers one call of each model.
     """
 
     after: Length | None = None
     """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
-    max_usd: Annotated[float, written_as("Dollars")] | None = None
-    """What the second call may cost in dollars; left out, no more than the first."""
     share: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
     """The share of all calls that may be made twice."""
 
     def __post_init__(self) -> None:
         if self.after is not None and not (self.after > 0 and isfinite(self.after)):
             raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
-        if self.max_usd is not None and not self.max_usd >= 0:
-            raise Invalid(f"hedge.max_usd is {self.max_usd}; a price is zero or more, or left out")
         if not 0 < self.share <= 0.5:
             raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 

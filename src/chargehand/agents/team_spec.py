@@ -26,7 +26,7 @@ from chargehand.agents.setup import (
     toolset,
     worker_card,
 )
-from chargehand.agents.spending import Hedging, Spending, supervision, unpriced_handles
+from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies import check as check_strategy
 from chargehand.agents.strategies.route import check_route, sample_cost
@@ -44,7 +44,16 @@ from chargehand.models.model import Model
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.request_facts import WorkerCard
 from chargehand.models.resolve import Finder, Lookup, check_handle
-from chargehand.models.wrappers import AnyModel, ReplicaLoad, ReplicaPool, as_model, model_handle, pool_handle
+from chargehand.models.wrappers import (
+    AnyModel,
+    HedgedModel,
+    Hedging,
+    ReplicaLoad,
+    ReplicaPool,
+    as_model,
+    model_handle,
+    pool_handle,
+)
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
 
@@ -197,7 +206,7 @@ class TeamSpec(Struct, frozen=True):
         """The executor, its models found."""
         usual, planner, judge = (_find_model(finder, model) for model in self.models)
         spending = Spending(budget, finder.observations)
-        kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
+        kit = Kit(self.prompts, spending, self.tool_breakers)
         models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
         workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
@@ -255,7 +264,10 @@ class TeamSpec(Struct, frozen=True):
             return []
         replicas = [_find_model(finder, model) for model in worker.replicas]
         first = ReplicaPool(replicas, self.replica_loads) if replicas else _find_model(finder, worker.model or usual)
-        return [first, *(_find_model(finder, model) for model in worker.fallback_models)]
+        others = [_find_model(finder, model) for model in worker.fallback_models]
+        if self.hedging is not None:
+            first = HedgedModel(first, others[0] if others else first, self.hedging)
+        return [first, *others]
 
     async def _ready_workers(
         self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
