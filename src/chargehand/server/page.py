@@ -67,7 +67,9 @@ async def _asset(request: Request, _tenant: Tenant) -> Response:
     headers = {"Cache-Control": _KEPT, "Vary": "Accept-Encoding"}
     packed = f"{name}.gz"
     if packed in known and "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(_read(f"assets/{packed}"), media_type=media_type, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(
+            _read(f"assets/{packed}"), media_type=media_type, headers={**headers, "Content-Encoding": "gzip"}
+        )
     return Response(_read(f"assets/{name}"), media_type=media_type, headers=headers)
 
 
