@@ -62,7 +62,7 @@ def add_eval(parser: ArgumentParser) -> None:
     add_shared(parser, "--team", "--model")
     about = "the model that judges rubrics; without one such cases are not tried"
     parser.add_argument("--judge", metavar="NAME", default="", help=about)
-    about = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
+    about = "only cases of this kind: routing, plan, worker or run; may be repeated"
     parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=about)
     about = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
     parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=about)
@@ -140,7 +140,6 @@ class PrintedProgress(EvalProgress):
         self.scores[dataset].append(score)
         self._tried += 1
         self._passed += score.passed
-        self._cases = max(self._tried, self._cases)  # a verifier case has several results
         self._write_json(dataset=dataset, score=score)
         if not score.passed:
             word = "not tried" if score.error else "failed"
