@@ -25,7 +25,6 @@ from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.models.model import Model
-from chargehand.runtime.context import calls_left
 from chargehand.runtime.executor import (
     Claim,
     Done,
@@ -289,7 +288,6 @@ class _DraftContext:
         request: str = "",  # noqa: ARG002
         effect: Effect = "read",  # noqa: ARG002
         reserve: Amount | Claim = NOTHING,  # noqa: ARG002
-        share: bool = False,  # noqa: ARG002
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
         return cast("_Shape", (await call("draft")).value)
@@ -300,28 +298,22 @@ class _DraftContext:
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         raise NotImplementedError
 
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        raise NotImplementedError
-
     def worker_loads(self) -> Mapping[str, WorkerLoad]:
         return {}
 
     def expect_work(self, workers: Sequence[str]) -> None:
         pass
 
-    async def afford(self, price: Amount, most: int) -> int:
-        if not self._ledger.capped or price == NOTHING:
-            return most
-        count = min(most, calls_left(self._room() // 2, price))
-        self._ledger.reserve(price * count)
-        return count
-
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        if self._ledger.capped:
-            if not claim.fit(self._room() // 2 + covered):
-                return None
-            self._ledger.reserve(claim.amount.beyond(covered))
-        return claim.amount
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        if not self._ledger.capped:
+            return True
+        covered = NOTHING if extra else self._answer
+        amount = claim.wanted.min(self._room() // 2 + covered)
+        if not claim.least.within(amount):
+            return False
+        self._ledger.reserve(amount.beyond(covered))
+        claim.held = amount
+        return True
 
     def _room(self) -> Amount:
         """What is left beyond what an answer takes."""

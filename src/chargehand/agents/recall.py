@@ -4,7 +4,7 @@ Each look is a journaled step that holds only what changed, so a resumed attempt
 instruct stand in the system message, everything else is data in envelopes.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 from uuid import UUID, uuid5
@@ -13,7 +13,7 @@ from msgspec import Struct, field, structs
 
 from chargehand.agents.inputs import tokens
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.spending import Reservation
+from chargehand.agents.spending import Reservation, Spending
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
@@ -24,7 +24,8 @@ from chargehand.memory.catalog import Attached, Turn, behind, chat_due, due, fit
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
-from chargehand.models.messages import Message, Reply, Request, Settings, new_nonce, wrap
+from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
+from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
@@ -129,9 +130,9 @@ class Summarizer(Struct, frozen=True):
 
     prompts: Prompts
     uses_model: bool
-    reserve: Callable[..., Reservation]
-    """Makes the reservation of a request."""
-    call: Callable[[Reservation], Awaitable[tuple[Reply, Amount | None]]]
+    spending: Spending
+    models: Sequence[Model]
+    estimate: Amount
 
 
 class ShownTurns(Struct, frozen=True, omit_defaults=True):
@@ -302,7 +303,11 @@ class Recall(Struct, eq=False):
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then no model is called."""
         memory = self.memory
         catalog = memory.memory.catalog
-        reservation = summarizer.reserve(_SUMMARY, read=self._summary_room + _FRAME * _MAX_TURNS)
+        read = self._summary_room + _FRAME * _MAX_TURNS
+        spending = summarizer.spending
+        reservation = spending.reserve(summarizer.models, _SUMMARY, read=read, estimate=summarizer.estimate)
+        if not summarizer.uses_model:
+            reservation.claim = None  # a plain rule costs nothing
 
         async def call(_key: str) -> Done:
             try:
@@ -321,13 +326,14 @@ class Recall(Struct, eq=False):
                 return Done(Compacted(), None)
 
         try:
-            compacted = await self.context.step(
+            compacted = await spending.step(
+                self.context,
+                reservation,
                 "summary",
                 call,
                 kind="summary",
                 request=str(upto),
                 effect="idempotent",
-                reserve=reservation.for_step if summarizer.uses_model else NOTHING,
                 shape=Compacted,
             )
         except WorkFailed as error:
@@ -352,7 +358,7 @@ class Recall(Struct, eq=False):
             _SUMMARY, messages=(system, Message("user", _quote(quoted, self._summary_room * 3)))
         )
         try:
-            reply, used = await summarizer.call(reservation)
+            reply, used = await summarizer.spending.call(reservation, self.context)
         except WorkFailed as error:
             self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used

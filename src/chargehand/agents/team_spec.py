@@ -1,6 +1,6 @@
 """From what a team declares to the executor that does its work. Who drives the executor is not known here."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -11,7 +11,6 @@ from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.nested import RunnableTeam, Subteam
-from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.roles import Supervisor, Worker, check_worker_name
@@ -28,8 +27,8 @@ from chargehand.agents.setup import (
 )
 from chargehand.agents.spending import Hedging, Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies import check as check_strategy
-from chargehand.agents.strategies.route import check_route, sample_cost
+from chargehand.agents.strategies.route import check_route
+from chargehand.agents.supervision import Lead
 from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
@@ -74,7 +73,7 @@ class TeamSpec(Struct, frozen=True):
                 check_handle(model)
         check_contacts(self.workers)
         strategy = self.supervisor.strategy
-        check_strategy(strategy)
+        strategy.check()
         if isinstance(strategy, Route):
             check_route(strategy, [worker.name for worker in self.workers])
 
@@ -215,7 +214,6 @@ class TeamSpec(Struct, frozen=True):
             reserve=roster.supervision,
             shared=shared,
             embedding=embedding,
-            sample=self._sample(models) if spending.capped else None,
         )
         return AgentExecutor(
             workers=workers,
@@ -264,7 +262,7 @@ class TeamSpec(Struct, frozen=True):
         messages = MessageTools(
             agents=tuple(self.agent(worker) for worker in self.workers),
             allowances={worker.name: allowance(worker, models[worker.name]) for worker in self.workers if capped},
-            contracts={worker.name: worker.contract for worker in self.workers if worker.contacts},
+            contacts={worker.name: worker.contacts for worker in self.workers},
         )
         ready: dict[str, ReadyWorker] = {}
         for worker in self.everybody:
@@ -283,13 +281,6 @@ class TeamSpec(Struct, frozen=True):
         if factory is None:
             return None
         return Workshop(factory, _find_model(finder, factory.model) if factory.model else usual)
-
-    def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
-        """What one sample of a worker's costs at least, for a team that is sampled."""
-        if not isinstance(self.supervisor.strategy, Route) or self.supervisor.strategy.samples == 1:
-            return None
-        by_name = {worker.name: worker for worker in self.workers}
-        return lambda name: sample_cost(by_name.get(name, Worker(name)), models.get(name, ()))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""
