@@ -185,6 +185,20 @@ def crash() -> Stage:
     return second
 
 
+def abandoned() -> Stage:
+    """The process dies in the same attempt until it is given up; a fallback worker takes the task."""
+    executor = ScriptedExecutor(Script(otherwise=PAID))
+    stage = Stage(executor)
+    policy = Policy(limits=Limits(resumes=2))
+    stage.start(request(Plan((task("a"), task("b", "a", worker="cid"))), ROSTER, policy=policy))
+    for life in range(1, 4):
+        starts = (entry.event for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptStarted))
+        last_start = list(starts)[life - 1]
+        stage = crashed(stage, executor, lambda event, start=last_start: event is start)
+        stage.resume()
+    return stage
+
+
 def uncertain() -> Stage:
     executor = Tools(Script(otherwise=PAID))
     plan = Plan((task("a"), task("send", worker="cid"), task("after", "send")))
@@ -337,6 +351,7 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     budget,
     deadline,
     crash,
+    abandoned,
     uncertain,
     cancelled,
     forked,

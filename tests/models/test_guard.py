@@ -102,7 +102,6 @@ def test_no_call_is_made_more_than_three_times() -> None:
     stage = Stage([lost()], repeat=True)
     assert isinstance(stage.ask(), Failure)
     assert stage.calls == 3
-    assert (stage.guard.tally.calls, stage.guard.tally.retries, stage.guard.tally.failures) == (3, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -413,12 +412,11 @@ def test_whoever_gives_up_while_waiting_takes_nothing_with_it() -> None:
     assert (stage.guard.limiter.active, stage.guard.limiter.retries.running) == (0, 0)
 
 
-def test_a_reply_is_given_its_price_and_counted() -> None:
+def test_a_reply_is_given_its_price() -> None:
     stage = Stage([Reply("hi", usage=Usage(1000, 100, 200))], prices=PriceTag("", "m", fixed=flat(2.0, 10.0, 1.0)))
     came = stage.ask()
     assert isinstance(came, Reply)
     assert came.micros == 800 * 2 + 200 * 1 + 100 * 10
-    assert (stage.guard.tally.input, stage.guard.tally.output, stage.guard.tally.micros) == (1000, 100, 2800)
 
 
 def test_a_price_the_provider_reports_is_kept() -> None:

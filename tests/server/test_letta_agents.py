@@ -74,28 +74,19 @@ def test_agents_are_found_by_any_and_by_all_tags_by_name_and_by_words(client: Le
     assert names(name="bob") == ["bob"]
     assert names(query_text="PRICES") == ["bob"]
     assert names(include=["agent.blocks", "agent.tags"]) == ["ann", "bob", "cid"]
-    assert names(identity_id="identity-1") == []
-    assert names(project_id="p") == []
+    for other in ({"identity_id": "identity-1"}, {"project_id": "p"}, {"last_stop_reason": "error"}):
+        with pytest.raises(UnprocessableEntityError, match="is not supported here"):
+            names(**other)
 
 
 def test_a_list_ends_in_every_order(client: Letta) -> None:
-    agents = [client.agents.create(name=name) for name in ("cid", "ann", "bob")]
-    client.agents.update(agents[0].id, description="changed last")
+    for name in ("cid", "ann", "bob"):
+        client.agents.create(name=name)
     assert [one.name for one in client.agents.list(limit=2)] == ["bob", "ann", "cid"]
     assert [one.name for one in client.agents.list(limit=1, order="asc")] == ["cid", "ann", "bob"]
-    assert [one.name for one in client.agents.list(limit=1, order_by="updated_at")] == ["cid", "bob", "ann"]
-    assert len(list(client.agents.list(limit=2, order_by="last_run_completion"))) == 3
+    assert [one.name for one in client.agents.list(limit=1, order_by="created_at")] == ["bob", "ann", "cid"]
     with pytest.raises(UnprocessableEntityError, match="order_by"):
         client.agents.list(extra_query={"order_by": "shoe_size"})
-
-
-def test_the_stop_reason_an_agent_was_given_is_told_and_searched_for(client: Letta) -> None:
-    ann = client.agents.create(name="ann")
-    bob = client.agents.create(name="bob")
-    client.agents.update(ann.id, last_stop_reason="end_turn")
-    client.agents.update(bob.id, last_stop_reason="error")
-    assert [one.name for one in client.agents.list(last_stop_reason="error")] == ["bob"]
-    assert client.agents.retrieve(ann.id).last_stop_reason == "end_turn"
 
 
 def test_tags_blocks_and_tools_are_replaced_and_what_is_not_sent_stays(client: Letta) -> None:
@@ -239,8 +230,7 @@ def test_models_health_and_what_there_is_not(client: Letta, server: Running) -> 
     with httpx.Client(base_url=server.url, headers=server.headers) as raw:
         assert raw.get("/v1/models/embedding").status_code == 200
         assert raw.get("/v1/folders/").json() == []
-        gone = raw.get("/v1/folders/source-1")
-        assert (gone.status_code, "source-1" in gone.json()["detail"]) == (404, True)
+        assert raw.get("/v1/folders/source-1").status_code == 404
 
 
 def test_a_foreign_id_is_unknown_and_nothing_is_sent_again(client: Letta) -> None:

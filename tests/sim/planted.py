@@ -278,8 +278,8 @@ BUGS = (
     Bug(
         "an effect in doubt is done again",
         "engine/fold.py",
-        "    if doubt:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    elif",
-        "    if",
+        "    if doubt:\n        _judge(state, progress, EFFECT_IN_DOUBT)\n    else:",
+        "    if True:",
     ),
     Bug(
         "an effect is done again by the next attempt",
@@ -312,6 +312,12 @@ BUGS = (
         "    progress.crashes += 1\n",
     ),
     Bug("crashes are not counted", "engine/fold.py", "    progress.crashes += crashed\n", ""),
+    Bug(
+        "an attempt is resumed however often its process died",
+        "engine/decide.py",
+        "    if not progress.redo or progress.crashes <= state.requested.policy.limits.resumes:\n        return None\n",
+        "    return None\n",
+    ),
     Bug(
         "an orderly stop is not written down",
         "runtime/run_loop.py",

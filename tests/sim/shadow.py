@@ -211,6 +211,8 @@ class Shadow:
         unapproved = self.plot.policy.approve and event.task.partition("[")[0] in self.round
         self.require(not unapproved, f"{event.task} started before the plan was approved")
         self.require(event.worker in self.allowed(node.task), f"{event.worker} may not take {event.task}")
+        crashed_out = again and node.resumes > self.plot.policy.limits.resumes
+        self.require(not crashed_out, f"14: {event.task} was resumed after {node.resumes} crashes")
         node.status = "running"
         node.attempt = event.attempt
         node.worker = event.worker
@@ -291,6 +293,14 @@ class Shadow:
         node.given_up_by = node.worker if event.failure.permanent else ""
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
+
+    def _attemptabandoned(self, event: ev.AttemptAbandoned) -> None:
+        node = self.nodes[event.task]
+        self.require(node.status == "ready" and node.attempt == event.attempt, f"14: {event.task} was not interrupted")
+        self.require(node.resumes > self.plot.policy.limits.resumes, f"14: {event.task} was given up too early")
+        node.status = "failed attempt"
+        node.steps = set()
+        node.given_up_by = node.worker
 
     def _close(self, task: TaskId, attempt: int, used: Amount | None) -> None:
         node = self.nodes[task]
@@ -427,8 +437,7 @@ class Shadow:
             if node.status == "running":
                 self._close(task, node.attempt, None)
                 node.resumes += self.released_at is None
-                given_up = "effect" in node.pending.values() or node.resumes > self.plot.policy.limits.resumes
-                node.status = "failed attempt" if given_up else "ready"
+                node.status = "failed attempt" if "effect" in node.pending.values() else "ready"
                 node.steps = node.steps - node.pending.keys()
                 node.pending = {}
             if node.status == "refining":

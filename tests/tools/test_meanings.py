@@ -129,15 +129,6 @@ async def test_the_loop_goes_on_while_vectors_are_made(tmp_path: Path, models: P
     assert turns > 5
 
 
-def test_a_search_whose_patience_ends_leaves_the_rest_of_the_vectors_to_the_next(models: Path) -> None:
-    hasty = SemanticIndex([DocumentPiece("a", f"tea number {number}") for number in range(40)], models, patience=0)
-    assert hasty.likeness("tea") is None
-    assert hasty.likeness("tea") is None
-    found = hasty.likeness("tea")
-    assert found is not None
-    assert sorted(found) == list(range(40))
-
-
 def test_more_text_than_can_be_compared_is_left_to_words(models: Path) -> None:
     assert SemanticIndex([DocumentPiece("a", "x" * MOST_CHARACTERS)], models).likeness("x") is not None
     assert SemanticIndex([DocumentPiece("a", "x" * (MOST_CHARACTERS + 1))], models).likeness("x") is None

@@ -76,7 +76,7 @@ def add_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--budget-usd", metavar="USD", type=float, help=about)
     about = "how many cases are tried in parallel (default 4)"
     parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=about)
-    about = "for seeded mistakes and intervals (default 0)"
+    about = "for seeded mistakes (default 0)"
     parser.add_argument("--seed", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
     parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")

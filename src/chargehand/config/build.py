@@ -87,9 +87,12 @@ class TeamBuild(Struct):
     memory: Memory | None = None
     workers: list[Worker] = []
     factory: Factory | None = None
+    misfits: tuple[FileFinding, ...] = ()
+    """What is wrong with the shape of the file."""
     findings: list[FileFinding] = []
 
     def __post_init__(self) -> None:
+        self.findings.extend(self.misfits)
         own = self.shape.policy.limits.max_nesting
         if not self.above:
             self.max_nesting = own
@@ -97,7 +100,10 @@ class TeamBuild(Struct):
             self.max_nesting = min(self.max_nesting, own)
 
     def report(self, path: Path, message: str, *, grave: bool = True) -> None:
-        self.findings.append(self.source.finding(path, message, grave=grave))
+        """Add a finding, unless the shape is wrong at that place or beneath it: this may only follow from that."""
+        finding = self.source.finding(path, message, grave=grave)
+        if not any(misfit.is_at(finding.path) for misfit in self.misfits):
+            self.findings.append(finding)
 
     @contextmanager
     def at(self, *path: str | int) -> Generator[None]:

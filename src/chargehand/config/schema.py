@@ -276,8 +276,7 @@ class ToolSources(FileShape, frozen=True):
 
     python: Text | None = None
     """`module:attribute`, or `file.py:attribute`: a module beside the team file, else an installed one. The attribute
-    is a function with types and a docstring, a `Tool`, or a function without arguments that says it returns tools
-    (`-> Tool`, `-> list[Tool]`).
+    is a function with types and a docstring, a `Tool`, or a list of them.
     """
     sql: Text | None = None
     """An SQLite file, a CSV file or a folder of CSV files; it can only be read."""

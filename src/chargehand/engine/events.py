@@ -414,6 +414,17 @@ class AttemptFailed(_Fact, frozen=True, tag="attempt.failed"):
     """A hash of the result that a check did not accept."""
 
 
+class AttemptAbandoned(_Fact, frozen=True, tag="attempt.abandoned"):
+    """An attempt that crashes interrupted is not resumed once more: its process died too often."""
+
+    task: TaskId
+    """The task's id."""
+    attempt: int
+    """Which attempt of the task: 1, 2, 3 …"""
+    failure: Failure
+    """Why."""
+
+
 class RetryScheduled(_Fact, frozen=True, tag="task.retry_scheduled"):
     """It is tried again, at a time, perhaps by another worker."""
 
@@ -623,6 +634,7 @@ Event: TypeAlias = (
     | StepFailed
     | AttemptSucceeded
     | AttemptFailed
+    | AttemptAbandoned
     | RetryScheduled
     | BackoffEnded
     | TaskRefined
@@ -648,7 +660,7 @@ Paid: TypeAlias = (
 
 def failure_in(event: Event) -> Failure | None:
     """The failure that an event tells of; None for most."""
-    if isinstance(event, AttemptFailed | SupervisionFailed | TaskFailed | Noted):
+    if isinstance(event, AttemptFailed | AttemptAbandoned | SupervisionFailed | TaskFailed | Noted):
         return event.failure
     return None
 

@@ -355,6 +355,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
+    state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
 
@@ -559,8 +560,7 @@ def _close_refinement(state: RunState, progress: Progress, used: Amount | None) 
 def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     """The process ended under an attempt: take it up again with the steps it had, unless an effect is in doubt.
 
-    Only crashes are counted: an attempt that kills its process each time must come to an end. One that is interrupted
-    by orderly stops is bounded by the deadline of the run alone.
+    Only crashes are counted. An attempt that is interrupted by orderly stops is bounded by the deadline of the run.
     """
     doubt = progress.in_doubt()
     _close_attempt(state, progress, None)
@@ -568,13 +568,17 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     progress.crashes += crashed
     if doubt:
         _judge(state, progress, EFFECT_IN_DOUBT)
-    elif progress.crashes > state.requested.policy.limits.resumes:
-        message = f"the process died {progress.crashes} times during this attempt"
-        _judge(state, progress, ev.Failure("resource", message, permanent=True))
     else:
         progress.steps = _finished_steps(progress)
         progress.redo = True
         enqueue(state, progress)
+
+
+def _attempt_abandoned(state: RunState, event: ev.AttemptAbandoned) -> None:
+    progress = state.tasks[event.task]
+    progress.redo = False
+    _judge(state, progress, event.failure)
+    prune(state, queue_key(progress))
 
 
 def _finished_steps(progress: Progress) -> dict[int, Step]:
@@ -750,6 +754,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.AttemptStarted: _attempt_started,
     ev.AttemptSucceeded: _attempt_succeeded,
     ev.AttemptFailed: _attempt_failed,
+    ev.AttemptAbandoned: _attempt_abandoned,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.StepFailed: _step_failed,

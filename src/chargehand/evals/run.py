@@ -80,9 +80,8 @@ async def evaluate(
 ) -> EvalReport:
     """Try every case on a new team, `max_parallel` of them at the same time.
 
-    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. `seed` is for all that is random
-    here: seeded mistakes, and draws for intervals. Tools that change something are called only with `act`. Once
-    `budget_usd` is spent no further case is begun.
+    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. `seed` is for seeded mistakes.
+    Tools that change something are called only with `act`. Once `budget_usd` is spent no further case is begun.
     """
     if not 1 <= max_parallel <= 64:
         raise Invalid(f"{max_parallel} cases at once cannot be; ask for 1 to 64")
@@ -92,7 +91,7 @@ async def evaluate(
     datasets = _check_datasets(datasets)
     check_gates(datasets, gate, has_baseline=baseline is not None)
     if baseline is not None:
-        check_baseline(baseline, datasets, seed)
+        check_baseline(baseline, datasets)
     if budget_usd is not None or _gates_usd(datasets, gate):
         await _check_prices(team_factory())
     loop = _Loop(max_parallel, budget_usd, progress)
@@ -107,7 +106,7 @@ async def evaluate(
                 if cases := [case for case in dataset.cases if kind_of(case) == kind]:
                     async with _SCORERS[kind](bench) as score_case:
                         scores = await loop.run(dataset.name, cases, score_case)
-                    sections.append(report_section(dataset.name, kind, scores, seed))
+                    sections.append(report_section(dataset.name, kind, scores))
     finally:
         await finder.close()
     team = team_factory()
@@ -124,7 +123,7 @@ def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped:
     for dataset, tried in scores.items():
         for kind in KINDS:
             own = [score for score in tried if score.kind == kind]
-            sections += [report_section(dataset, kind, own, seed)] if own else []
+            sections += [report_section(dataset, kind, own)] if own else []
     return EvalReport(team, tuple(sections), seed=seed, stopped=stopped)
 
 

@@ -313,8 +313,6 @@ def _judge_route(team: Team, case: Case, drafted: Draft) -> _Verdict:
     got = _label(team, chosen)
     label = _label(team, wanted)
     values = {"refused": float(not chosen)} if wanted else {"out_of_scope": float(not chosen)}
-    if drafted.route is not None:
-        values["confidence"] = drafted.route.confidence
     problems = () if chosen == wanted else (f"it went to {got}, and is for {label}",)
     return _Verdict(problems=problems, values=values, got=got, wanted=label)
 
@@ -329,46 +327,35 @@ def _label(team: Team, names: set[str]) -> str:
 
 def _judge_plan(wanted: PlanShape, drafted: Draft) -> _Verdict:
     tasks = drafted.plan.tasks
-    workers = {task.worker for task in tasks}
-    edges = waiting_pairs(tasks)
-    bound = [pair for pair in wanted.independent if pair in edges or pair[::-1] in edges]
-    codes = [finding.code for finding in drafted.findings]
-    values: dict[str, float] = {
-        "tasks": len(tasks),
-        "width": drafted.forecast.width if drafted.forecast else 0,
-        "vague": codes.count("vague_instruction"),
-        "unserved": len(drafted.unserved),
-        "needless": len(bound),
-    }
-    problems: list[str] = []
-    if wanted.workers:
-        missing = [name for name in wanted.workers if name not in workers]
-        values["workers"] = 1 - len(missing) / len(wanted.workers)
-        others = ", ".join(sorted(workers)) or "no worker"
-        problems += [f"{', '.join(missing)} has no task in it; {others} has"] if missing else []
-    if wanted.edges:
-        absent = [pair for pair in wanted.edges if pair not in edges]
-        values["edges"] = 1 - len(absent) / len(wanted.edges)
-        problems += [f"{second} does not work from the result of {first}" for first, second in absent]
-    problems += [f"one of {first} and {second} waits for the other, and need not" for first, second in bound]
-    problems += _exceeded_limits(wanted, values, drafted.unserved)
     return _Verdict(
-        problems=tuple(problems),
-        values=values,
+        problems=tuple(_plan_problems(wanted, drafted, waiting_pairs(tasks))),
+        values={"tasks": len(tasks)},
         got="; ".join(map(_describe_task, tasks)) or "no tasks",
         wanted=msgspec.json.encode(wanted).decode(),
     )
 
 
-def _exceeded_limits(wanted: PlanShape, values: dict[str, float], unserved: Sequence[str]) -> Iterator[str]:
-    if values["vague"] > wanted.vague:
-        yield f"{values['vague']:g} tasks are vague"
-    if len(unserved) > wanted.unserved:
-        yield f"no worker is given a part of the request: {'; '.join(unserved)}"
-    if values["width"] < wanted.width:
-        yield f"{values['width']:g} tasks can run in parallel; {wanted.width} are wanted"
-    if wanted.max_tasks and values["tasks"] > wanted.max_tasks:
-        yield f"it has {values['tasks']:g} tasks; {wanted.max_tasks} are enough"
+def _plan_problems(wanted: PlanShape, drafted: Draft, edges: frozenset[tuple[str, str]]) -> Iterator[str]:
+    tasks = drafted.plan.tasks
+    workers = sorted({task.worker for task in tasks})
+    if missing := [name for name in wanted.workers if name not in workers]:
+        yield f"{', '.join(missing)} has no task in it; {', '.join(workers) or 'no worker'} has"
+    for first, second in wanted.edges:
+        if (first, second) not in edges:
+            yield f"{second} does not work from the result of {first}"
+    for first, second in wanted.independent:
+        if (first, second) in edges or (second, first) in edges:
+            yield f"one of {first} and {second} waits for the other, and need not"
+    vague = sum(finding.code == "vague_instruction" for finding in drafted.findings)
+    if vague > wanted.vague:
+        yield f"{vague} tasks are vague"
+    if len(drafted.unserved) > wanted.unserved:
+        yield f"no worker is given a part of the request: {'; '.join(drafted.unserved)}"
+    width = drafted.forecast.width if drafted.forecast else 0
+    if width < wanted.width:
+        yield f"{width} tasks can run in parallel; {wanted.width} are wanted"
+    if wanted.max_tasks and len(tasks) > wanted.max_tasks:
+        yield f"it has {len(tasks)} tasks; {wanted.max_tasks} are enough"
 
 
 def waiting_pairs(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:

@@ -23,7 +23,7 @@ class Splice(Struct, frozen=True):
 def splice(old: str, new: str) -> Splice:
     """What turns the old text into the new one: all but what both begin and end with."""
     start = _alike(old, new)
-    end = _alike_at_end(old, new, min(len(old), len(new)) - start)
+    end = _alike(old[start:][::-1], new[start:][::-1])
     return Splice(start, old[start : len(old) - end], new[start : len(new) - end])
 
 
@@ -64,18 +64,6 @@ def _alike(old: str, new: str) -> int:
     while same < end:
         half = (same + end + 1) // 2
         if old[same:half] == new[same:half]:
-            same = half
-        else:
-            end = half - 1
-    return same
-
-
-def _alike_at_end(old: str, new: str, most: int) -> int:
-    same = 0
-    end = most
-    while same < end:
-        half = (same + end + 1) // 2
-        if old[len(old) - half : len(old) - same] == new[len(new) - half : len(new) - same]:
             same = half
         else:
             end = half - 1

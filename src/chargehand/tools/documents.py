@@ -8,12 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from time import monotonic
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
 from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
@@ -110,54 +108,36 @@ FLOOR = 0.33
 """How alike (a cosine) a passage must be that shares no word with the question; the docs say what was measured."""
 MOST_CHARACTERS = 200_000
 """Of all passages together: 20 s of work for one core. Beyond that words alone decide; archives keep their vectors."""
-PATIENCE: Seconds = 10.0
-"""How long one search works on the vectors. What is missing then is left to the next; until all are there, words."""
-_BATCH = 16
 _LEAST = 0.001  # a score of nothing would be left out of the result
 
 
 class SemanticIndex:
-    """The vectors of some pieces. Any thread may ask; one at a time makes them."""
+    """The vectors of some pieces, made by the first search. Any thread may ask."""
 
-    def __init__(self, pieces: Sequence[DocumentPiece], models: Path, patience: Seconds = PATIENCE) -> None:
+    def __init__(self, pieces: Sequence[DocumentPiece], models: Path) -> None:
         self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in pieces]
         self._models = models
-        self._patience = patience
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
         self._vectors: list[tuple[int, bytes]] = []
-        self._given_up = sum(map(len, self._texts)) > MOST_CHARACTERS
+        self._is_too_long = sum(map(len, self._texts)) > MOST_CHARACTERS
 
     def likeness(self, query: str) -> dict[int, float] | None:
-        """How alike each piece is, by its number; None where meanings cannot be compared, or not yet."""
-        until = monotonic() + self._patience
-        if self._given_up or not query.strip() or not self._lock.acquire(timeout=self._patience):
+        """How alike each piece is, by its number; None where meanings cannot be compared."""
+        if self._is_too_long or not query.strip():
             return None
         try:
-            return self._compared(query, until)
+            with self._lock:  # one search makes the vectors, the others wait for them
+                self._embedder = self._embedder or open_embedder(self._models)
+                if self._embedder is None:
+                    return None
+                if not self._vectors:
+                    self._vectors = list(enumerate(self._embedder.embed(self._texts)))
+            from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
+
+            return likeness(self._embedder.embed([query])[0], self._vectors)
         except Exception:  # noqa: BLE001 - a foreign library and its files; words need neither
-            self._give_up()
             return None
-        finally:
-            self._lock.release()
-
-    def _compared(self, query: str, until: Seconds) -> dict[int, float] | None:
-        embedder = self._embedder = self._embedder or open_embedder(self._models)
-        if embedder is None:
-            self._give_up()
-            return None
-        while (done := len(self._vectors)) < len(self._texts):
-            self._vectors += enumerate(embedder.embed(self._texts[done : done + _BATCH]), done)
-            if len(self._vectors) < len(self._texts) and monotonic() >= until:
-                return None
-        from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
-
-        return likeness(embedder.embed([query])[0], self._vectors)
-
-    def _give_up(self) -> None:
-        self._given_up = True
-        self._embedder = None
-        self._vectors.clear()
 
 
 def best_both_ways(

@@ -27,10 +27,10 @@ from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
-from chargehand.server.letta.message_log import read_log
+from chargehand.server.letta.message_log import read_logs
 from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
 from chargehand.server.letta.request import AgentRequest, ClientReturns, recorded_request
-from chargehand.server.letta.settings import in_conversation, read_rules, settings_of
+from chargehand.server.letta.settings import read_rules, settings_of
 from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem
@@ -151,11 +151,8 @@ class LettaExecutor(Executor):
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
             raise _gone(f"agent {brief.worker}")
-        if request.conversation:
-            conversation = await self._catalog.get(KeptConversation, request.conversation)
-            if conversation is None:
-                raise _gone(f"conversation {request.conversation}")
-            profile = in_conversation(profile, conversation)
+        if request.conversation and await self._catalog.get(KeptConversation, request.conversation) is None:
+            raise _gone(f"conversation {request.conversation}")
         if _INSERT in profile.tools:
             await archive_of(self._tenant, profile)  # somewhere to keep what it finds
         model = request.model or profile.model
@@ -172,7 +169,7 @@ class LettaExecutor(Executor):
 
     async def _client_returns(self, request: AgentRequest, run: str) -> ClientReturns:
         """What the client sent so far for calls that it made itself."""
-        return read_log(run, await self._tenant.journal.read(run)).client_returns if request.tools else {}
+        return read_logs(run, await self._tenant.journal.read(run))[0].client_returns if request.tools else {}
 
     # --- what agents are
 

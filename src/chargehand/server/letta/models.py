@@ -21,8 +21,7 @@ from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
 from chargehand.models.resolve import Lookup, check_handle
-from chargehand.server.letta.settings import ModelSettings
-from chargehand.server.letta.wire import ModelConfig
+from chargehand.server.letta.settings import AgentSettings
 from chargehand.server.settings import ServerLimits, ServerSettings
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import invalid
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 def find_model(tenant: Tenant, handle: str) -> Model:
     """The model an agent names, if it is available to clients now; else the default one."""
     settings = tenant.settings
-    if not _asks_for_default(handle) and may_name(handle, settings, tenant.lookup):
+    if not _asks_for_default(handle) and not forbidden_reason(handle, settings, tenant.lookup):
         try:
             return tenant.finder.find(handle)
         except Invalid:  # its key is not set, or not any more
@@ -57,7 +56,7 @@ def model_problem(handle: str, tenant: Tenant) -> str:
     """Why no agent can have the model of this handle; empty if one can, or if only its key is missing."""
     if _asks_for_default(handle):
         return ""
-    reason = _forbidden_reason(handle, tenant.settings, tenant.lookup)
+    reason = forbidden_reason(handle, tenant.settings, tenant.lookup)
     if reason:
         return f"clients may not name {without_secrets(handle)[:100]!r} here: {reason}"
     try:
@@ -80,13 +79,11 @@ def _lacks_key(provider: str, lookup: Lookup) -> bool:
     return provider in OTHERS and not lookup(key_variable(provider))
 
 
-def may_name(handle: str, settings: ServerSettings, lookup: Lookup) -> bool:
-    """Whether a client may name this model: the server calls this machine only where the operator says so."""
-    return not _forbidden_reason(handle, settings, lookup)
+def forbidden_reason(handle: str, settings: ServerSettings, lookup: Lookup) -> str:
+    """Why a client may not name this model, and what the operator would have to say; empty if it may.
 
-
-def _forbidden_reason(handle: str, settings: ServerSettings, lookup: Lookup) -> str:
-    """Why a client may not name this model, and what the operator would have to say; empty if it may."""
+    The server calls this machine only where the operator says so.
+    """
     provider = provider_of(handle)
     if provider in (RECORDED, RECORDING):
         return "it reads or writes files"
@@ -102,16 +99,6 @@ def _forbidden_reason(handle: str, settings: ServerSettings, lookup: Lookup) -> 
 
 def provider_of(handle: str) -> str:
     return handle.replace("/", ":", 1).partition(":")[0].lower()
-
-
-def configured_handle(config: ModelConfig) -> str:
-    """The handle of the model that an `llm_config` names; empty if it names none."""
-    if config.handle:
-        return config.handle
-    has_provider = "://" in config.model or provider_of(config.model) in (BUILT_IN, *OWN, *OTHERS)
-    if has_provider or not config.model or not config.model_endpoint_type:
-        return config.model
-    return f"{config.model_endpoint_type}/{config.model}"
 
 
 def protocol_of(provider: str) -> str:
@@ -159,7 +146,7 @@ class BoundedModel(Struct, frozen=True):
     """A model within the settings of an agent: a smaller window, and at most one call of a tool in a reply."""
 
     model: Model
-    settings: ModelSettings
+    settings: AgentSettings
 
     @property
     def card(self) -> ModelCard:
