@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -16,7 +16,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.engine.events import Effect, Failure
 from chargehand.engine.facts import RouteChosen
-from chargehand.engine.forecast import Forecast, forecast, in_line
+from chargehand.engine.forecast import CostForecast, Forecast, forecast, in_line
 from chargehand.engine.lint import lint
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Finding, Plan, Task, needs
@@ -49,23 +49,6 @@ BASIS = (
     "planning, retries and fallbacks are not counted"
 )
 """What the estimate rests on, in words."""
-
-
-class CostForecast(Struct, frozen=True):
-    """Dollars for a whole plan."""
-
-    about: float | None
-    """The estimate; None where the price of a model is not known."""
-    unknown: tuple[str, ...] = ()
-    """The models whose price is not known."""
-    grows: str = ""
-    """Why there may be more to it than the estimate counts, in words."""
-    budget: float | None = None
-    """The cap of the run."""
-
-    @property
-    def above_budget(self) -> bool:
-        return self.about is not None and self.budget is not None and self.about > self.budget
 
 
 class PlanForecast(Forecast, frozen=True, omit_defaults=True):
@@ -246,15 +229,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
 def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
     """What a plan will take: time, and dollars where the executor knows its models."""
     forecasted = structs.asdict(forecast(plan, request.roster, request.policy))
-    cost = executor.cost_forecast(plan, request, closed=closed) if isinstance(executor, EstimatesCost) else None
-    return PlanForecast(**forecasted, usd=cost)
-
-
-@runtime_checkable
-class EstimatesCost(Protocol):
-    """An executor that knows what its models cost."""
-
-    def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None: ...
+    return PlanForecast(**forecasted, usd=executor.cost_forecast(plan, request, closed=closed))
 
 
 async def _proposed(executor: Executor, brief: Brief, context: "_DraftContext", seconds: Seconds) -> Proposal:

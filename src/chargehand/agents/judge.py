@@ -214,18 +214,12 @@ def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
     if verdict := read_yes_or_no(value):
         return verdict
-    text = " ".join(result_text(Given(task="", instruction="", worker="", value=value)).split())
-    quantities = list(find_quantities(text))
-    words = _ballot_words(text)
-    if len(quantities) != 1 or len(words) > _MAX_BALLOT_WORDS:
+    text = result_text(Given(task="", instruction="", worker="", value=value)).replace("%", " percent ")
+    numbers = [f"{quantity.readings[0][0].normalize():f}" for quantity in find_quantities(text)]
+    words = split_words(text)
+    if len(numbers) != 1 or len(words) > _MAX_BALLOT_WORDS:
         return " ".join(words)
-    number = quantities[0].readings[0][0].normalize()
-    rest = set(_ballot_words(f"{text[: quantities[0].start]} {text[quantities[0].end :]}")) - _FILLER
-    return f"{number:f} {' '.join(sorted(rest))}"
-
-
-def _ballot_words(text: str) -> list[str]:
-    return split_words(text.replace("%", " percent "))
+    return " ".join([*numbers, *sorted({word for word in words if word.isalpha()} - _FILLER)])
 
 
 def _bracket(results: Sequence[Given]) -> str:

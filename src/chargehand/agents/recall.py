@@ -22,7 +22,6 @@ from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
-from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -76,10 +75,6 @@ class BlockView(Struct, frozen=True, omit_defaults=True):
     tainted: bool = False
     untainted: str = ""
     """What a tainted block held before text from outside got in."""
-    start: int = -1
-    """In a journal: where what is new of the text begins; `text` is only that, and `untainted` is as before."""
-    removed: int = 0
-    """In a journal: how many characters it replaces."""
 
     @property
     def is_useful(self) -> bool:
@@ -188,7 +183,7 @@ class Recall(Struct, eq=False):
         look = await self.context.step("memory", self._look, kind="memory", shape=Look)
         self._looked = True
         for block in look.blocks:
-            self.blocks[block.label] = whole(self.blocks.get(block.label), block)
+            self.blocks[block.label] = block
         for label in look.gone:
             self.blocks.pop(label, None)
         if look.turns is not None:
@@ -257,9 +252,8 @@ class Recall(Struct, eq=False):
             misled = first and self.context.where.planned and await _is_misled(memory.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
-        changed = [block for block in visible.values() if self.blocks.get(block.label) != block]
         look = Look(
-            blocks=tuple(difference(self.blocks.get(block.label), block) for block in changed),
+            blocks=tuple(block for block in visible.values() if self.blocks.get(block.label) != block),
             gone=tuple(label for label in self.blocks if label not in visible),
             misled=misled,
         )
@@ -409,22 +403,6 @@ async def shared_blocks(memory: OpenMemory) -> tuple[BlockView, ...]:
 
 
 # --- memory as models see it
-
-
-def difference(old: BlockView | None, new: BlockView) -> BlockView:
-    """The new view, with no more of its text than is needed by a reader that has the old one."""
-    if old is None or len(new.text) < _LEAST or new.untainted != old.untainted:
-        return new
-    change = splice(old.text, new.text)
-    return structs.replace(new, text=change.added, untainted="", start=change.start, removed=len(change.removed))
-
-
-def whole(old: BlockView | None, new: BlockView) -> BlockView:
-    """What `difference` was made from."""
-    if old is None or new.start < 0:
-        return new
-    text = old.text[: new.start] + new.text + old.text[new.start + new.removed :]
-    return structs.replace(new, text=text, untainted=old.untainted, start=-1, removed=0)
 
 
 def visible_blocks(attached: Iterable[Attached]) -> dict[str, BlockView]:

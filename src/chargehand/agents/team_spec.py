@@ -164,17 +164,13 @@ class TeamSpec(Struct, frozen=True):
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """
-        usual, planner, judge = (_find_model(finder, model) for model in self.models)
-        models: list[Model] = []
+        declared: list[AnyModel] = self._factory_models()
         if not floor.micros:
-            models += [planner, judge, *(_find_model(finder, model) for _, model in self._verifiers())]
-        if self.supervisor.factory is not None:
-            models.append(
-                _find_model(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual
-            )
+            declared += [*self.models[1:], *(model for _, model in self._verifiers())]
         for worker in self.everybody:
-            if not worker.is_delegated and not worker.estimate.micros:
-                models += self._models_of(worker, finder, usual)
+            if not worker.estimate.micros:
+                declared += self._worker_models(worker)
+        models = [_find_model(finder, model) for model in declared]
         await finder.prepare()  # it looks up the prices of what was found
         handles = list(unpriced_handles(models))
         for team in self.teams:
@@ -194,10 +190,10 @@ class TeamSpec(Struct, frozen=True):
         listeners: Sequence[Listener] = (),
     ) -> AgentExecutor:
         """The executor, its models found."""
-        usual, planner, judge = (_find_model(finder, model) for model in self.models)
+        planner, judge = (_find_model(finder, model) for model in self.models[1:])
         spending = Spending(budget, finder.observations)
         kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
-        models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
+        models = {worker.name: self._models_of(worker, finder) for worker in self.everybody}
         workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
@@ -220,7 +216,7 @@ class TeamSpec(Struct, frozen=True):
             lead=lead,
             writer=self._writer(judge, lead),
             kit=kit,
-            workshop=self._workshop(finder, usual),
+            workshop=self._workshop(finder),
             strategy=self.supervisor.strategy,
             teams=teams,
             functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
@@ -247,13 +243,23 @@ class TeamSpec(Struct, frozen=True):
             learns=isinstance(strategy, Route) and strategy.learn,
         )
 
-    def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
-        """The models of a worker: the one it calls, then those it falls back to."""
-        if worker.call is not None:
+    def _worker_models(self, worker: Worker) -> list[AnyModel]:
+        """The models that a worker names: those it calls, then those it falls back to."""
+        if worker.is_delegated:
             return []
-        replicas = [_find_model(finder, model) for model in worker.replicas]
-        first = ReplicaPool(replicas, self.replica_loads) if replicas else _find_model(finder, worker.model or usual)
-        return [first, *(_find_model(finder, model) for model in worker.fallback_models)]
+        return [*(worker.replicas or (worker.model or self.models[0],)), *worker.fallback_models]
+
+    def _factory_models(self) -> list[AnyModel]:
+        factory = self.supervisor.factory
+        return [] if factory is None else [factory.model or self.models[0]]
+
+    def _models_of(self, worker: Worker, finder: Finder) -> list[Model]:
+        """The models of a worker, found: the one it calls, then those it falls back to."""
+        models = [_find_model(finder, model) for model in self._worker_models(worker)]
+        if not worker.replicas:
+            return models
+        count = len(worker.replicas)
+        return [ReplicaPool(models[:count], self.replica_loads), *models[count:]]
 
     async def _ready_workers(
         self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
@@ -276,11 +282,11 @@ class TeamSpec(Struct, frozen=True):
                 ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], available, memory)
         return ready
 
-    def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
+    def _workshop(self, finder: Finder) -> Workshop | None:
         factory = self.supervisor.factory
         if factory is None:
             return None
-        return Workshop(factory, _find_model(finder, factory.model) if factory.model else usual)
+        return Workshop(factory, _find_model(finder, factory.model or self.models[0]))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""
@@ -301,28 +307,20 @@ class TeamSpec(Struct, frozen=True):
 
     def _named_models(self) -> list[AnyModel]:
         """Every model that the team names."""
-        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers())]
+        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers()), *self._factory_models()]
         for worker in self.everybody:
-            models += [worker.model, *worker.replicas, *worker.fallback_models]
-        if self.supervisor.factory is not None:
-            models.append(self.supervisor.factory.model)
-        return [model for model in models if model]
+            models += self._worker_models(worker)
+        return models
 
     def _asked_models(self, *, plans: bool) -> list[AnyModel]:
         """Every model that a run may ask; the planner's where it `plans`. A fixed plan and functions ask none."""
-        usual, planner, judge = self.models
+        _, planner, judge = self.models
         models: list[AnyModel] = [model for _, model in self._verifiers()]
-        if plans:
-            models.append(planner)
-        if self._asks_judge():
-            models.append(judge)
+        models += [planner] if plans else []
+        models += [judge] if self._asks_judge() else []
         for worker in self.everybody:
-            if not worker.is_delegated:
-                models += worker.replicas or [worker.model or usual]
-                models += worker.fallback_models
-        if self.supervisor.factory is not None:
-            models.append(self.supervisor.factory.model or usual)
-        return models
+            models += self._worker_models(worker)
+        return models + self._factory_models()
 
     def _asks_judge(self) -> bool:
         """Whether the judge's model writes answers or verifies results."""
