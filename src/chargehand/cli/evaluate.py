@@ -76,8 +76,6 @@ def add_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--budget-usd", metavar="USD", type=float, help=about)
     about = "how many cases are tried in parallel (default 4)"
     parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=about)
-    about = "for seeded mistakes (default 0)"
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
     parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")
     add_shared(parser, "--journal")
@@ -248,7 +246,6 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
                     baseline=baseline,
                     lookup=lookup_beside(team_file.resolve().parent),
                     max_parallel=options.max_parallel,
-                    seed=options.seed,
                     act=options.act,
                     budget_usd=options.budget_usd,
                     progress=progress,
@@ -260,7 +257,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
             progress.stop_code = stop_code(stop)
             how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
             why = f"it was {how}: gates and comparisons are left out"
-            return report_unfinished(name, progress.scores, why, options.seed)
+            return report_unfinished(name, progress.scores, why)
 
 
 def _write_reports(options: Namespace, report: EvalReport) -> list[str]:

@@ -19,7 +19,7 @@ from chargehand.server.letta.executor import MATCHING, is_supervisor
 from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
-from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
+from chargehand.server.letta.settings import check_fields, check_rules, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
@@ -185,7 +185,6 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     if sent.model is not None and sent.model != profile.model:
         check_model("model", sent.model, call.tenant)
     settings = merge(settings_of(profile), sent)
-    check_timezone(settings.timezone)
     changed = replace_given(
         profile,
         name=sent.name,
@@ -222,8 +221,6 @@ async def update(call: LettaCall) -> Table:
             changed = structs.replace(changed, tools=tuple(dict.fromkeys((*changed.tools, MATCHING))))
         if sent.tool_rules is not UNSET:
             check_rules(settings_of(changed).tool_rules, changed.tools)
-        if sent.block_ids is not None:
-            await _set_blocks(call, profile.id, sent.block_ids)
         return changed
 
     return await change_agent(call, change)
@@ -234,20 +231,6 @@ async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Pr
     async with lock_of(call.tenant, call.path("agent")):
         profile = await call.catalog.change(await change(await call.agent()))
     return await describe_agent(call, profile)
-
-
-async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> None:
-    """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
-    for block in wanted:
-        await call.find(Block, block)
-    attached = await call.catalog.attached(agent)
-    current = [each.thing.id for each in attached if isinstance(each.thing, Block) and not each.via]
-    for block in current:
-        if block not in wanted:
-            await call.catalog.detach(agent, block)
-    for block in dict.fromkeys(wanted):
-        if block not in current:
-            await call.catalog.attach(agent, block, FULL_ACCESS)
 
 
 @route("DELETE", _AGENT)
@@ -264,12 +247,6 @@ async def delete(call: LettaCall) -> dict[str, str]:
     await sessions.cancel(dict.fromkeys(runs), "the agent was deleted")
     await sessions.index.forget_agent(agent)
     return {"message": f"agent {agent} was deleted"}
-
-
-@route("POST", f"{_AGENT}/recompile", "read")
-async def recompile(call: LettaCall) -> str:
-    """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
-    return await call.sessions.executor.system_prompt(await call.agent())
 
 
 # --- what is attached

@@ -14,7 +14,6 @@ from msgspec import structs
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.messages import WorkerMessage, replies_value, send
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import instructions, material, visible_blocks
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
 from chargehand.agents.spending import Spending
@@ -179,12 +178,6 @@ class LettaExecutor(Executor):
             name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
         )
         return roster_agent(worker, find_model(self._tenant, profile.model).card.handle)
-
-    async def system_prompt(self, profile: Profile) -> str:
-        """What an agent would be told about itself now, with its blocks."""
-        ready = await self._equip(profile, AgentRequest(profile.id, ()), {})
-        blocks = visible_blocks(await self._catalog.attached(profile.id)).values()
-        return ready.system(self._kit.prompts).text + instructions(blocks) + "\n\n" + material(blocks, (), "now", {})
 
     async def _equip(self, profile: Profile, request: AgentRequest, client_side: Mapping[str, Tool]) -> ReadyWorker:
         """An agent ready to work, with what is attached to it now.

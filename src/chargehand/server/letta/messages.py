@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 from starlette.responses import Response
 
@@ -20,18 +19,14 @@ from chargehand.server.letta.sessions import Session
 from chargehand.server.letta.settings import refuse_unsupported, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
-    LettaMessage,
     MessageCreate,
     MessageRequest,
     RunResponse,
-    SearchRequest,
     Table,
-    parse_time,
 )
 from chargehand.server.wire import Problem, unknown
 
 _OF_AGENT = "/v1/agents/{agent}/messages"
-_MAX_HITS = 100
 _MAX_LISTED = 10_000
 
 
@@ -180,38 +175,3 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
     where.in_conversation(conversation)
     where.among("type", call.query.getlist("include_return_message_types"))
     return join_json(await (await call.sessions.flush(agent)).messages(where, page))
-
-
-@route("POST", "/v1/messages/search", "read")
-async def search(call: LettaCall) -> list[Table]:
-    sent = await call.body(SearchRequest)
-    where = Where()
-    where.equal("agent", sent.agent_id)
-    where.in_conversation(sent.conversation_id)
-    where.between(parse_time(sent.start_date, "start_date"), parse_time(sent.end_date, "end_date"))
-    index = await call.sessions.flush(sent.agent_id or "")
-    limit = min(_MAX_HITS, max(1, sent.limit or 50))
-    hits: list[Table] = []
-    for hit in await index.search(sent.query, where, limit):
-        message = msgspec.json.decode(hit.body, type=LettaMessage)
-        found: Table = {
-            "message_id": message.id,
-            "message_type": message.message_type,
-            "created_at": message.date,
-            "agent_id": hit.agent,
-        }
-        if message.reasoning is not None:
-            found["reasoning"] = message.reasoning
-        else:
-            found["content"] = message.content or ""
-        hits.append(found)
-    return hits
-
-
-@route("GET", "/v1/messages/{message}")
-async def retrieve(call: LettaCall) -> Response:
-    """One message, as a list of it: so its client has it."""
-    message = await (await call.sessions.flush()).message(call.path("message"))
-    if message is None:
-        raise unknown("message", call.path("message"))
-    return join_json([message])
