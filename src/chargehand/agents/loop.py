@@ -11,7 +11,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
-from chargehand.agents.spending import Hedging, Spending, cut_off
+from chargehand.agents.spending import Spending, cut_off
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolBreakers, ToolCalls
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
@@ -39,7 +39,6 @@ class Kit(Struct, eq=False, frozen=True):
     prompts: Prompts
     spending: Spending
     breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking()))
-    hedging: Hedging | None = None
 
 
 def work(ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
@@ -231,7 +230,7 @@ class Attempt:
         async def call(_key: str) -> Done:
             context = self._context
             hear = context.say if context.heard else None
-            reply, used = await spending.call(reservation, context, hear=hear, hedging=self._kit.hedging)
+            reply, used = await spending.call(reservation, context, hear=hear)
             return Done(reply, used)
 
         return await spending.step(

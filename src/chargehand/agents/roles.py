@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import isfinite
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field, structs
 
 from chargehand.agents.nested import RunnableTeam
-from chargehand.agents.spending import Hedge
 from chargehand.agents.strategies import Strategy, Whole
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.declared import (
@@ -168,6 +168,25 @@ class Factory(FactoryKeys, frozen=True):
 
 
 # --- the supervisor
+
+
+class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
+    """When a worker's call of its model is made a second time, while the first is still running.
+
+    The second goes to the worker's next model, or to the same one where there is none. Calls under a budget are made
+    once: what is reserved covers one call of each model.
+    """
+
+    after: Length | None = None
+    """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
+    share: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
+    """The share of all calls that may be made twice."""
+
+    def __post_init__(self) -> None:
+        if self.after is not None and not (self.after > 0 and isfinite(self.after)):
+            raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
+        if not 0 < self.share <= 0.5:
+            raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
 
 class SupervisorKeys(Declared, frozen=True, kw_only=True):

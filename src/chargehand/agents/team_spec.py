@@ -25,7 +25,7 @@ from chargehand.agents.setup import (
     toolset,
     worker_card,
 )
-from chargehand.agents.spending import Hedging, Spending, supervision, unpriced_handles
+from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
 from chargehand.agents.strategies.route import check_route
 from chargehand.agents.supervision import Lead
@@ -43,7 +43,16 @@ from chargehand.models.model import Model
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.request_facts import WorkerCard
 from chargehand.models.resolve import Finder, Lookup, check_handle
-from chargehand.models.wrappers import AnyModel, ReplicaLoad, ReplicaPool, as_model, model_handle, pool_handle
+from chargehand.models.wrappers import (
+    AnyModel,
+    HedgedModel,
+    Hedging,
+    ReplicaLoad,
+    ReplicaPool,
+    as_model,
+    model_handle,
+    pool_handle,
+)
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
 
@@ -192,7 +201,7 @@ class TeamSpec(Struct, frozen=True):
         """The executor, its models found."""
         planner, judge = (_find_model(finder, model) for model in self.models[1:])
         spending = Spending(budget, finder.observations)
-        kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
+        kit = Kit(self.prompts, spending, self.tool_breakers)
         models = {worker.name: self._models_of(worker, finder) for worker in self.everybody}
         workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
@@ -256,10 +265,12 @@ class TeamSpec(Struct, frozen=True):
     def _models_of(self, worker: Worker, finder: Finder) -> list[Model]:
         """The models of a worker, found: the one it calls, then those it falls back to."""
         models = [_find_model(finder, model) for model in self._worker_models(worker)]
-        if not worker.replicas:
-            return models
-        count = len(worker.replicas)
-        return [ReplicaPool(models[:count], self.replica_loads), *models[count:]]
+        if worker.replicas:
+            count = len(worker.replicas)
+            models[:count] = [ReplicaPool(models[:count], self.replica_loads)]
+        if self.hedging is not None and models:
+            models[0] = HedgedModel(models[0], models[1] if len(models) > 1 else models[0], self.hedging)
+        return models
 
     async def _ready_workers(
         self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
