@@ -458,8 +458,8 @@ MONEY = (
     ),
     Bug(
         "a turn is never given back",
-        "runtime/context.py",
-        "            if held is not None and isinstance(reserve, Claim):\n                reserve.leave()",
+        "agents/spending.py",
+        "            self.observations.leave(model)",
         "            pass",
     ),
     Bug(
@@ -482,9 +482,9 @@ MONEY = (
     ),
     Bug(
         "calls of the supervisor are not reserved",
-        "agents/planner.py",
-        "reservation = await calls.hold(request)",
-        "reservation = lead.spending.reserve([lead.model], request)\n    reservation.amount_held = reservation.amount",
+        "agents/supervision.py",
+        "        if reservation.claim is None or await self.context.hold(reservation.claim, extra=extra):",
+        "        if reservation.claim is not None:\n            reservation.claim.held = reservation.claim.wanted\n        if True:",
     ),
     Bug(
         "a call that was shrunk is made at full length",
