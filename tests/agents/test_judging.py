@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.audit.evidence import find_contradictions, read_yes_or_no
+from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
@@ -312,7 +312,7 @@ async def test_a_call_that_reports_no_usage_counts_as_a_call() -> None:
     for _ in range(2):
         held = await made.hold(Request(()))
         assert held is not None
-        await made.ask(held)
+        await made.write(held)
     assert made.total() == Amount(tokens=2, micros=1, calls=2)
 
 

@@ -16,7 +16,7 @@ def test_a_healthy_place_is_told_line_by_line(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "doctor", OPENAI_API_KEY="hush-hush", CHARGEHAND_HOME=str(tmp_path / "home"))
     assert done.returncode == 0, done.stdout
     heads = {line.split()[1] for line in done.stdout.splitlines() if line[:2] in ("ok", "--")}
-    assert heads >= {"python", "chargehand", "journal", "sqlite", "team", "keys", "sandbox", "clock", "disk"}
+    assert heads >= {"chargehand", "journal", "sqlite", "team", "keys", "sandbox", "disk"}
     assert "OPENAI_API_KEY" in done.stdout
     assert "hush-hush" not in done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [".git"]

@@ -24,18 +24,11 @@ def triple(number: float) -> float:
     """Three times a number."""
     return number * RATE
 
-def make_one() -> Tool:
-    return triple
-
-def make_two() -> list[Tool]:
-    return [triple, tool(double)]
+made_two = [triple, tool(double)]
 
 def today() -> str:
     """A tool without arguments."""
     return "Sunday"
-
-def broken() -> Tool:
-    raise RuntimeError("no luck")
 '''
 
 
@@ -46,7 +39,7 @@ def write(folder: Path, text: str, name: str = "team.yaml") -> Path:
     return file
 
 
-def shaped(file: Path) -> tuple[TeamShape | None, Sequence[FileFinding]]:
+def shaped(file: Path) -> tuple[TeamShape, Sequence[FileFinding]]:
     return validate(read_source(file))
 
 

@@ -136,7 +136,6 @@ def test_what_leads_nowhere_is_said(tmp_path: Path, worker: str, words: str) -> 
         ("{python: 'tools:zzz'}", "'tools' has no 'zzz'; it has "),
         ("{python: 'toolz:double'}", "there is no module 'toolz', neither beside the team file nor installed; did you"),
         ("{python: 'tools:RATE'}", "'tools:RATE' is int, not a tool, a function"),
-        ("{python: 'tools:broken'}", "'tools:broken' failed when it was called: RuntimeError: no luck"),
         ("nonsense", "'nonsense' is no tool; write module:attribute, or one of calculator"),
         ("{sql: ../data}", "'../data' leads out of the team's folder"),
         ("{sql: nowhere.db}", "there is no 'nowhere.db' beside the team file"),
@@ -157,8 +156,8 @@ def test_tools_come_from_python_in_every_form(tmp_path: Path) -> None:
     tools:
       function: "tools:double"
       ready: "tools:triple"
-      made: "tools:make_one"
-      two: "tools:make_two"
+      made: "tools:triple"
+      two: "tools:made_two"
       plain: "tools:today"
       installed: "json:dumps"
     """
@@ -184,7 +183,7 @@ def test_two_tools_of_one_name_in_one_hand_are_refused(tmp_path: Path) -> None:
     version: 1
     workers:
       ann: {description: Reads., tools: [double, two]}
-    tools: {double: "tools:double", two: "tools:make_two"}
+    tools: {double: "tools:double", two: "tools:made_two"}
     """
     assert "has two tools called 'double'; give one of them another name" in problem(tmp_path, text)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.explain import describe
+from chargehand.config.describe import describe
 from chargehand.config.load import load_team
 from tests.config.files import write
 
@@ -26,7 +26,6 @@ def told(folder: Path, text: str) -> list[str]:
 
 def test_a_worker_with_every_is_in_the_background(tmp_path: Path) -> None:
     assert told(tmp_path, TEAM) == []
-    assert [one.every for one in describe(tmp_path).workers] == [None, 2]
     team = load_team(tmp_path)
     assert [(agent.name, every) for agent, every in team.background_agents] == [("librarian", 2)]
     assert list(team.roster.names()) == ["helper"]

@@ -6,7 +6,7 @@ import pytest
 
 from chargehand.agents.checks import Reviewer, Rule, Verifier
 from chargehand.agents.strategies import Route
-from chargehand.config.explain import describe
+from chargehand.config.describe import describe
 from chargehand.config.load import build_team, load_team
 from tests.config.files import parts, write
 

@@ -1,10 +1,10 @@
-"""What a check has to say: everything at once, where values come from, and never a secret."""
+"""What a check has to say: everything at once, and never a secret."""
 
 from pathlib import Path
 
 import pytest
 
-from chargehand.config.explain import describe
+from chargehand.config.describe import describe
 from tests.config.files import TOOLS, write
 
 TEXT = """\
@@ -21,7 +21,7 @@ tools: {twice: {python: "tools:double", effect: effect, approve: always}}
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEAM_MODEL", "demo")
     (tmp_path / ".env").write_text("MY_SECRET_KEY=hush-hush\n")
@@ -44,6 +44,17 @@ def test_models_are_checked_without_calling_anybody(file: Path, monkeypatch: pyt
     assert "not-a-real-key" not in repr(told)
 
 
+def test_a_model_whose_name_looks_misspelt_is_a_warning(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
+    told = describe(file, model="openai:gpt-55-mni")
+    assert told.errors == []
+    assert "did you mean 'openai:gpt-5-mini'?" in told.findings[0].message
+    for known in ("openai:gpt-5-mini", "openai:something-else-entirely"):
+        assert describe(file, model=known).findings == []
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")
+    assert describe(file, model="openai:gpt-55-mni").findings == []
+
+
 def test_one_model_for_all_needs_no_keys(file: Path) -> None:
     told = describe(file, model="demo")
     assert told.findings == []
@@ -54,9 +65,7 @@ def test_workers_and_tools_are_told(file: Path) -> None:
     told = describe(file, model="demo")
     (ann,) = told.workers
     assert (ann.name, ann.tools) == ("ann", ("twice", "calculator"))
-    (twice,) = told.tools
-    assert (twice.entry, twice.source, twice.names, twice.effect) == ("twice", "python", ("twice",), "effect")
-    assert twice.approve
+    assert told.tools == ["calculator", "twice"]
 
 
 def test_memory_is_told_and_its_models_are_checked(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,19 +90,6 @@ workers: {ann: {description: Reads., remembers: true}}
     assert told.memory.file == str(file.parent / "kept.db")
     assert told.memory.blocks == ("notes",)
     assert told.memory.archives["words"] == "words"
-    assert told.workers[0].remembers
-
-
-def test_every_value_has_its_origin_and_secrets_are_not_shown(file: Path) -> None:
-    told = describe(file)
-    values = {one.path: (one.value, one.origin) for one in told.values}
-    assert values["name"] == ("described", "team.yaml:2, what stands after TEAM_NAME:-")
-    assert values["description"] == ("(not shown)", "team.yaml:3, MY_SECRET_KEY of .env")
-    assert values["defaults.model"] == ("demo", "team.yaml:4, TEAM_MODEL of the environment")
-    assert values["workers.ann.tools[1]"] == ("calculator", "team.yaml:7")
-    assert values["policy.refine"] == ("true", "built in")
-    assert values["policy.retry.attempts"] == ("3", "built in")
-    assert "hush-hush" not in repr(told.values)
 
 
 def test_a_file_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:

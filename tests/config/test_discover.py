@@ -25,7 +25,7 @@ def test_what_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.file.name, found.how) == ("named.yaml", "named")
 
 
-@pytest.mark.parametrize("name", ["team.yaml", "team.yml", "team.toml"])
+@pytest.mark.parametrize("name", ["team.yaml", "team.yml"])
 def test_a_folder_stands_for_its_team_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
     assert find_team(tmp_path).file == tmp_path / name
@@ -52,7 +52,7 @@ def test_without_any_file_the_bundled_team_is_used(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Invalid, match=r"there is no team file .*nowhere.yaml; to begin one: chargehand init minimal"):
         find_team(tmp_path / "nowhere.yaml")
-    with pytest.raises(Invalid, match=r"holds no team.yaml or team.yml or team.toml"):
+    with pytest.raises(Invalid, match=r"holds no team.yaml or team.yml"):
         find_team(tmp_path)
     with pytest.raises(Invalid, match="for the bundled one: chargehand init shop"):
         find_team("shop")
@@ -64,7 +64,7 @@ def test_what_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_team_files_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
-    for name in ("team.yaml", "team.toml"):
+    for name in ("team.yaml", "team.yml"):
         (tmp_path / name).write_text("")
-    with pytest.raises(Invalid, match=r"holds team.yaml and team.toml; keep one"):
+    with pytest.raises(Invalid, match=r"holds team.yaml and team.yml; keep one"):
         find_team(None, tmp_path)

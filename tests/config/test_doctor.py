@@ -1,13 +1,13 @@
 """What the doctor says of healthy and of sick surroundings."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from chargehand.config import doctor
-from chargehand.config.doctor import CheckResult, clock, disk, keys, writable
+from chargehand.config.doctor import CheckResult, Surroundings, check_disk, check_keys, check_sqlite, writable
+from chargehand.errors import Invalid
 from tests.config.files import write
 
 
@@ -20,31 +20,27 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def around(folder: Path) -> Surroundings:
+    return Surroundings(folder / "runs.db", folder / "memory.db", Invalid("no team is named"), folder, ())
+
+
 def test_all_is_looked_at_and_nothing_is_changed(here: Path) -> None:
-    lines = doctor.check_surroundings(here / ".chargehand" / "runs.db", time.time())
+    lines = doctor.check_surroundings(here / ".chargehand" / "runs.db")
     assert [line.what for line in lines if line.state == "bad"] == []
-    known = {"python", "chargehand", "journal", "memory", "home", "sqlite", "word search", "team", "keys", "sandbox"}
-    known |= {"embeddings", "clock"}
+    known = {"chargehand", "journal", "memory", "home", "sqlite", "team", "keys", "sandbox", "embeddings", "disk"}
     assert known <= {line.what for line in lines}
     assert [path.name for path in here.iterdir()] == [".git"]
 
 
-def test_old_parts_are_bad(here: Path) -> None:
-    (python,) = doctor.python((3, 10, 1))
-    (sqlite,) = doctor.sqlite((3, 8, 0))
-    assert (python.state, sqlite.state) == ("bad", "bad")
-    assert "3.11 or newer" in python.todo
-
-
 def test_search_by_words_is_looked_for(here: Path) -> None:
-    assert [line.state for line in doctor.word_search()] == ["good"]
-    (lacking,) = doctor.word_search("CREATE VIRTUAL TABLE probe USING no_such_module(text)")
+    assert [line.state for line in check_sqlite(around(here))] == ["good"]
+    (lacking,) = check_sqlite(around(here), "no_such_module")
     assert (lacking.state, bool(lacking.todo)) == ("missing", True)
 
 
 def test_it_says_where_memory_is_kept(here: Path) -> None:
     def memory() -> str:
-        (line,) = [one for one in doctor.check_surroundings(here / "runs.db", time.time()) if one.what == "memory"]
+        (line,) = [one for one in doctor.check_surroundings(here / "runs.db") if one.what == "memory"]
         return line.message
 
     assert memory() == f"{here / 'memory.db'} (will be made)"
@@ -64,7 +60,7 @@ def test_a_folder_that_cannot_be_written_is_bad(here: Path) -> None:
 
 def test_a_team_that_cannot_be_used_is_bad(here: Path) -> None:
     def team(named: str | None = None) -> CheckResult:
-        lines = doctor.check_surroundings(here / "runs.db", time.time(), named)
+        lines = doctor.check_surroundings(here / "runs.db", named)
         (line,) = [line for line in lines if line.what == "team"]
         return line
 
@@ -82,19 +78,14 @@ def test_of_keys_only_names_are_said(here: Path, monkeypatch: pytest.MonkeyPatch
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_TOKEN")):
             monkeypatch.delenv(name)
-    assert [line.state for line in keys(here)] == ["missing"]
+    assert [line.state for line in check_keys(around(here))] == ["missing"]
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush-hush")
     (here / ".env").write_text("GROQ_API_KEY=hush-too\n")
-    (line,) = keys(here)
+    (line,) = check_keys(around(here))
     assert line.state == "good"
     assert line.message == "set: ANTHROPIC_API_KEY, GROQ_API_KEY"
 
 
-@pytest.mark.parametrize("now", [0.0, 946_684_800.0, 9e9, float("nan")])
-def test_a_clock_that_is_far_off_is_bad(now: float) -> None:
-    assert [line.state for line in clock(now)] == ["bad"]
-
-
 def test_little_room_is_said(here: Path) -> None:
     for free, state in ((10_000_000, "bad"), (500_000_000, "missing"), (5_000_000_000, "good")):
-        assert [line.state for line in disk(here / "runs.db", free)] == [state]
+        assert [line.state for line in check_disk(around(here), free)] == [state]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.config.describe import describe
 from tests.config.files import said, shaped, write
 
 WORKERS = "workers: {ann: Reads.}\n"
@@ -12,8 +13,7 @@ WORKERS = "workers: {ann: Reads.}\n"
 
 def findings(folder: Path, text: str) -> list[str]:
     file = write(folder, text)
-    team, found = shaped(file)
-    assert (team is None) == bool(found)
+    _, found = shaped(file)
     return said(found, file)
 
 
@@ -135,27 +135,6 @@ def test_short_and_long_forms_are_both_read(tmp_path: Path) -> None:
     assert findings(tmp_path, text) == []
 
 
-def test_toml_is_the_same_team(tmp_path: Path) -> None:
-    text = """\
-    version = 1
-    name = "toml"
-    timeout = "5m"
-    [budget]
-    usd = 0.5
-    [workers.ann]
-    description = "Reads."
-    [defaults]
-    stepz = 3
-    """
-    file = write(tmp_path, text, "team.toml")
-    _, found = shaped(file)
-    assert said(found, file) == ["team.toml: defaults.stepz: there is no key 'stepz' here; did you mean 'steps'?"]
-    team, found = shaped(write(tmp_path, text.replace("stepz", "steps"), "team.toml"))
-    assert not found
-    assert team is not None
-    assert (team.name, team.timeout, team.defaults.steps) == ("toml", 300.0, 3)
-
-
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
@@ -176,3 +155,30 @@ def test_the_time_of_a_run_stands_at_the_top_of_the_file(tmp_path: Path, key: st
     (finding,) = findings(tmp_path, f"version: 1\nworkers: {{ann: Reads.}}\nbudget:\n  {key}: 5m\n")
     assert f"4: budget.{key}: there is no key {key!r} here" in finding
     assert "rite it at the top, beside  workers:" in finding
+
+
+def test_what_is_wrong_beside_the_shape_is_said_in_the_same_go(tmp_path: Path) -> None:
+    text = """\
+    version: 1
+    nam: x
+    workers:
+      ann: {description: Reads., tools: [calculater], stepz: 3}
+      bob: 7
+      cat: {description: Writes., fallbacks: [bob, dan]}
+    tools: {sow: 7, dig: {python: "nothing:here"}}
+    """
+    file = write(tmp_path, text)
+    assert said(describe(file).findings, file) == [
+        "team.yaml:2: nam: there is no key 'nam' here; did you mean 'name'?",
+        "team.yaml:4: workers.ann.stepz: there is no key 'stepz' here; did you mean 'steps'?",
+        "team.yaml:4: workers.ann.tools[0]: there is no tool 'calculater'; did you mean 'calculator'?",
+        "team.yaml:5: workers.bob: must be text, not the number 7; put it in quotes",
+        "team.yaml:6: workers.cat.fallbacks[1]: there is no other worker 'dan' to fall back to; did you mean 'ann'?",
+        "team.yaml:7: tools.sow: must be text, not the number 7; put it in quotes",
+        "team.yaml:7: tools.dig: there is no module 'nothing', neither beside the team file nor installed",
+    ]
+
+
+def test_nothing_is_said_that_only_follows_from_what_is_wrong_with_the_shape(tmp_path: Path) -> None:
+    file = write(tmp_path, "version: 1\nworker: {ann: Reads.}\nmemory: {blocks: {a: {value: 7}}}\n")
+    assert [finding.path for finding in describe(file).findings] == ["worker", "memory.blocks.a.value"]

@@ -65,11 +65,6 @@ def test_what_a_file_leaves_out_is_as_in_python(tmp_path: Path) -> None:
     assert (ann.model, ann.timeout, ann.seconds) == ("demo", 300.0, None)
 
 
-def test_a_folder_and_toml_will_do(tmp_path: Path) -> None:
-    write(tmp_path, 'version = 1\nname = "short"\n[workers]\nann = "Reads."\n', "team.toml")
-    assert load_team(tmp_path).name == "short"
-
-
 def test_a_model_stands_in_for_all(tmp_path: Path) -> None:
     text = WHOLE.replace("model: demo", "model: openai:gpt-5-mini")
     team = load_team(whole(tmp_path, text), model="demo")
@@ -143,12 +138,6 @@ def test_a_file_that_is_no_team_file_is_refused(tmp_path: Path, body: bytes, wor
 def test_a_variable_in_braces_is_a_hint(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"inside \{ \} and \[ \] put \$\{…\} in quotes"):
         load_team(write(tmp_path, "version: 1\nbudget: {usd: ${MONEY}}\n"))
-
-
-@pytest.mark.parametrize("body", ["a = [" * 5000, "a = 1\nb = ", "a = " + "[" * 40 + "]" * 40])
-def test_toml_that_is_none_is_refused(tmp_path: Path, body: str) -> None:
-    with pytest.raises(Invalid, match=r"team\.toml: this is (not TOML|nested)"):
-        load_team(write(tmp_path, body, "team.toml"))
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:

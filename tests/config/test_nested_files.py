@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.config.explain import describe
+from chargehand.config.describe import describe
 from chargehand.config.load import load_team
 from chargehand.config.source import FileFinding
 from chargehand.engine.budget import Amount
@@ -111,16 +111,6 @@ def test_one_model_for_everybody_is_one_for_those_inside_too(outer: Path) -> Non
     team = load_team(outer, model="demo")
     assert "No language model" in team.notice
     assert [one.model for one in team.teams[0].roster.agents] == ["demo"]
-
-
-def test_a_toml_file_may_name_a_yaml_file_and_the_other_way_round(outer: Path) -> None:
-    folder = outer.parent.parent / "shed"
-    write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\nmodel = "demo"\n', "team.toml")
-    said = placed(describe(folder).findings, folder.parent)
-    assert said == ["shed/team.toml: workers.cellar.model: does not go with `team`: the team brings what it works with"]
-    write(folder, 'version = 1\n[workers.cellar]\nteam = "../cellar"\n', "team.toml")
-    write(outer.parent, OUTER.replace("../cellar", "../shed"))
-    assert [one.name for one in load_team(outer).teams[0].teams] == ["cellar"]
 
 
 # --- keys of the inner file's surroundings
@@ -320,10 +310,3 @@ def test_check_walks_into_the_teams_inside(outer: Path) -> None:
 def test_a_run_of_nested_files_from_the_command_line(outer: Path) -> None:
     done = chargehand(outer.parent, "run", "How many anvils are in stock?", "--quiet")
     assert (done.returncode, "12" in done.stdout) == (0, True), done.stderr
-
-
-def test_values_of_files_inside_are_explained_behind_the_name_of_their_worker(outer: Path) -> None:
-    found = {one.path: (one.value, one.origin) for one in describe(outer).values}
-    assert found["name"] == ("office", "team.yaml:2")
-    assert found["cellar: name"] == ("cellar", "team.yaml:2")
-    assert found["cellar: budget.calls"] == ("40", "team.yaml:5")

@@ -85,7 +85,6 @@ async def test_a_budget_nobody_can_keep_is_not_passed_over() -> None:
         Case("Count the tongs.", worker="keepr"),
         Case("Count the tongs.", workers=("keepr",)),
         Case("Count the tongs.", worker="keepr", expect=Expect(numbers=31)),
-        Case("Count the tongs.", worker="keepr", kind="verifier", right="31"),
     ],
 )
 async def test_a_misspelt_worker_is_said_and_not_held_against_the_team(case: Case) -> None:
@@ -106,7 +105,7 @@ async def test_progress_shows_each_failed_case_and_a_count(monkeypatch: pytest.M
     stream = io.StringIO()
     progress = PrintedProgress(Console(stream))
     slow = ScriptedModel(lambda _: "31 tongs", latency=0.1)
-    cases = [*asked(2), Case("How many tongs are in stock?", worker="nobody")]
+    cases = [*asked(2), Case("How many tongs are in stock?", worker=None)]
     await evaluate([dataset(*cases)], lambda: Team([Worker("keeper", "counts stock", model=slow)]), progress=progress)
     lines = stream.getvalue().splitlines()
     assert any(line.startswith("   1  of 3, 0 passed, ") for line in lines), lines

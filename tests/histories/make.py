@@ -185,6 +185,20 @@ def crash() -> Stage:
     return second
 
 
+def abandoned() -> Stage:
+    """The process dies in the same attempt until it is given up; a fallback worker takes the task."""
+    executor = ScriptedExecutor(Script(otherwise=PAID))
+    stage = Stage(executor)
+    policy = Policy(limits=Limits(resumes=2))
+    stage.start(request(Plan((task("a"), task("b", "a", worker="cid"))), ROSTER, policy=policy))
+    for life in range(1, 4):
+        starts = (entry.event for entry in stage.entries["run"] if isinstance(entry.event, ev.AttemptStarted))
+        last_start = list(starts)[life - 1]
+        stage = crashed(stage, executor, lambda event, start=last_start: event is start)
+        stage.resume()
+    return stage
+
+
 def uncertain() -> Stage:
     executor = Tools(Script(otherwise=PAID))
     plan = Plan((task("a"), task("send", worker="cid"), task("after", "send")))
@@ -216,6 +230,25 @@ def cancelled() -> Stage:
             await stage.driver.ask("run", ev.PauseSet(False))
             await asyncio.sleep(10.0)
             await stage.driver.ask("run", ev.CancelRequested("nobody needs it any more"))
+
+    stage.play(story)
+    return stage
+
+
+def steered() -> Stage:
+    """A person skips a task, gives one to another worker and stops an attempt, while the others go on."""
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=30.0, used=CALL))))
+    tasks = (task("a"), task("b", "a"), task("c", "b"), task("d", "a"), task("hangs", worker="bob"))
+    asked = structs.replace(request(Plan(tasks), ROSTER), deadline=NOW + 600)
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", asked))
+            await asyncio.sleep(10.0)
+            await stage.driver.ask("run", ev.TaskSkipped(TaskId("b"), "person", by="ada"))
+            await stage.driver.ask("run", ev.TaskReassigned(TaskId("d"), "cid", by="ada"))
+            stopped = ev.Failure("stopped", "ada stopped it")
+            await stage.driver.ask("run", ev.AttemptFailed(TaskId("hangs"), 1, stopped))
 
     stage.play(story)
     return stage
@@ -337,8 +370,10 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     budget,
     deadline,
     crash,
+    abandoned,
     uncertain,
     cancelled,
+    steered,
     forked,
     replanned,
     released,

@@ -49,9 +49,7 @@ def doctor(options: Namespace) -> int:
 
 
 def _check_surroundings(options: Namespace, console: Console) -> bool:
-    lines = check_surroundings(
-        options.journal, time.time(), options.team, Path(USUAL_MEMORY), sys.stdout.encoding or ""
-    )
+    lines = check_surroundings(options.journal, options.team, Path(USUAL_MEMORY))
     is_well = not any(line.state == "bad" for line in lines)
     if options.json:
         console.json({"ok": is_well, "lines": lines})

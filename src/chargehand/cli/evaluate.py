@@ -62,7 +62,7 @@ def add_eval(parser: ArgumentParser) -> None:
     add_shared(parser, "--team", "--model")
     about = "the model that judges rubrics; without one such cases are not tried"
     parser.add_argument("--judge", metavar="NAME", default="", help=about)
-    about = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
+    about = "only cases of this kind: routing, plan, worker or run; may be repeated"
     parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=about)
     about = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
     parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=about)
@@ -76,8 +76,6 @@ def add_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--budget-usd", metavar="USD", type=float, help=about)
     about = "how many cases are tried in parallel (default 4)"
     parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=about)
-    about = "for seeded mistakes and intervals (default 0)"
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help=about)
     parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
     parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")
     add_shared(parser, "--journal")
@@ -142,7 +140,6 @@ class PrintedProgress(EvalProgress):
         self.scores[dataset].append(score)
         self._tried += 1
         self._passed += score.passed
-        self._cases = max(self._tried, self._cases)  # a verifier case has several results
         self._write_json(dataset=dataset, score=score)
         if not score.passed:
             word = "not tried" if score.error else "failed"
@@ -248,7 +245,6 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
                     baseline=baseline,
                     lookup=lookup_beside(team_file.resolve().parent),
                     max_parallel=options.max_parallel,
-                    seed=options.seed,
                     act=options.act,
                     budget_usd=options.budget_usd,
                     progress=progress,
@@ -260,7 +256,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
             progress.stop_code = stop_code(stop)
             how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
             why = f"it was {how}: gates and comparisons are left out"
-            return report_unfinished(name, progress.scores, why, options.seed)
+            return report_unfinished(name, progress.scores, why)
 
 
 def _write_reports(options: Namespace, report: EvalReport) -> list[str]:

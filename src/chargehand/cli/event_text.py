@@ -174,7 +174,7 @@ def _attempt_started(tracer: Tracer, event: ev.AttemptStarted) -> _Description:
     return f"{text}, to see whether it works again" if event.probes else text, "plain"
 
 
-def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed) -> _Description:
+def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed | ev.AttemptAbandoned) -> _Description:
     if event.failure.kind == "approval":  # what it asks for is told next
         return "stops until it is approved", "warn"
     return f"failed {describe_failure(event.failure)}", "bad"
@@ -201,6 +201,10 @@ def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
         "refused": f"because its model refuses every call, as in {event.because}",
     }
     return f"skipped {reasons[event.reason]}", "bad"
+
+
+def _task_reassigned(_tracer: Tracer, event: ev.TaskReassigned) -> _Description:
+    return f"given to {event.worker} by a person", "warn"
 
 
 def _step_started(tracer: Tracer, event: ev.StepStarted) -> _Description:
@@ -286,9 +290,11 @@ DESCRIBERS: dict[type, Callable[[Tracer, Any], _Description]] = {
     ev.InputAnswered: _input_answered,
     ev.AttemptStarted: _attempt_started,
     ev.AttemptFailed: _attempt_failed,
+    ev.AttemptAbandoned: _attempt_failed,
     ev.RetryScheduled: _retry_scheduled,
     ev.TaskJoined: _task_joined,
     ev.TaskSkipped: _task_skipped,
+    ev.TaskReassigned: _task_reassigned,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
 }

@@ -2,7 +2,9 @@
 
 import os
 import sys
+import threading
 import time
+import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import closing
@@ -30,7 +32,7 @@ PORT = 8283
 def add_serve(parser: ArgumentParser) -> None:
     parser.epilog = (
         "examples:\n"
-        "  chargehand serve                    the nearest team, else the bundled one\n"
+        "  chargehand serve --open             the nearest team, else the bundled one; and the page\n"
         "  chargehand serve --team shop --team desk --port 9000\n"
         f"  {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example\n\n" + (parser.epilog or "")
     )
@@ -40,6 +42,7 @@ def add_serve(parser: ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     words = f"the port (default {PORT}; 0 is any free one)"
     parser.add_argument("--port", metavar="N", type=int, default=PORT, help=words)
+    parser.add_argument("--open", action="store_true", help="open the page in a browser, with a token for it")
     words = "no token is needed; only on 127.0.0.1"
     parser.add_argument("--no-token", action="store_true", help=words)
     words = "a name under which it may be called besides its own address; may be repeated"
@@ -63,7 +66,7 @@ def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
         from chargehand.server import app, settings  # noqa: PLC0415 - only this verb needs them
-        from chargehand.server.middleware.gate import first_token  # noqa: PLC0415 - as above
+        from chargehand.server.middleware.gate import browser_token, first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise
@@ -76,6 +79,10 @@ def serve(options: Namespace) -> int:
         for line in startup_lines(wanted, port, token, teams):
             Console(sys.stdout).line(line)
         sys.stdout.flush()
+        if options.open:
+            address = page_address(wanted, port, token or browser_token(wanted, time.time()))
+            # a browser may take seconds to come up, and calls are answered meanwhile
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     app.serve(wanted, lookup, ready)
     return 0
@@ -109,10 +116,21 @@ def _settings(options: Namespace) -> "ServerSettings":
     )
 
 
+def page_address(settings: "ServerSettings", port: int, token: str) -> str:
+    """The page of a server. The token stands in the fragment, which is sent to no server and kept in no log."""
+    return f"http://{_reached(settings)}:{port}/{f'#key={token}' if token else ''}"
+
+
+def _reached(settings: "ServerSettings") -> str:
+    """The address under which a server is reached from this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+
+
 def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+    reached = _reached(settings)
     password = token or ("TOKEN" if not settings.unlocked else "")
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
@@ -125,7 +143,7 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
         facts["token"] = f"one that was made before; another: {create_token}"
     if teams:
         facts["teams"] = ", ".join(teams)
-    facts["what is where"] = f"http://{reached}:{port}/"
+    facts["page"] = page_address(settings, port, "")
     facts["its runs"] = f"chargehand runs --journal {quote(str(settings.stores('main').journal))}"
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"

@@ -48,37 +48,22 @@ def sections() -> tuple[KeySection, ...]:
 
 
 def key_at(path: str) -> FileKey | None:
-    """The key that a path of a file leads to (`workers.ann.tools[1]`), or that it ends inside of."""
-    matches = [
-        (len(pattern), key) for pattern, key in _keys() if re.fullmatch(rf"{_pattern(pattern)}(?:[.\[].*)?", path)
-    ]
-    return max(matches, key=lambda match: match[0])[1] if matches else None
-
-
-def meaning(path: str) -> str:
-    """What is at a path, in words; nothing where there is no such key."""
-    key = key_at(path)
-    return key.meaning if key else ""
-
-
-def is_known(path: str) -> bool:
-    """Whether there is a key, or a section with a name of its own, exactly there."""
-    return any(re.fullmatch(_pattern(pattern, "[^.]+"), path) for pattern in paths())
-
-
-def paths() -> list[str]:
-    return [path for path, _ in _keys()] + [section.path for section in sections() if section.path.endswith("*")]
+    """The key that a path of a file leads to: `workers.ann.tools[1]`, `workers.*.tools`."""
+    for pattern, key in known_keys().items():
+        names = [r"[^.]+" if part == "*" else part for part in pattern.split(".")]
+        if re.fullmatch(r"(?:\[\d+\])*\.".join(names) + r"(?:\[\d+\])*", path):
+            return key
+    return None
 
 
 @cache
-def _keys() -> tuple[tuple[str, FileKey], ...]:
-    return tuple((f"{section.path}.{key.name}".lstrip("."), key) for section in sections() for key in section.keys)
-
-
-def _pattern(path: str, name: str = ".+?") -> str:
-    """A path of a file may have numbers in it, and names for stars."""
-    parts = [name if part == "*" else part for part in path.split(".")]
-    return r"(?:\[\d+\])*\.".join(parts) + r"(?:\[\d+\])*"
+def known_keys() -> dict[str, FileKey]:
+    """Every key by its path; one that is written by name (`workers.*`) is the key of its table."""
+    keys = {f"{section.path}.{key.name}".lstrip("."): key for section in sections() for key in section.keys}
+    for section in sections():
+        if section.path.endswith("*"):
+            keys[section.path] = keys[section.path.removesuffix(".*")]
+    return keys
 
 
 def _sections(path: str, shape: look.StructType) -> Iterator[KeySection]:

@@ -86,11 +86,9 @@ def load_memory(
 
 def _read_members(path: File | str | None, overrides: Overrides) -> TeamBuild:
     """The members of a team, with all findings; Invalid for a file that has not even the shape of one."""
-    file = find_team(path).file
-    source = read_source(file)
-    shape, findings = validate(source)
-    refuse(str(file), findings)
-    assert shape is not None, "a shape without findings"
+    source = read_source(find_team(path).file)
+    shape, misfits = validate(source)
+    refuse(str(source.file), misfits)
     return build_members(TeamBuild(source, shape, overrides))
 
 
@@ -224,10 +222,7 @@ def _read_nested(build: TeamBuild, path: Path, written: str) -> TeamBuild | None
         except UnreadableFile as error:
             build.findings.append(error.finding)
             return None
-        shape, findings = validate(source)
-        build.findings.extend(findings)
-        if shape is None:
-            return None
+        shape, misfits = validate(source)
         inner = TeamBuild(
             source=source,
             shape=shape,
@@ -235,6 +230,7 @@ def _read_nested(build: TeamBuild, path: Path, written: str) -> TeamBuild | None
             above=chain,
             max_nesting=build.max_nesting,
             nested_files=build.nested_files,
+            misfits=misfits,
         )
         return build_members(inner)
     return None

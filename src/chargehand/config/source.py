@@ -5,19 +5,13 @@ keys, tags, merge keys and a second document are errors; aliases count as often 
 file mean is not known here.
 """
 
-import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from http.client import HTTPException
 from pathlib import Path as File
 from shlex import quote
 from typing import Any, Literal, TypeAlias, cast
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 import yaml
@@ -36,7 +30,6 @@ from yaml.events import (
 
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.errors import Invalid
-from chargehand.models.prices import is_local
 from chargehand.models.providers import BUILT_IN, OWN, is_free
 from chargehand.text.names import nearest_names
 
@@ -213,6 +206,10 @@ class FileFinding(Struct, frozen=True, omit_defaults=True):
     grave: bool = True
     """An error, which stops a team; else a warning."""
 
+    def is_at(self, path: str) -> bool:
+        """Whether it is about this place, or one beneath it."""
+        return not path or self.path == path or self.path.startswith((f"{path}.", f"{path}["))
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
@@ -326,8 +323,6 @@ def read_bytes(file: File, what: str) -> bytes:
 
 
 def _parse(file: File, text: str) -> Document:
-    if file.suffix == ".toml":
-        return _parse_toml(file, text)
     try:
         return read_yaml(text)
     except NotYaml as error:
@@ -336,27 +331,6 @@ def _parse(file: File, text: str) -> Document:
         if near_line and re.match(r"\s*\t", near_line[0]):
             hint = "; the line begins with a tab: use spaces"
         raise UnreadableFile(file, f"{error}{hint}", error.line) from error
-
-
-def _parse_toml(file: File, text: str) -> Document:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UnreadableFile(file, f"this is not TOML: {error}") from error
-    except RecursionError:
-        data = None
-    level: list[object] = [data]
-    for _ in range(DEPTH):
-        level = [item for value in level for item in _items(value)]
-    if data is None or level:
-        raise UnreadableFile(file, f"this is nested more than {DEPTH} levels deep; make it flatter")
-    return Document(data, {})
-
-
-def _items(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 # --- variables
@@ -467,7 +441,7 @@ def read_schema(folder: File, written: str | dict[str, object]) -> dict[str, obj
 # --- which team file
 
 
-NAMES = ("team.yaml", "team.yml", "team.toml")
+NAMES = ("team.yaml", "team.yml")
 VARIABLE = "CHARGEHAND_TEAM"
 BUNDLED = "shop"
 TEMPLATES = File(__file__).parent / "templates"
@@ -540,8 +514,6 @@ def _upwards(start: File) -> File | None:
 
 _USUAL_NAMES = {"openai": "gpt-5-mini", "anthropic": "claude-haiku-4-5", "openrouter": "openai/gpt-5-mini"}
 _MODEL = "CHARGEHAND_MODEL"
-_PATIENCE = 0.5  # seconds: it runs on this machine, or it does not run
-_MOST_BYTES = 1_000_000
 
 
 class Detected(Struct, frozen=True):
@@ -553,35 +525,10 @@ class Detected(Struct, frozen=True):
 
 
 def detect_model(environment: Mapping[str, str]) -> Detected:
-    """Nothing is sent but one question to the Ollama of this machine, and that only where no key is set."""
+    """The model that a variable names, or that of the first provider with a key; else the built-in one."""
     if handle := environment.get(_MODEL, "").strip():
         return Detected(handle, f"{_MODEL} names it", charged=not is_free(handle))
     for provider, name in _USUAL_NAMES.items():
         if environment.get(OWN[provider].key, "").strip():
             return Detected(f"{provider}:{name}", f"{OWN[provider].key} is set", charged=True)
-    place = OWN["ollama"]
-    url = environment.get(place.base, "").strip() or place.url
-    where = urlsplit(url).netloc.rpartition("@")[2]
-    names = ollama_models(url)
-    if names:
-        return Detected(f"ollama:{names[0]}", f"Ollama runs on {where} and has it")
-    if names is not None:
-        return Detected(BUILT_IN, f"no key is set, and Ollama on {where} has no model yet (ollama pull NAME)")
-    return Detected(BUILT_IN, f"no key is set, and no Ollama answers on {where}")
-
-
-def ollama_models(url: str) -> list[str] | None:
-    """The models an Ollama on this machine has; None where none runs there."""
-    if not is_local(url):
-        return None
-    address = f"{url.rstrip('/').removesuffix('/v1')}/api/tags"
-    try:
-        with build_opener(ProxyHandler({})).open(address, timeout=_PATIENCE) as reply:
-            listed: object = json.loads(reply.read(_MOST_BYTES))
-    except (URLError, HTTPException, OSError, ValueError):
-        return None
-    models = cast("dict[str, object]", listed).get("models") if isinstance(listed, dict) else None
-    if not isinstance(models, list):
-        return None
-    entries = [cast("dict[str, object]", model) for model in cast("list[object]", models) if isinstance(model, dict)]
-    return [str(model["name"]) for model in entries if model.get("name")]
+    return Detected(BUILT_IN, "no key is set")

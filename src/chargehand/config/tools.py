@@ -3,7 +3,6 @@
 Which worker holds which tool is decided in `assemble`.
 """
 
-import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -70,35 +69,15 @@ def make_tools(name: str, written: ToolShape | str, folder: Path) -> tuple[Tool,
 
 def _python(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:
     handle = shape.python or ""
-    objects = _as_objects(handle, named_object(folder, handle))
+    value = named_object(folder, handle)
+    objects = list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [value]
     tools = [
         as_tool(cast("Callable[..., object]", item)) for item in objects if callable(item) or isinstance(item, Tool)
     ]
     if not tools or len(tools) != len(objects):
         kinds = listed(dict.fromkeys(type(item).__name__ for item in objects)) or "an empty list"
-        raise Invalid(f"{handle!r} is {kinds}, not a tool, a function, or a function that makes tools")
+        raise Invalid(f"{handle!r} is {kinds}, not a tool, a function, or a list of them")
     return (renamed(tools[0], name),) if len(tools) == 1 else tuple(tools)
-
-
-def _as_objects(handle: str, value: object) -> list[object]:
-    """What was found, or what it makes, as a list."""
-    if callable(value) and not isinstance(value, Tool | type) and _makes_tools(value):
-        try:
-            value = value()
-        except Exception as error:  # a foreign function
-            raise Invalid(f"{handle!r} failed when it was called: {type(error).__name__}: {error}") from error
-    return list(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else [cast("object", value)]
-
-
-def _makes_tools(function: Callable[..., object]) -> bool:
-    """Whether this is a function without arguments that says it returns tools."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return False
-    promised = signature.return_annotation
-    words = promised if isinstance(promised, str) else getattr(promised, "__name__", "") + repr(promised)
-    return not signature.parameters and promised is not inspect.Signature.empty and "Tool" in words
 
 
 def _sql(name: str, shape: ToolShape, folder: Path) -> tuple[Tool, ...]:

@@ -1,4 +1,7 @@
-"""Data against the shapes: every wrong key, type and number at once, each with its place and what would be right."""
+"""Data against the shapes: every wrong key, type and number at once, each with its place and what would be right.
+
+What is wrong is left out of the shape, so that the rest of the file can be looked at as well.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,18 +16,18 @@ from chargehand.engine.declared import nearest_keyword, synonym_of
 from chargehand.text.names import listed
 
 _MOST = 100
+_WRONG = object()
+"""In the place of a value that cannot be used."""
 _AT_THE_TOP = ("cache", "policy", "checks", "memory", "budget", "timeout", "tools")
 """What people look for in the supervisor."""
 
 
-def validate(source: FileSource) -> tuple[TeamShape | None, tuple[FileFinding, ...]]:
-    """The team a file describes, or what is wrong with it."""
+def validate(source: FileSource) -> tuple[TeamShape, tuple[FileFinding, ...]]:
+    """The team a file describes, without what is wrong with it; and what that is."""
     fitting = _Fitting(source)
-    data = fitting.read(source.data, _shape(), ())
+    data = cast("dict[str, object]", fitting.read(source.data, _shape(), ()))
     findings = tuple(sorted((*source.findings, *fitting.findings), key=lambda finding: finding.line))
-    if findings:
-        return None, findings
-    return msgspec.convert(data, TeamShape), ()
+    return msgspec.convert({**data, "version": 1}, TeamShape), findings
 
 
 @lru_cache(maxsize=1)
@@ -41,52 +44,66 @@ class _Fitting(Struct):
 
     def read(self, value: object, kind: inspect.Type, path: Path) -> object:
         """The value as its struct takes it: durations in seconds, numbers where a variable brought the text of one."""
-        if len(self.findings) >= _MOST:
-            return value
-        kind = bare_type(kind)
-        if isinstance(kind, inspect.UnionType):
-            kind = _member(value, kind)
+        kind = _member(value, bare_type(kind))
         if isinstance(kind, inspect.StructType):
-            return self._table(value, kind, path)
+            return self._struct(value, kind, path)
         if isinstance(kind, inspect.DictType):
-            return {
-                key: self.read(item, kind.value_type, (*path, key)) for key, item in self._keys(value, path).items()
-            }
+            return self._dict(value, kind, path)
         if isinstance(kind, inspect.CollectionType):
             return self._list(value, kind, path)
         if isinstance(value, str) and path in self.source.used and _wants_number(kind):
             value = scalar_value(value)
         if problem := _leaf(value, kind):
-            self.say(path, problem)
-            return value
+            return self._wrong(path, problem)
         scalar = scalar_of(kind)
         return value if scalar is None else scalar.read(value)
 
-    def _list(self, value: object, kind: inspect.CollectionType, path: Path) -> list[object]:
-        if isinstance(value, list):
-            items = enumerate(cast("list[object]", value))
-            return [self.read(item, kind.item_type, (*path, at)) for at, item in items]
-        short = isinstance(value, str) and value.isidentifier()
-        self.say(path, f"must be a list, not {_is(value)}; write [{value if short else '…'}]")
-        return []
+    def _wrong(self, path: Path, message: str) -> object:
+        if len(self.findings) < _MOST:
+            self.findings.append(self.source.finding(path, message))
+        return _WRONG
 
-    def _table(self, value: object, kind: inspect.StructType, path: Path) -> dict[str, object]:
-        before = len(self.findings)
-        table = self._keys(value, path)
+    def _list(self, value: object, kind: inspect.CollectionType, path: Path) -> object:
+        if not isinstance(value, list):
+            short = isinstance(value, str) and value.isidentifier()
+            return self._wrong(path, f"must be a list, not {_is(value)}; write [{value if short else '…'}]")
+        items = enumerate(cast("list[object]", value))
+        fitted = [self.read(item, kind.item_type, (*path, at)) for at, item in items]
+        return [item for item in fitted if item is not _WRONG]
+
+    def _dict(self, value: object, kind: inspect.DictType, path: Path) -> object:
+        """Entries by names that the author chose. One that is wrong stays as an empty table: others may name it."""
+        if not isinstance(value, dict):
+            return self._wrong(path, f"must be a table of keys, not {_is(value)}")
+        entries: dict[str, object] = {}
+        for name, item in cast("dict[str, object]", value).items():
+            entry = self.read(item, kind.value_type, (*path, name))
+            if entry is not _WRONG:
+                entries[name] = entry
+            elif isinstance(_member({}, kind.value_type), inspect.StructType):
+                entries[name] = {}
+        return entries
+
+    def _struct(self, value: object, kind: inspect.StructType, path: Path) -> object:
+        if not isinstance(value, dict):
+            return self._wrong(path, f"must be a table of keys, not {_is(value)}")
+        table = cast("dict[str, object]", value)
         fields = {field.encode_name: field for field in kind.fields}
-        for key in table:
-            if key not in fields and len(self.findings) < _MOST:
-                self.say((*path, key), _unknown(key, list(fields), path))
+        unknown = [key for key in table if key not in fields]
+        for key in unknown:
+            self._wrong((*path, key), _unknown(key, list(fields), path))
         missing = [name for name, field in fields.items() if field.required and name not in table]
-        if missing and len(self.findings) == before:
-            self.say(path, "there is no version; begin with  version: 1" if not path else f"has no {missing[0]!r}")
-        return {key: self.read(item, fields[key].type, (*path, key)) for key, item in table.items() if key in fields}
-
-    def _keys(self, value: object, path: Path) -> dict[str, object]:
-        if isinstance(value, dict):
-            return cast("dict[str, object]", value)
-        self.say(path, f"must be a table of keys, not {_is(value)}")
-        return {}
+        if missing and not path:
+            self._wrong(path, "there is no version; begin with  version: 1")
+        elif missing and not unknown:
+            self._wrong(path, f"has no {missing[0]!r}")
+        fitted: dict[str, object] = {}
+        for key, item in table.items():
+            if key in fields:
+                fitted[key] = self.read(item, fields[key].type, (*path, key))
+        kept = {key: item for key, item in fitted.items() if item is not _WRONG}
+        is_whole = all(name in kept for name, field in fields.items() if field.required)
+        return kept if is_whole or not path else _WRONG
 
 
 def _wants_number(kind: inspect.Type) -> bool:
@@ -96,8 +113,10 @@ def _wants_number(kind: inspect.Type) -> bool:
     return isinstance(kind, inspect.IntType | inspect.FloatType | inspect.BoolType)
 
 
-def _member(value: object, kind: inspect.UnionType) -> inspect.Type:
+def _member(value: object, kind: inspect.Type) -> inspect.Type:
     """The alternative this value is meant to be: tables by their shape, the rest by the first that takes it."""
+    if not isinstance(kind, inspect.UnionType):
+        return kind
     tables = [option for option in kind.types if isinstance(option, inspect.StructType | inspect.DictType)]
     others = [option for option in kind.types if option not in tables and not isinstance(option, inspect.NoneType)]
     if tables and (isinstance(value, dict) or not others):

@@ -137,7 +137,7 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
     assert failure is not None, "only failed tasks are judged"
     if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
         return _question_about(state, progress, failure) if state.input is None else None
-    if failure.kind in ("uncertain", "budget", "deadline"):
+    if failure.kind in ("uncertain", "budget", "deadline", "stopped"):
         return ev.TaskFailed(task, failure)
     wait = _wait_after(state, progress, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -219,7 +219,7 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
     while fronts and len(events) < free:
         (_, order), number = fronts[0]
         progress = state.ordered[order]
-        event = _reuse(state, progress) or _refused(state, progress)
+        event = _reuse(state, progress) or _refused(state, progress) or _abandoned(state, progress)
         event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
             heappop(fronts)  # no worker of this queue is free
@@ -285,6 +285,15 @@ def _refused(state: RunState, progress: Progress) -> ev.Event | None:
     if not models or any(model not in state.refused for model in models):
         return None
     return ev.TaskSkipped(progress.task.id, "refused", state.refused[models[0]])
+
+
+def _abandoned(state: RunState, progress: Progress) -> ev.Event | None:
+    """The end of an attempt that was to be resumed, where its process died too often: it may be what kills it."""
+    if not progress.redo or progress.crashes <= state.requested.policy.limits.resumes:
+        return None
+    message = f"the process died {progress.crashes} times during this attempt"
+    failure = ev.Failure("resource", message, permanent=True)
+    return ev.AttemptAbandoned(progress.task.id, progress.attempt, failure)
 
 
 def _start(
@@ -479,7 +488,7 @@ def _may_replan(state: RunState) -> bool:
         state.replans < state.requested.policy.limits.replans
         and state.planning.failure is None  # else it could not even plan
         and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
-        and bool(gaps(state))
+        and any(gap.reason != "person" for gap in gaps(state))  # what a person skipped is not wanted
     )
 
 

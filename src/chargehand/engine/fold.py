@@ -22,6 +22,7 @@ from chargehand.engine.state import (
     SupervisorDuty,
     Work,
     candidates,
+    dequeue,
     enqueue,
     prune,
     queue_key,
@@ -232,6 +233,16 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
     _settle(state, progress, Status.SKIPPED)
 
 
+def _task_reassigned(state: RunState, event: ev.TaskReassigned) -> None:
+    progress = state.tasks[event.task]
+    is_ready = progress.status is Status.READY
+    if is_ready:
+        dequeue(state, progress)
+    progress.task = structs.replace(progress.task, worker=event.worker, match=None)
+    if is_ready:
+        enqueue(state, progress)
+
+
 # --- the run as a whole
 
 
@@ -355,6 +366,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
+    state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
 
@@ -559,8 +571,7 @@ def _close_refinement(state: RunState, progress: Progress, used: Amount | None) 
 def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     """The process ended under an attempt: take it up again with the steps it had, unless an effect is in doubt.
 
-    Only crashes are counted: an attempt that kills its process each time must come to an end. One that is interrupted
-    by orderly stops is bounded by the deadline of the run alone.
+    Only crashes are counted. An attempt that is interrupted by orderly stops is bounded by the deadline of the run.
     """
     doubt = progress.in_doubt()
     _close_attempt(state, progress, None)
@@ -568,13 +579,17 @@ def _interrupt(state: RunState, progress: Progress, *, crashed: bool) -> None:
     progress.crashes += crashed
     if doubt:
         _judge(state, progress, EFFECT_IN_DOUBT)
-    elif progress.crashes > state.requested.policy.limits.resumes:
-        message = f"the process died {progress.crashes} times during this attempt"
-        _judge(state, progress, ev.Failure("resource", message, permanent=True))
     else:
         progress.steps = _finished_steps(progress)
         progress.redo = True
         enqueue(state, progress)
+
+
+def _attempt_abandoned(state: RunState, event: ev.AttemptAbandoned) -> None:
+    progress = state.tasks[event.task]
+    progress.redo = False
+    _judge(state, progress, event.failure)
+    prune(state, queue_key(progress))
 
 
 def _finished_steps(progress: Progress) -> dict[int, Step]:
@@ -713,6 +728,8 @@ def _settle(state: RunState, progress: Progress, status: Status) -> None:
 
 def _input_settled(state: RunState, reader: Progress, need: str, needed: Progress) -> None:
     good = needed.status is Status.DONE
+    if needed.skipped == "person" and need == "required" and reader.task.for_each != needed.task.id:
+        need = "optional"  # who skips a task wants the others to go on without it
     if need == "quorum":
         if not reader.wanted:
             return  # it already had enough
@@ -750,6 +767,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.AttemptStarted: _attempt_started,
     ev.AttemptSucceeded: _attempt_succeeded,
     ev.AttemptFailed: _attempt_failed,
+    ev.AttemptAbandoned: _attempt_abandoned,
     ev.StepStarted: _step_started,
     ev.StepFinished: _step_finished,
     ev.StepFailed: _step_failed,
@@ -766,6 +784,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.ResultReused: _result_reused,
     ev.TaskFailed: _task_failed,
     ev.TaskSkipped: _task_skipped,
+    ev.TaskReassigned: _task_reassigned,
     ev.InputRequested: _input_requested,
     ev.InputAnswered: _input_answered,
     ev.ResultsOffered: _results_offered,

@@ -12,14 +12,12 @@ from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.declared import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.tools.schema import inner_schemas, schema_problem
+from chargehand.tools.schema import schema_problem
 
-Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
-KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
+Kind: TypeAlias = Literal["routing", "plan", "worker", "run"]
+KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run")
 NO_WORKER = "out of scope"
 """The label of requests that are for no worker."""
-OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", NO_WORKER))
-"""Other ways to write that a request is for no worker; the usual one is null."""
 JSON_LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON_LINES, *YAML, ".json")
@@ -73,7 +71,7 @@ class PlanShape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One request, or one task whose results are put before checks."""
+    """One request, and what is expected of it."""
 
     request: _Text
     name: str = ""
@@ -92,14 +90,6 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The share of the plan that the answer must cover."""
     max_usd: _Limit | None = None
     max_seconds: _Limit | None = None
-    source: str = ""
-    """What the checks of a verifier case may compare with."""
-    right: _Texts = ()
-    """Results that a verifier must accept."""
-    wrong: dict[str, str] = {}
-    """Results that a verifier must refuse, by what is wrong with them."""
-    checks: tuple[str, ...] = ()
-    """Names of the checks to try."""
     answer: str = ""
     """Kept for people to compare with; not graded."""
 
@@ -108,7 +98,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         """The workers it is for; empty where it is out of scope."""
         if isinstance(self.worker, UnsetType) or self.worker is None:
             return ()
-        return tuple(name for name in as_tuple(self.worker) if name.strip().casefold() not in OUT_OF_SCOPE)
+        return as_tuple(self.worker)
 
 
 class Dataset(Struct, frozen=True):
@@ -135,8 +125,6 @@ def kind_of(case: Case) -> Kind:
         return case.kind
     if case.plan is not None:
         return "plan"
-    if case.right or case.wrong:
-        return "verifier"
     if isinstance(case.worker, UnsetType):
         return "run"
     return "routing" if case.expect is None else "worker"
@@ -152,7 +140,6 @@ _FIELDS: dict[Kind, frozenset[str]] = {
     "plan": _FIELDS_OF_ALL | {"plan"},
     "run": _FIELDS_OF_ALL | _FIELDS_OF_RUNS,
     "worker": _FIELDS_OF_ALL | _FIELDS_OF_RUNS | {"worker"},
-    "verifier": _FIELDS_OF_ALL | {"worker", "source", "right", "wrong", "checks"},
 }
 _SCHEMA_KEYS = {
     *("$ref", "$defs", "definitions", "anyOf", "oneOf", "enum", "const", "type", "properties", "required"),
@@ -178,9 +165,6 @@ def _problems(case: Case, kind: Kind) -> Iterator[str]:
     for name in cast("dict[str, object]", msgspec.to_builtins(case)):
         if name not in _FIELDS[kind]:
             yield f"`{name}` is not read in a case of the kind {kind}; leave it out, or say which kind it is: kind: …"
-    for name, text in case.wrong.items():
-        if name == "right" or text in as_tuple(case.right):
-            yield f"the wrong result {name!r} is called right, or is one of the right ones; write another"
     if case.expect is not None:
         yield from _grader_problems(case.expect)
 
@@ -194,8 +178,6 @@ def _missing_fields(case: Case, kind: Kind) -> Iterator[str]:
         yield "nothing is expected of the worker; write  expect:"
     if kind == "plan" and case.plan is None:
         yield "nothing is expected of the plan; write  plan: {workers: […]}"
-    if kind == "verifier" and not case.right:
-        yield "a case of a verifier has a result that is right: right: …"
 
 
 def _grader_problems(expect: Expect) -> Iterator[str]:
@@ -215,8 +197,18 @@ def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
     for key in schema:
         if key not in _SCHEMA_KEYS:
             yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
-    for _, part in inner_schemas(schema):
-        yield from _unchecked_keys(cast("dict[str, Any]", part))
+    for part in _inner_schemas(schema):
+        yield from _unchecked_keys(part)
+
+
+def _inner_schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in ("properties", "$defs", "definitions"):
+        yield from schema.get(name, {}).values()
+    for name in ("anyOf", "oneOf"):
+        yield from schema.get(name, ())
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):  # true and false are schemas, too
+            yield schema[name]
 
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:

@@ -20,7 +20,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
 
 
 class Score(Struct, frozen=True, omit_defaults=True):
-    """What came of one case, or of one result that was put before a check."""
+    """What came of one case."""
 
     case: str
     kind: Kind
@@ -37,8 +37,6 @@ class Score(Struct, frozen=True, omit_defaults=True):
     request: str = ""
     got: str = ""
     wanted: str = ""
-    mistake: str = ""
-    """What is wrong with a result that was put before a check, or `right`."""
     notes: tuple[str, ...] = ()
 
     def value(self, name: str) -> float | None:
@@ -125,7 +123,6 @@ class EvalReport(Struct, frozen=True, omit_defaults=True):
     changes: tuple[ScoreChange, ...] = ()
     notice: str = ""
     """What readers must know about the models behind it."""
-    seed: int = 0
     warnings: tuple[str, ...] = ()
     """About the evaluation, not about the team."""
     stopped: str = ""

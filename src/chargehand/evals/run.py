@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ from chargehand.evals.cases import KINDS, Case, Dataset, Kind, check_case, kind_
 from chargehand.evals.graders import find_grader
 from chargehand.evals.measures import check_baseline, check_gates, compare_with_baseline, evaluate_gates, report_section
 from chargehand.evals.report import EvalReport, Score, Section
-from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, score_results, untried_score
+from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, untried_score
 from chargehand.models.model import Model
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.team import Team
@@ -23,27 +24,22 @@ MAX_PARALLEL = 4
 _LIMIT_MICROS = 10**15
 """More than any evaluation costs."""
 
-ScoreCase: TypeAlias = Callable[[Case], Awaitable[list[Score]]]
-"""Tries one case. A verifier case has a score for each result."""
+ScoreCase: TypeAlias = Callable[[Case], Awaitable[Score]]
+"""Tries one case."""
 OpenScorer: TypeAlias = Callable[[Bench], AbstractAsyncContextManager[ScoreCase]]
 
 
-def _score_each(score: Callable[[Bench, Case], Awaitable[list[Score]]]) -> OpenScorer:
-    """A scorer that keeps nothing open between cases."""
-
-    @asynccontextmanager
-    async def open_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
-        yield lambda case: score(bench, case)
-
-    return open_scorer
+@asynccontextmanager
+async def _open_answer_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
+    """Nothing is kept open between cases."""
+    yield partial(score_answer, bench)
 
 
 _SCORERS: dict[Kind, OpenScorer] = {
     "routing": open_draft_scorer,
     "plan": open_draft_scorer,
-    "worker": _score_each(score_answer),
-    "run": _score_each(score_answer),
-    "verifier": _score_each(score_results),
+    "worker": _open_answer_scorer,
+    "run": _open_answer_scorer,
 }
 
 
@@ -54,7 +50,7 @@ class EvalProgress:
         """These are going to be tried."""
 
     def add(self, dataset: str, score: Score) -> None:
-        """One more case is done, or one result of a verifier case."""
+        """One more case is done."""
 
 
 _NO_PROGRESS = EvalProgress()
@@ -73,16 +69,14 @@ async def evaluate(
     baseline: EvalReport | None = None,
     lookup: Lookup = _no_keys,
     max_parallel: int = MAX_PARALLEL,
-    seed: int = 0,
     act: bool = False,
     budget_usd: float | None = None,
     progress: EvalProgress = _NO_PROGRESS,
 ) -> EvalReport:
     """Try every case on a new team, `max_parallel` of them at the same time.
 
-    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. `seed` is for all that is random
-    here: seeded mistakes, and draws for intervals. Tools that change something are called only with `act`. Once
-    `budget_usd` is spent no further case is begun.
+    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. Tools that change something are
+    called only with `act`. Once `budget_usd` is spent no further case is begun.
     """
     if not 1 <= max_parallel <= 64:
         raise Invalid(f"{max_parallel} cases at once cannot be; ask for 1 to 64")
@@ -92,7 +86,7 @@ async def evaluate(
     datasets = _check_datasets(datasets)
     check_gates(datasets, gate, has_baseline=baseline is not None)
     if baseline is not None:
-        check_baseline(baseline, datasets, seed)
+        check_baseline(baseline, datasets)
     if budget_usd is not None or _gates_usd(datasets, gate):
         await _check_prices(team_factory())
     loop = _Loop(max_parallel, budget_usd, progress)
@@ -102,30 +96,30 @@ async def evaluate(
         judges = [_find_judge(finder, dataset.judge or judge) for dataset in datasets]
         progress.begin(datasets)
         for dataset, model in zip(datasets, judges, strict=True):
-            bench = Bench(team_factory, lookup, judge=model, folder=dataset.folder, act=act, seed=seed)
+            bench = Bench(team_factory, lookup, judge=model, folder=dataset.folder, act=act)
             for kind in KINDS:
                 if cases := [case for case in dataset.cases if kind_of(case) == kind]:
                     async with _SCORERS[kind](bench) as score_case:
                         scores = await loop.run(dataset.name, cases, score_case)
-                    sections.append(report_section(dataset.name, kind, scores, seed))
+                    sections.append(report_section(dataset.name, kind, scores))
     finally:
         await finder.close()
     team = team_factory()
-    report = EvalReport(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
+    report = EvalReport(team.name, tuple(sections), notice=team.notice, stopped=loop.stopped)
     if baseline is not None:
         report = compare_with_baseline(report, baseline)
     gates = evaluate_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
     return structs.replace(report, gates=gates)
 
 
-def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str, seed: int = 0) -> EvalReport:
+def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str) -> EvalReport:
     """The report of an evaluation that was stopped: the cases that were tried, by dataset, without gates."""
     sections: list[Section] = []
     for dataset, tried in scores.items():
         for kind in KINDS:
             own = [score for score in tried if score.kind == kind]
-            sections += [report_section(dataset, kind, own, seed)] if own else []
-    return EvalReport(team, tuple(sections), seed=seed, stopped=stopped)
+            sections += [report_section(dataset, kind, own)] if own else []
+    return EvalReport(team, tuple(sections), stopped=stopped)
 
 
 # --- before anything is tried
@@ -183,31 +177,29 @@ class _Loop:
 
     async def run(self, dataset: str, cases: Sequence[Case], score_case: ScoreCase) -> list[Score]:
         """The scores in the order of the cases."""
-        scores: list[list[Score]] = [[] for _ in cases]
         slots = asyncio.Semaphore(self._max_parallel)
 
-        async def run_one(index: int, case: Case) -> None:
+        async def run_one(case: Case) -> Score:
             async with slots:
-                scores[index] = await self._try_case(case, score_case)
-            for score in scores[index]:
-                self._progress.add(dataset, score)
+                score = await self._try_case(case, score_case)
+            self._progress.add(dataset, score)
+            return score
 
         async with asyncio.TaskGroup() as group:
-            for index, case in enumerate(cases):
-                group.create_task(run_one(index, case))
-        return [score for scores_of_case in scores for score in scores_of_case]
+            jobs = [group.create_task(run_one(case)) for case in cases]
+        return [job.result() for job in jobs]
 
-    async def _try_case(self, case: Case, score_case: ScoreCase) -> list[Score]:
+    async def _try_case(self, case: Case, score_case: ScoreCase) -> Score:
         if refusal := self._refuse():
             self.stopped = refusal
-            return [untried_score(case, Refused(refusal))]
+            return untried_score(case, Refused(refusal))
         try:
-            scores = await score_case(case)
+            score = await score_case(case)
         except Exception as error:  # noqa: BLE001 - whatever foreign tools and graders do, the other cases count
-            return [untried_score(case, error)]
-        self._spent_usd += sum(score.usd or 0.0 for score in scores)
-        self._cost_unknown = self._cost_unknown or any(score.usd is None for score in scores)
-        return scores
+            return untried_score(case, error)
+        self._spent_usd += score.usd or 0.0
+        self._cost_unknown = self._cost_unknown or score.usd is None
+        return score
 
     def _refuse(self) -> str:
         """Why no further case is begun. Cases that cost nothing are within a budget of nothing."""

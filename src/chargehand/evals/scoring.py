@@ -1,47 +1,35 @@
 """Scores of cases: a case is tried on a new team, which does not act on the world unless it is allowed to.
 
-Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are planned only, and those of the kind
-`verifier` put right and wrong results before the checks of the team.
+Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are planned only.
 """
 
 import copy
-import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from random import Random
 from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.failure_modes import audit_run
-from chargehand.agents.checks import Check, Reviewer, Verifier
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.result import Result, read_result
-from chargehand.agents.roles import Supervisor, Worker
+from chargehand.agents.roles import Worker
 from chargehand.agents.strategies import Route
-from chargehand.agents.team_spec import TeamSpec
-from chargehand.engine.events import AttemptFailed, Noted
-from chargehand.engine.facts import NotReviewed
-from chargehand.engine.failure import Failure
+from chargehand.engine.events import AttemptFailed
 from chargehand.engine.plan import Plan, Task, TaskId, in_order, needs
-from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.cases import NO_WORKER, Case, Expect, PlanShape, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.messages import Request
 from chargehand.models.model import Model
-from chargehand.models.request_facts import Working
 from chargehand.models.resolve import Lookup
-from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner, checked
 from chargehand.team import Team
 from chargehand.text.names import did_you_mean
-from chargehand.text.numbers import find_quantities
 from chargehand.tools.tool import Tool
 
 RUN_SEED = 7
@@ -61,7 +49,6 @@ class Bench(Struct, frozen=True):
     """Where grader functions are looked for."""
     act: bool = False
     """Whether tools that change something are called."""
-    seed: int = 0
 
     def new_team(self) -> Team:
         team = self.team_factory()
@@ -134,7 +121,7 @@ _MAX_CALL_CHARS = 300
 _MAX_ANSWER_CHARS = 2000
 
 
-async def score_answer(bench: Bench, case: Case) -> list[Score]:
+async def score_answer(bench: Bench, case: Case) -> Score:
     """One case of the kinds `run` and `worker`."""
     expect = case.expect or Expect()
     worker = case.labels[0] if kind_of(case) == "worker" else ""
@@ -148,7 +135,7 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
         _refuse_to_act(bench, case, result)
         grade = await grade_answer(expect, answer, request=case.request, folder=bench.folder, judge=bench.judge)
     except ChargehandError as error:  # what the run took was taken all the same
-        return [structs.replace(untried_score(case, error), seconds=seconds, usd=result.cost)]
+        return structs.replace(untried_score(case, error), seconds=seconds, usd=result.cost)
     problems = (*grade.problems, *_run_problems(case, result, worker, seconds))
     findings = [] if worker else [finding for finding in audit_run(result.entries) if not finding.prevented]
     values = {
@@ -158,7 +145,7 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
         "tokens": float(result.spent.tokens),
         "failure_modes": float(len(findings)),
     }
-    score = Score(
+    return Score(
         case=case.name,
         kind=kind_of(case),
         passed=not problems,
@@ -171,7 +158,6 @@ async def score_answer(bench: Bench, case: Case) -> list[Score]:
         wanted=(case.answer or msgspec.json.encode(expect).decode())[:_MAX_ANSWER_CHARS],
         notes=tuple(f"{finding.mode}: {finding.message} {finding.evidence}".rstrip() for finding in findings),
     )
-    return [score]
 
 
 async def _carry_out(team: Team, case: Case, worker: str) -> Result:
@@ -248,13 +234,13 @@ _MAX_INSTRUCTION_CHARS = 80
 
 
 @asynccontextmanager
-async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awaitable[list[Score]]]]:
+async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awaitable[Score]]]:
     """All cases are drafted by one executor: a plan that is not carried out leaves nothing behind."""
     team = await bench.new_team().keep_budget()
     async with team.executor() as executor:
 
-        async def score_case(case: Case) -> list[Score]:
-            return [await _score_draft(team, executor, case)]
+        async def score_case(case: Case) -> Score:
+            return await _score_draft(team, executor, case)
 
         yield score_case
 
@@ -313,8 +299,6 @@ def _judge_route(team: Team, case: Case, drafted: Draft) -> _Verdict:
     got = _label(team, chosen)
     label = _label(team, wanted)
     values = {"refused": float(not chosen)} if wanted else {"out_of_scope": float(not chosen)}
-    if drafted.route is not None:
-        values["confidence"] = drafted.route.confidence
     problems = () if chosen == wanted else (f"it went to {got}, and is for {label}",)
     return _Verdict(problems=problems, values=values, got=got, wanted=label)
 
@@ -329,46 +313,35 @@ def _label(team: Team, names: set[str]) -> str:
 
 def _judge_plan(wanted: PlanShape, drafted: Draft) -> _Verdict:
     tasks = drafted.plan.tasks
-    workers = {task.worker for task in tasks}
-    edges = waiting_pairs(tasks)
-    bound = [pair for pair in wanted.independent if pair in edges or pair[::-1] in edges]
-    codes = [finding.code for finding in drafted.findings]
-    values: dict[str, float] = {
-        "tasks": len(tasks),
-        "width": drafted.forecast.width if drafted.forecast else 0,
-        "vague": codes.count("vague_instruction"),
-        "unserved": len(drafted.unserved),
-        "needless": len(bound),
-    }
-    problems: list[str] = []
-    if wanted.workers:
-        missing = [name for name in wanted.workers if name not in workers]
-        values["workers"] = 1 - len(missing) / len(wanted.workers)
-        others = ", ".join(sorted(workers)) or "no worker"
-        problems += [f"{', '.join(missing)} has no task in it; {others} has"] if missing else []
-    if wanted.edges:
-        absent = [pair for pair in wanted.edges if pair not in edges]
-        values["edges"] = 1 - len(absent) / len(wanted.edges)
-        problems += [f"{second} does not work from the result of {first}" for first, second in absent]
-    problems += [f"one of {first} and {second} waits for the other, and need not" for first, second in bound]
-    problems += _exceeded_limits(wanted, values, drafted.unserved)
     return _Verdict(
-        problems=tuple(problems),
-        values=values,
+        problems=tuple(_plan_problems(wanted, drafted, waiting_pairs(tasks))),
+        values={"tasks": len(tasks)},
         got="; ".join(map(_describe_task, tasks)) or "no tasks",
         wanted=msgspec.json.encode(wanted).decode(),
     )
 
 
-def _exceeded_limits(wanted: PlanShape, values: dict[str, float], unserved: Sequence[str]) -> Iterator[str]:
-    if values["vague"] > wanted.vague:
-        yield f"{values['vague']:g} tasks are vague"
-    if len(unserved) > wanted.unserved:
-        yield f"no worker is given a part of the request: {'; '.join(unserved)}"
-    if values["width"] < wanted.width:
-        yield f"{values['width']:g} tasks can run in parallel; {wanted.width} are wanted"
-    if wanted.max_tasks and values["tasks"] > wanted.max_tasks:
-        yield f"it has {values['tasks']:g} tasks; {wanted.max_tasks} are enough"
+def _plan_problems(wanted: PlanShape, drafted: Draft, edges: frozenset[tuple[str, str]]) -> Iterator[str]:
+    tasks = drafted.plan.tasks
+    workers = sorted({task.worker for task in tasks})
+    if missing := [name for name in wanted.workers if name not in workers]:
+        yield f"{', '.join(missing)} has no task in it; {', '.join(workers) or 'no worker'} has"
+    for first, second in wanted.edges:
+        if (first, second) not in edges:
+            yield f"{second} does not work from the result of {first}"
+    for first, second in wanted.independent:
+        if (first, second) in edges or (second, first) in edges:
+            yield f"one of {first} and {second} waits for the other, and need not"
+    vague = sum(finding.code == "vague_instruction" for finding in drafted.findings)
+    if vague > wanted.vague:
+        yield f"{vague} tasks are vague"
+    if len(drafted.unserved) > wanted.unserved:
+        yield f"no worker is given a part of the request: {'; '.join(drafted.unserved)}"
+    width = drafted.forecast.width if drafted.forecast else 0
+    if width < wanted.width:
+        yield f"{width} tasks can run in parallel; {wanted.width} are wanted"
+    if wanted.max_tasks and len(tasks) > wanted.max_tasks:
+        yield f"it has {len(tasks)} tasks; {wanted.max_tasks} are enough"
 
 
 def waiting_pairs(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
@@ -386,180 +359,3 @@ def _describe_task(task: Task) -> str:
     before = ", ".join(name for name, _ in needs(task))
     after = f" after {before}" if before else ""
     return f"{task.id} {task.worker}{after}: {task.instruction[:_MAX_INSTRUCTION_CHARS]}"
-
-
-# --- verifiers: right and wrong results put before the checks
-
-
-_ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))
-_SOURCE = "source-of-the-material"
-_AUTHOR = "author-of-the-result"
-_SOURCE_TASK = TaskId("t1")
-_RESULT_TASK = TaskId("t2")
-_BLANK = " \u200b"
-"""A reply with nothing in it."""
-
-
-class ResultVariant(Struct, frozen=True):
-    """A result that is put before the checks of a case: `name` and `request` are those of its score."""
-
-    name: str
-    request: str
-    mistake: str
-    """What is wrong with it; `right` where nothing is."""
-    text: str
-
-
-def result_variants(case: Case, seed: int) -> Iterator[ResultVariant]:
-    """The right results of a case of the kind `verifier`, then the wrong ones.
-
-    Wrong results are those of the case; a case that has none gets some that are made from a right one.
-    """
-    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(seed, case.name))
-    results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
-    for number, (mistake, text) in enumerate(results, 1):
-        name = f"{case.name}: {mistake} ({number})"
-        yield ResultVariant(name=name, request=f"{case.request}\n{text}", mistake=mistake, text=text)
-
-
-async def score_results(bench: Bench, case: Case) -> list[Score]:
-    """A score for each result that is put before the checks of a case of the kind `verifier`."""
-    scores: list[Score] = []
-    for variant in result_variants(case, bench.seed):
-        try:
-            score = await _score_variant(bench, case, variant)
-        except ChargehandError as error:
-            score = untried_score(case, error)
-        scores.append(structs.replace(score, case=variant.name, mistake=variant.mistake))
-    return scores
-
-
-async def _score_variant(bench: Bench, case: Case, variant: ResultVariant) -> Score:
-    team = _checking_team(bench, case, variant.text)
-    began = time.perf_counter()
-    result = await team.run(case.request)
-    seconds = time.perf_counter() - began
-    refusal = ""
-    if _RESULT_TASK not in result.results:
-        messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
-        refusal = messages[0] if messages else "it did not count as done"
-    if broken := _broken_check(result):
-        raise Refused(f"no check judged it: {broken}")
-    is_right = variant.mistake == "right"
-    why: tuple[str, ...] = ()
-    if is_right and refusal:
-        why = (f"refused, although it is right: {refusal}",)
-    elif not is_right and not refusal:
-        why = (f"not noticed: {variant.mistake}",)
-    return Score(
-        case=variant.name,
-        kind="verifier",
-        passed=not why,
-        why=why,
-        values={"false_alarms" if is_right else "caught": float(bool(refusal))},
-        seconds=seconds,
-        usd=result.spent.micros / 1_000_000,
-        request=variant.request,
-        got=refusal or "accepted",
-        wanted="accepted" if is_right else "refused",
-    )
-
-
-def _checking_team(bench: Bench, case: Case, text: str) -> Team:
-    """A team with the checks of the case, in which a worker returns this text."""
-    team = bench.new_team()
-    check_workers(team, case.labels)
-    spec = team.spec
-    checks = _checks_of(case, spec)
-
-    def reply(request: Request) -> str:
-        assert isinstance(request.subject, Working), "only workers have this model"
-        return case.source if request.subject.worker.name == _SOURCE else text or _BLANK
-
-    model = ScriptedModel(reply)
-    workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks))]
-    reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
-    for worker in spec.workers:
-        if worker.name in reviewers:
-            reviewer_model = worker.model or spec.models[0]
-            workers.append(
-                Worker(name=worker.name, description=worker.description, prompt=worker.prompt, model=reviewer_model)
-            )
-    source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
-    task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
-    return Team(
-        workers,
-        supervisor=Supervisor(model=spec.models[0], judge=spec.models[2], plan=Plan((*source, task), "none")),
-        policy=_ONE_ATTEMPT,
-        checks=checks,
-        lookup=bench.lookup,
-    )
-
-
-def _broken_check(result: Result) -> str:
-    """Why a verdict says nothing of the checks: one did not work, or its reviewer could not be asked."""
-    for entry in result.entries:
-        match entry.event:
-            case AttemptFailed(failure=Failure(code="check_failed", message=message)):
-                return message
-            case Noted(fact=NotReviewed(), text=text):
-                return text
-            case _:
-                pass
-    return ""
-
-
-def _checks_of(case: Case, spec: TeamSpec) -> Mapping[str, Check]:
-    """The checks that the case names, else those of its worker; where there are none, a verifier."""
-    available = spec.checks
-    names = case.checks or tuple(name for worker in case.labels for name in available.by_worker.get(worker, ()))
-    if unknown := [name for name in names if name not in available.by_name]:
-        existing = ", ".join(available.by_name) or "none"
-        raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
-    return {name: available.by_name[name] for name in names} or {"verifier": Verifier()}
-
-
-# --- wrong results made from right ones
-
-
-MISTAKES = ("number", "missing", "empty", "half", "address", "other")
-_PART_END = re.compile(r"(?<=[.!?;,])\s+|\n+")
-_OTHER_SUBJECT = "The meeting was moved to the large hall because the small one is being painted."
-
-
-def seeded_random(*parts: object) -> Random:
-    """A source of randomness that is the same whenever these are."""
-    return Random(" ".join(map(str, parts)))  # noqa: S311 - nothing is kept secret by it
-
-
-def seed_mistakes(right: str, random: Random) -> dict[str, str]:
-    """Results with one mistake each, by its kind; kinds that do not change this text are left out."""
-    wrong = {
-        "number": _change_number(right, random),
-        "missing": _leave_out_part(right, random),
-        "empty": "",
-        "half": right[: len(right) // 2].rstrip() if len(right.split()) > 3 else right,
-        "address": f"{right} See https://records.example/{random.randrange(1000, 9999)}.",
-        "other": _OTHER_SUBJECT,
-    }
-    return {mistake: text for mistake, text in wrong.items() if text != right}
-
-
-def _change_number(right: str, random: Random) -> str:
-    numbers = list(find_quantities(right))
-    if not numbers:
-        return right
-    number = random.choice(numbers)
-    digits = [index for index in range(number.start, number.end) if right[index].isdigit()]
-    index = random.choice(digits[:2])
-    digit = (int(right[index]) + random.randrange(1, 9)) % 10
-    return f"{right[:index]}{digit}{right[index + 1 :]}"
-
-
-def _leave_out_part(right: str, random: Random) -> str:
-    """One part less, not the first: what is left still reads well."""
-    parts = [part for part in _PART_END.split(right) if part]
-    if len(parts) < 2:
-        return right
-    del parts[random.randrange(1, len(parts))]
-    return " ".join(parts)

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
-from chargehand.agents.audit.evidence import URL
 from chargehand.agents.checks import Checks, Reviewer, Rule, Verifier, describe_unknown
 from chargehand.agents.inputs import read_inputs, result_text, today
 from chargehand.agents.loop import Attempt
@@ -37,6 +36,7 @@ from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
 from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
+from chargehand.text.citations import names_source
 from chargehand.text.words import WORD
 from chargehand.tools.calling import THREADS, GivenUp, capped
 from chargehand.tools.tool import CAP, ToolFailed
@@ -49,10 +49,6 @@ _CPU_SECONDS = 2  # that a pattern may compute
 _MAX_SECONDS = 30.0  # for it, however busy the machine is
 _ATTEMPT_SECONDS = 86400.0  # the attempt's own time ends a function long before
 _DETERMINISTIC = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
-_CITATION = re.compile(
-    r"\[[^\[\]\n]{1,200}\]|\((?:see |source:? )?[\w./ -]{1,100}\.\w{1,5}(?:[:#][^()\n]{1,60})?\)"
-    r"|\b(?i:sources?: *\S|according to \S)"
-)
 _SOURCE_KEY = re.compile(r"\.(?:source|url|citation|reference)s?(?:\.|$)")
 _SEARCH = (
     "import json,re,sys\n"
@@ -131,7 +127,7 @@ def _normalize(text: str) -> str:
 
 
 def _cites(result: CheckedResult) -> bool:
-    if URL.search(result.text) or _CITATION.search(result.text):
+    if names_source(result.text):
         return True
     return any(leaf and _SOURCE_KEY.search(keys) for keys, leaf in _leaves(result.value))
 
@@ -247,7 +243,7 @@ async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(source.value or b"").decode() for source in case.brief.inputs]
     mark = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
-    return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
+    return await spending.step(context, reservation, name, call, kind="check", request=mark, shape=Verdict)
 
 
 def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
@@ -355,15 +351,12 @@ class Witness(ContextProxy):
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         if kind == "remember":
             self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
             return cast("_Shape", None)  # it is not read
-        result = await super().step(
-            name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
-        )
+        result = await super().step(name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape)
         self.acted = self.acted or (isinstance(result, Came) and result.acted)
         if kind == "tool":
             self.called = True

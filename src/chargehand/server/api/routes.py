@@ -57,8 +57,8 @@ class _RunName(StringConvertor):
 def own_api() -> Api:
     register_url_convertor("run", _RunName())
     api = Api("api", render_problem, prefixes=("/api",))
-    # the shortest paths first: they are called most
-    for operation in sorted(OPERATIONS, key=lambda declared: declared.path.count("/")):
+    # the shortest paths first: they are called most; and a fixed path before one that has a name in its place
+    for operation in sorted(OPERATIONS, key=lambda declared: (declared.path.count("/"), declared.path.count("{"))):
         path = operation.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
         api.add(operation.method, path, operation.call, operation.scope)
     api.add("GET", "/api/openapi.json", _document, "read")
@@ -137,6 +137,9 @@ def _responses(operation: Operation) -> Json:
             "Idempotency-Replayed": {"description": "RequestBody before.", "schema": _TEXT},
         }
     responses: Json = {"201" if operation.creates else "200": good}
+    if operation.body is not None and "in_place" in operation.body.__struct_fields__:
+        changed: Json = {"schema": {"$ref": "#/components/schemas/RunInfo"}}
+        responses["200"] = {"description": "The run, changed in place.", "content": {_JSON: changed}}
     if operation.may_be_empty:
         responses["204"] = {"description": "Nothing will follow."}
     for status in sorted(_problem_statuses(operation)):

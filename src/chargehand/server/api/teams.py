@@ -5,14 +5,20 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-from chargehand.agents.draft import draft
-from chargehand.engine.events import Entry
+from starlette.requests import Request
+
+from chargehand import __version__
+from chargehand.agents.draft import draft, foreseen
+from chargehand.engine.events import Entry, RunRequested
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
 from chargehand.memory.archives import Archive, Filter
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.edits import Rethink
 from chargehand.memory.session import OpenMemory
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.stats import MAX_RUNS, health
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
@@ -23,6 +29,7 @@ from chargehand.server.api.shapes import (
     BlockEdit,
     BlockInfo,
     BlockList,
+    CallerInfo,
     HealthReport,
     History,
     HistoryQuery,
@@ -37,6 +44,7 @@ from chargehand.server.api.shapes import (
     WorkerInfo,
     show,
 )
+from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
@@ -52,6 +60,20 @@ class Drafts:
 
     def __init__(self, _tenant: Tenant) -> None:
         self.turn = asyncio.Semaphore(_MAX_DRAFTS)
+
+
+@operation("GET", "/api/me")
+async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
+    """Who is calling, and what the token allows."""
+    caller: ApiCaller = request.scope[CALLER]
+    return CallerInfo(
+        tenant=caller.tenant,
+        key=caller.key,
+        name=caller.name,
+        scopes=caller.scopes,
+        version=__version__,
+        now=time.time(),
+    )
 
 
 @operation("GET", "/api/teams")
@@ -91,10 +113,14 @@ def _team_info(team: Team) -> TeamInfo:
 
 @operation("POST", "/api/teams/{team}/plan", scope="run")
 async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
-    """A plan for a goal, checked and reckoned; nothing is done about it."""
+    """A plan for a goal, checked and reckoned; nothing is done about it. One that is given is checked as it is:
+    findings that are `grave` keep it from running, and there is no forecast then.
+    """  # noqa: D205 - it is one summary
     served = await tenant.part(Teams).of(team)
     tenant.runs.check()
     team_in_budget = await served.keep_budget()
+    if body.plan is not None:
+        return _checked_plan(served.executor, team_in_budget.request(body.goal, time.time()), body.plan)
     async with tenant.part(Drafts).turn:
         drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
     return PlanDraft(
@@ -105,6 +131,13 @@ async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
         notes=(*(note.text for note in team_in_budget.budget_notes()), *drafted.notes),
         usd=None if drafted.spent is None else drafted.spent.usd,
     )
+
+
+def _checked_plan(executor: Executor, request: RunRequested, plan: Plan) -> PlanDraft:
+    linted = lint(plan.tasks, request.roster, request.policy.limits)
+    checked = Plan(linted.tasks, plan.combine, plan.goal or request.goal)
+    reckoned = None if linted.errors else foreseen(executor, checked, request)
+    return PlanDraft(plan=checked, findings=linted.findings, forecast=reckoned, unserved=(), notes=(), usd=0.0)
 
 
 class LatestHealth:

@@ -1,0 +1,138 @@
+"""A team file looked at from all sides: what it holds, and everything that is wrong with it."""
+
+from pathlib import Path as File
+
+from msgspec import Struct
+
+from chargehand.config.build import Overrides, TeamBuild, build_members, is_handle
+from chargehand.config.environment import lookup_beside
+from chargehand.config.load import build_team, named_models
+from chargehand.config.source import FileFinding, UnreadableFile, find_team, read_source, written
+from chargehand.config.validate import validate
+from chargehand.models.providers import BUILT_IN, without_secrets
+from chargehand.models.resolve import Finder
+
+
+class WorkerLine(Struct, frozen=True):
+    """`team` is the file of one that is a team, and `inside` are those who work in it."""
+
+    name: str
+    description: str
+    tools: tuple[str, ...]
+    model: str
+    team: str = ""
+    inside: "tuple[WorkerLine, ...]" = ()
+
+
+class MemoryLine(Struct, frozen=True):
+    """Where memory is kept (empty where the command line says), the labels of its blocks, and its archives."""
+
+    file: str
+    blocks: tuple[str, ...]
+    archives: dict[str, str]
+    """What compares meanings, by the name of the archive."""
+
+
+class Description(Struct):
+    """What a file comes to. Without a name it could not be read at all; the findings say why."""
+
+    file: str
+    how: str
+    name: str = ""
+    about: str = ""
+    workers: list[WorkerLine] = []
+    tools: list[str] = []
+    """All that the file declares or a worker names."""
+    models: list[str] = []
+    memory: MemoryLine | None = None
+    findings: list[FileFinding] = []
+
+    @property
+    def errors(self) -> list[FileFinding]:
+        return [finding for finding in self.findings if finding.grave]
+
+
+def describe(path: File | str | None = None, *, model: str = "") -> Description:
+    """All there is to say of a team file. Only a file that cannot be found at all is an exception."""
+    team_file = find_team(path)
+    description = Description(str(team_file.file), team_file.words)
+    try:
+        source = read_source(team_file.file)
+    except UnreadableFile as error:
+        description.findings.append(error.finding)
+        return description
+    shape, misfits = validate(source)
+    _describe_team(description, build_members(TeamBuild(source, shape, Overrides(model), misfits=misfits)))
+    return description
+
+
+def _describe_team(description: Description, build: TeamBuild) -> None:
+    build_team(build)
+    teams = [build, *_teams_inside(build)]
+    for team in teams:
+        before = len(team.findings)
+        _check_models(team)
+        if team is not build:
+            build.findings.extend(team.findings[before:])
+    description.name = build.shape.name
+    description.about = build.shape.description
+    description.workers = _describe_workers(build)
+    declared = {tool.name for tools in build.tools.values() for tool in tools}
+    description.tools = sorted(declared.union(*(worker.tools for worker in description.workers)))
+    description.memory = _describe_memory(build)
+    description.models = sorted({without_secrets(handle) for team in teams for _, handle in named_models(team)})
+    own = description.file  # what is wrong here first, then what is wrong in the teams inside
+    findings = dict.fromkeys(build.findings)
+    description.findings.extend(sorted(findings, key=lambda finding: (finding.file != own, finding.file, finding.line)))
+
+
+def _describe_workers(build: TeamBuild) -> list[WorkerLine]:
+    lines: list[WorkerLine] = []
+    for worker in build.workers:
+        inner = build.nested.get(worker.name)
+        line = WorkerLine(
+            name=worker.name,
+            description=worker.description,
+            tools=() if inner else tuple(getattr(tool, "name", str(tool)) for tool in worker.tools),
+            model="" if inner else without_secrets(str(worker.model)),
+            team="" if inner is None else str(inner.source.file),
+            inside=() if inner is None else tuple(_describe_workers(inner)),
+        )
+        lines.append(line)
+    return lines
+
+
+def _teams_inside(build: TeamBuild) -> list[TeamBuild]:
+    """The teams among the workers, and those among theirs."""
+    return [team for inner in build.nested.values() for team in (inner, *_teams_inside(inner))]
+
+
+def _describe_memory(build: TeamBuild) -> MemoryLine | None:
+    memory = build.memory
+    if memory is None:
+        return None
+    labels = tuple(block.label for block in memory.blocks)
+    return MemoryLine(str(memory.store or ""), labels, {archive.name: archive.embedding for archive in memory.archives})
+
+
+# --- models
+
+
+def _check_models(build: TeamBuild) -> None:
+    """Whether each model is known and has its key. No model is called."""
+    lookup = lookup_beside(build.source.file.resolve().parent)
+    finder = Finder(lookup)
+    wrong = {finding.path for finding in build.findings}
+    for path, handle in named_models(build):
+        if handle != BUILT_IN and written(path) not in wrong:
+            with build.at(*path):
+                finder.find(handle)
+                if near := finder.suggest(handle):
+                    words = f"is {handle!r}, unknown to the table of prices (it may be new); did you mean {near!r}?"
+                    build.report(path, words, grave=False)
+    for archive in build.memory.archives if build.memory is not None else ():
+        if is_handle(archive.embedding):  # whatever else is wrong with it is said already
+            from chargehand.models.embeddings import find_embedding  # noqa: PLC0415 - few teams name one
+
+            with build.at("memory", "archives", archive.name, "embed"):
+                find_embedding(archive.embedding, lookup)
