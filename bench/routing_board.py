@@ -9,7 +9,7 @@ import numpy
 from msgspec import Struct
 
 from bench.routing_score import Judged
-from chargehand.agents.routing.space import Space, build, matrix, texts_of
+from chargehand.agents.routing.space import Space, build, texts_of
 from chargehand.agents.routing.words import WorkerTexts
 from chargehand.models.embeddings import LocalEmbedding
 
@@ -48,13 +48,12 @@ class Bench:
 
     async def judged(self, space: Space, owner: Mapping[str, str]) -> Judged:
         """What a space makes of the test and, for thresholds, of the validation part."""
-        place = {name: at for at, name in enumerate(space.names)}
 
         async def look(pairs: Sequence[Pair]) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-            found = space.measure.measure(matrix(await self.vectors([text for text, _ in pairs])))
-            truth = numpy.array([place.get(owner.get(name, ""), -1) for _, name in pairs])
-            sure = numpy.array([space.calibration.confidence(one) for one in found.odds().tolist()])
-            return found.logits.argmax(axis=1) == truth, found.scope, sure
+            found = [space.read(vector, 1) for vector in await self.vectors([text for text, _ in pairs])]
+            right = [one.shares[0][0] == owner.get(name, "") for one, (_, name) in zip(found, pairs, strict=True)]
+            sure = [one.confidence for one in found]
+            return numpy.array(right), numpy.array([one.scope for one in found]), numpy.array(sure)
 
         parts = self.data
         right, home, sure = await look(parts.test)

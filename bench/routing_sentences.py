@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from bench.routing_board import Bench, Pair
 from bench.table import Row
-from chargehand.agents.routing.space import matrix
 from chargehand.agents.strategies.route import LEAST, fit_meaning
 from chargehand.models.request_facts import WorkerCard
 
@@ -70,13 +69,14 @@ async def _rows(
     known = await fit_meaning([WorkerCard(name, does) for name, does in workers.items()], BenchVectors(bench))
     texts = [text for text, _ in requests]
     space = known.space
-    found = space.measure.measure(matrix(await bench.vectors(texts))).plus([known.by_words(text) for text in texts])
-    truth = numpy.array([space.names.index(name) for _, name in requests])
-    right = found.logits.argmax(axis=1) == truth
-    sure = numpy.array([space.calibration.confidence(odds) for odds in found.odds().tolist()])
-    routed = (found.scope >= space.threshold) & (sure >= LEAST["meaning"])
-    away = space.measure.measure(matrix(await bench.vectors(strangers))).scope
-    caught = float((away < numpy.quantile(found.scope, 0.05)).mean())
+    vectors = await bench.vectors(texts)
+    found = [space.read(vector, 1, known.by_words(text)) for vector, text in zip(vectors, texts, strict=True)]
+    right = numpy.array([one.shares[0][0] == name for one, (_, name) in zip(found, requests, strict=True)])
+    sure = numpy.array([one.confidence for one in found])
+    scope = numpy.array([one.scope for one in found])
+    routed = (scope >= space.threshold) & (sure >= LEAST["meaning"])
+    away = numpy.array([space.read(vector, 1).scope for vector in await bench.vectors(strangers)])
+    caught = float((away < numpy.quantile(scope, 0.05)).mean())
     also = f"{100 * float((right & routed).mean()):.1f} right and not refused, confidence {100 * sure.mean():.1f}"
     also += f"; {100 * caught:.1f} % of strangers caught at 95 % kept"
     return [Row(f"one sentence each: {team}", "%", (100 * float(right.mean()),), also=also)]

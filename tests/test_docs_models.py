@@ -51,7 +51,7 @@ def test_the_times_are_those_of_the_code(name: str) -> None:
 def test_the_numbers_of_the_guard_are_those_of_the_code() -> None:
     pace = Pace()
     for words in (
-        f"at most {MOST_BYTES // 2**20} MiB, counted after decompression",
+        f"at most {MOST_BYTES // 2**20} MiB; of an error page",
         f"up to {RETRY.attempts} times in all",
         f"a random wait of up to {RETRY.base:g} s, then {RETRY.base * 2:g} s",
         f"obeyed up to {RETRY.obey_retry_after:g} s",

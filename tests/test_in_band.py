@@ -56,7 +56,7 @@ EXEMPT = {
     "evals/graders.py": "grades the text of answers",
 }
 ALLOWED = {
-    ("agents/audit/evidence.py", "WORD.findall(fact.result.instruction)"): "which words two tasks share",
+    ("agents/audit/contradictions.py", "WORD.findall(fact.result.instruction)"): "which words two tasks share",
     ("models/guard.py", "again.message.removeprefix(f'{self.card.handle}: ')"): "two messages become one",
     ("engine/lint.py", "_WORD.findall(task.instruction.lower())"): "whether an instruction is vague",
 }

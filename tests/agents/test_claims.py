@@ -86,7 +86,7 @@ def test_what_the_results_say_is_not_flagged(answer: str) -> None:
         ("See https://shop.example/rules/refunds [t2].", "url", "https://shop.example/rules/refunds"),
         ("See https://elsewhere.example [t2].", "url", "https://elsewhere.example"),
         ('It says: "brings goods back within a month" [t2].', "quotation", "brings goods back within a month"),
-        ("> Whoever brings goods back within 41 days gets the full price.", "quotation", ""),
+        ("> Whoever brings goods back within 41 days gets the full price.", "number", "41"),
         ("The rule: “Whoever brings … gets half the price.” [t2]", "quotation", ""),
     ],
 )
@@ -113,13 +113,6 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     tracings = {"t1": Tracing(tools=1, untraced=(Statement(kind="number", text="0.25", origin="words"),))}
     claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, tracings=tracings)
     assert {claim.origin for claim in claims} == {"words"}
-
-
-def test_a_sum_is_doubted_in_another_currency_unless_the_request_says_it_so() -> None:
-    results = [Given("t1", "What is a night?", "ann", "A night costs CHF 58.")]
-    assert [(one.text, one.conflict) for one in unsupported("A night costs 58 dollars.", results)] == [("58", "unit")]
-    assert unsupported("A night costs 58 francs.", results) == ()
-    assert unsupported("That is not the $58 you asked about.", results, ["Is it $58?"]) == ()
 
 
 def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
@@ -159,7 +152,7 @@ def test_a_long_list_of_flags_is_cut_short() -> None:
 @cache
 def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
     found: list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]] = []
-    for goal in team_of("shop").supervisor.examples:
+    for goal in team_of("shop").examples:
         result = ask("shop", goal)
         asked = {task.id: task.instruction for task in result.plan.tasks}
         results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chargehand.agents.audit.evidence import find_contradictions
+from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.models.request_facts import Given
 
 

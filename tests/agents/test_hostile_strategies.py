@@ -7,7 +7,7 @@ import time
 import pytest
 
 from chargehand.agents.audit.claims import unsupported
-from chargehand.agents.audit.evidence import find_contradictions
+from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
 from chargehand.agents.strategies.chat import says_token

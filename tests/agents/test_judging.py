@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.agents.audit.evidence import find_contradictions, read_yes_or_no
+from chargehand.agents.audit.contradictions import find_contradictions, read_yes_or_no
 from chargehand.agents.judge import ballot, rule, ruling_schema, select
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker

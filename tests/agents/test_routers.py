@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from chargehand.agents.routing.decision import Decision, shift_by_load
-from chargehand.agents.routing.space import ENOUGH, Calibration, calibrate, thresholds
+from chargehand.agents.routing.space import ENOUGH
 from chargehand.agents.routing.words import by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.strategies.route import LEAST, by_meaning, fit_meaning, is_clear, read_decision, route_schema
 from chargehand.errors import Invalid, StoreUnavailable
@@ -173,8 +173,8 @@ async def test_the_more_workers_there_are_the_less_sure_is_the_same_lead() -> No
     many = await fit_meaning(
         [WorkerCard(f"{word}{at}", "", phrases=(word,)) for word in WORDS for at in range(9)], Bag()
     )
-    assert few.space.calibration.confidence(1.0) > many.space.calibration.confidence(1.0)
-    assert few.space.calibration.confidence(0.0) < LEAST["meaning"], "between two equals nobody is sure"
+    assert few.space.confidence(1.0) > many.space.confidence(1.0)
+    assert few.space.confidence(0.0) < LEAST["meaning"], "between two equals nobody is sure"
 
 
 # --- descriptions of one sentence
@@ -225,13 +225,10 @@ async def test_a_team_is_embedded_once_and_again_when_its_words_change() -> None
     assert len(bag.asked) == first + 2
 
 
-async def test_with_enough_examples_a_regression_decides_and_is_nearly_always_right_about_itself() -> None:
-    from chargehand.agents.routing.space import Learnt, Near
-
+async def test_with_enough_examples_several_decide_and_confidence_is_learnt_from_them() -> None:
     few = await fit_meaning(with_examples(ENOUGH - 1), Bag())
     many = await fit_meaning(with_examples(20), Bag())
-    assert isinstance(few.space.measure, Near)
-    assert isinstance(many.space.measure, Learnt)
+    assert (few.space.nearest, many.space.nearest) == (1, 3)
     asked = requests(120, 2)
     found = [(await many.decide(text), name) for text, name in asked]
     right = sum(one.worker == name for one, name in found) / len(found)
@@ -301,33 +298,6 @@ async def test_the_real_small_model_knows_words_that_no_card_has(text: str, work
         assert (await by_meaning(text, TEAM, embedding)).worker == worker
     finally:
         await embedding.close()
-
-
-# --- calibration
-
-
-def test_a_curve_learns_how_often_it_is_right() -> None:
-    chance = random.Random(7)
-    truth = Calibration(0.8, -0.5)
-    odds = [chance.uniform(-1, 6) for _ in range(4000)]
-    found = calibrate(odds, [chance.random() < truth.confidence(one) for one in odds])
-    assert found.slope == pytest.approx(0.8, abs=0.15)
-    assert found.offset == pytest.approx(-0.5, abs=0.25)
-
-
-@pytest.mark.parametrize("right", [True, False])
-def test_a_curve_through_one_kind_of_outcome_stays_finite(right: bool) -> None:
-    found = calibrate([0.1 * one for one in range(100)], [right] * 100)
-    assert 0.0 < found.confidence(2.0) < 1.0
-    assert (found.confidence(2.0) > 0.5) == right
-    assert calibrate([1.0, 2.0], [False, False]) == Calibration(), "two tell nothing"
-
-
-def test_a_threshold_of_its_own_needs_requests_of_its_own() -> None:
-    whole, own = thresholds({"many": [0.5 + 0.001 * one for one in range(400)], "few": [0.9], "none": []}, 0.95)
-    assert own["none"] == whole
-    assert whole < own["few"] < 0.6
-    assert own["many"] == pytest.approx(0.52, abs=0.01)
 
 
 # --- the load

@@ -10,7 +10,6 @@ from chargehand.cli.arguments import token_price
 from chargehand.engine.budget import Budget
 from chargehand.engine.events import RunRequested
 from chargehand.journal.store import read_run
-from chargehand.models.messages import Usage
 from chargehand.models.prices import PriceTag, flat
 from tests.cli.commands import JOURNAL, chargehand
 from tests.config.files import write
@@ -64,6 +63,7 @@ def test_a_price_is_two_amounts_of_dollars() -> None:
 
 async def test_a_price_of_ones_own_is_for_models_that_the_table_does_not_have() -> None:
     own = flat(1.0, 1.0)
-    usage = Usage(input=1_000_000, output=0)
-    assert await PriceTag("openai", "no-such-model", otherwise=own).micros(usage) == 1_000_000
-    assert await PriceTag("openai", "gpt-5-mini", otherwise=own).micros(usage) == 250_000
+    assert PriceTag("openai", "no-such-model", otherwise=own).find() == own
+    known = PriceTag("openai", "gpt-5-mini", otherwise=own).find()
+    assert known is not None
+    assert (known.input, known.output) == (0.25, 2.0)

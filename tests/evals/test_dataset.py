@@ -40,7 +40,7 @@ def test_a_file_may_say_what_its_cases_are_about(tmp_path: Path) -> None:
 
 
 def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
-    lines = '# who gets what\n{"request": "a b", "worker": "x"}\n\n{"request": "a b", "worker": "out_of_scope"}\n'
+    lines = '# who gets what\n{"request": "a b", "worker": "x"}\n\n{"request": "a b", "worker": null}\n'
     found = written(tmp_path, "routes.jsonl", lines)
     assert [one.name for one in found.cases] == ["a b", "a b (2)"]
     assert [one.labels for one in found.cases] == [("x",), ()]

@@ -93,19 +93,10 @@ async def test_cases_that_are_not_in_the_baseline_close_the_gate_on_regressions(
     )
 
 
-async def test_a_baseline_without_a_case_in_common_is_refused_before_anything_is_tried() -> None:
+async def test_a_baseline_without_a_dataset_in_common_is_refused_before_anything_is_tried() -> None:
     before = await evaluate([dataset(TONGS)], store)
     with pytest.raises(Invalid, match="no dataset in common"):
         await evaluate([dataset(TONGS, name="other")], forbidden, baseline=before)
-    others = [
-        Case("How many anvils are in stock?", name="anvils", expect=Expect(numbers=12)),
-        structs.replace(TONGS, request="Are there tongs?"),
-        Case("How many tongs are in stock?", name="tongs", worker="keeper"),
-        Case("How many tongs?", name="tongs", right="31 tongs", wrong={"number": "13 tongs"}, checks=("nonempty",)),
-    ]
-    for case in others:
-        with pytest.raises(Invalid, match="no case in common"):
-            await evaluate([dataset(case)], forbidden, baseline=before)
 
 
 async def test_a_judge_that_is_not_there_is_said_before_anything_is_tried() -> None:

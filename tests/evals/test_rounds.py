@@ -106,7 +106,7 @@ async def test_progress_shows_each_failed_case_and_a_count(monkeypatch: pytest.M
     stream = io.StringIO()
     progress = PrintedProgress(Console(stream))
     slow = ScriptedModel(lambda _: "31 tongs", latency=0.1)
-    cases = [*asked(2), Case("How many tongs are in stock?", worker="nobody")]
+    cases = [*asked(2), Case("How many tongs are in stock?", worker=None)]
     await evaluate([dataset(*cases)], lambda: Team([Worker("keeper", "counts stock", model=slow)]), progress=progress)
     lines = stream.getvalue().splitlines()
     assert any(line.startswith("   1  of 3, 0 passed, ") for line in lines), lines

@@ -4,7 +4,7 @@ from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
 from chargehand.engine.failure import Failure
 from chargehand.evals.cases import Case
-from chargehand.evals.measures import macro_f1, report_section
+from chargehand.evals.measures import report_section
 from chargehand.evals.report import Score, Section
 from chargehand.evals.run import evaluate
 from chargehand.models.messages import Usage
@@ -32,23 +32,17 @@ async def routed(*cases: Case) -> Section:
 async def test_requests_are_counted_by_where_they_went_and_where_they_should() -> None:
     part = await routed(*CASES)
     assert [one.passed for one in part.scores] == [True, True, False, True, True, False, False, True]
-    matrix, classes = part.tables
+    (matrix,) = part.tables
     assert matrix.heads == ("", "billing", "repairs", "out of scope")
     assert matrix.rows == (
         ("billing", "2", "2", "1"),
         ("repairs", "·", "2", "·"),
         ("out of scope", "·", "·", "1"),
     )
-    assert [row[:4] for row in classes.rows] == [
-        ("billing", "5", "100%", "40%"),
-        ("repairs", "2", "50%", "100%"),
-        ("out of scope", "1", "50%", "100%"),
-    ]
     figures = {one.name: one.value for one in part.measures}
     assert figures["accuracy"] == 5 / 8
     assert (figures["out_of_scope"], figures["refused"]) == (1.0, 1 / 7)
     assert figures["usd"] == 0
-    assert 0 < figures["confidence"] <= 1
 
 
 async def test_what_a_route_costs_is_reported() -> None:
@@ -61,7 +55,6 @@ async def test_what_a_route_costs_is_reported() -> None:
     cases = (Case("A refund, please", worker="billing"), Case("It is broken", worker="repairs"))
     (part,) = (await evaluate([dataset(*cases)], made)).sections
     assert [one.usd for one in part.scores] == [0.0005, 0.0005]
-    assert {row[0]: row[5] for row in part.tables[1].rows} == {"billing": "0.00050", "repairs": ""}
     assert len(model.requests) == 2
 
 
@@ -111,15 +104,9 @@ async def test_a_team_that_plans_is_judged_by_who_has_a_task() -> None:
     assert [one.passed for one in part.scores] == [True, False]
 
 
-def test_a_rare_label_counts_as_much_as_a_common_one() -> None:
-    made = [("a", "a")] * 8 + [("b", "a")] * 2
-    assert round(macro_f1(made), 4) == round((2 * 0.8 / 1.8) / 2, 4)
-    assert round(macro_f1([*made, ("a", "c")]), 4) == round((16 / 19) / 2, 4)  # who is never wanted has no share in it
-
-
 def test_many_workers_make_a_list_of_mistakes_instead_of_a_matrix() -> None:
     wanted = [f"w{number:02}" for number in range(60)]
     got = [*wanted[:58], "w00", "w01"]
     scores = [Score(a, "routing", a == b, wanted=a, got=b) for a, b in zip(wanted, got, strict=True)]
-    mistakes, _ = report_section("d", "routing", scores, 1).tables
+    (mistakes,) = report_section("d", "routing", scores).tables
     assert mistakes.rows == (("w58", "w00", "1"), ("w59", "w01", "1"))

@@ -38,7 +38,6 @@ async def test_an_answer_that_is_right_passes_with_its_figures() -> None:
         "accuracy",
         "usd",
         "seconds",
-        "seconds_p95",
         "coverage",
         "gaps",
         "failure_modes",
@@ -146,14 +145,13 @@ async def test_a_plan_is_held_against_workers_edges_and_width() -> None:
         Case(COUNT, plan=PlanShape(workers=("keeper", "writer"), edges=(("keeper", "writer"),), width=3, max_tasks=1)),
     )
     good, bad = part.scores
-    assert (good.passed, good.values["width"], good.values["tasks"]) == (True, 2.0, 2.0)
+    assert (good.passed, good.values["tasks"]) == (True, 2.0)
     assert bad.why == (
         "writer has no task in it; keeper has",
         "writer does not work from the result of keeper",
         "2 tasks can run in parallel; 3 are wanted",
         "it has 2 tasks; 1 are enough",
     )
-    assert {one.name: one.value for one in part.measures}["workers"] == 0.75
 
 
 async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
@@ -175,7 +173,6 @@ async def test_needless_waits_and_vague_tasks_of_a_plan_are_found() -> None:
         "one of writer and keeper waits for the other, and need not",
         "1 tasks are vague",
     )
-    assert (score.values["needless"], score.values["vague"]) == (1.0, 1.0)
 
 
 async def test_a_plan_that_leaves_out_a_part_of_the_request_or_all_of_it_has_not_passed() -> None:
@@ -189,7 +186,6 @@ async def test_a_plan_that_leaves_out_a_part_of_the_request_or_all_of_it_has_not
     assert part.scores[0].got == "no tasks"
     for one in part.scores[:2]:
         assert one.why[0].startswith("no worker is given a part of the request: Sing a song about the sea")
-    assert {one.name: one.value for one in part.measures}["unserved"] == 1.0
 
 
 def test_who_waits_along_others_waits_too() -> None:

@@ -88,7 +88,7 @@ WANTED: dict[str, Want] = {
     "skewed-date": ANSWERED,
     "huge-body": TOO_LARGE,
     "endless-events": TOO_LARGE,
-    "gzip-bomb": TOO_LARGE,
+    "gzip-bomb": NO_REPLY,
     "bad-gzip": NO_REPLY,
     "huge-header": BROKEN,
     "deep-json": NO_REPLY,

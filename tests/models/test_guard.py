@@ -102,7 +102,6 @@ def test_no_call_is_made_more_than_three_times() -> None:
     stage = Stage([lost()], repeat=True)
     assert isinstance(stage.ask(), Failure)
     assert stage.calls == 3
-    assert (stage.guard.tally.calls, stage.guard.tally.retries, stage.guard.tally.failures) == (3, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -302,20 +301,20 @@ def test_who_says_one_second_and_then_serves_is_not_shut() -> None:
 
 def test_calls_that_need_not_be_made_are_for_quiet_times() -> None:
     stage = Stage([lost(), "fine", too_much(), "fine"], retry=Retry(attempts=1))
-    assert stage.guard.calm
+    assert stage.guard.is_calm
     stage.ask()
-    assert not stage.guard.calm  # its last call failed
+    assert not stage.guard.is_calm  # its last call failed
     stage.ask()
-    assert stage.guard.calm
+    assert stage.guard.is_calm
     stage.ask()
-    assert not stage.guard.calm  # it wants less
+    assert not stage.guard.is_calm  # it wants less
     full = Stage(["fine"], repeat=True, latency=1.0, pace=Pace(concurrency=1))
 
     async def look() -> bool:
         async with asyncio.TaskGroup() as group:
             group.create_task(full.outcome())
             await asyncio.sleep(0.5)
-            return full.guard.calm
+            return full.guard.is_calm
 
     assert not full.play(look)  # no room
 
@@ -413,12 +412,11 @@ def test_whoever_gives_up_while_waiting_takes_nothing_with_it() -> None:
     assert (stage.guard.limiter.active, stage.guard.limiter.retries.running) == (0, 0)
 
 
-def test_a_reply_is_given_its_price_and_counted() -> None:
+def test_a_reply_is_given_its_price() -> None:
     stage = Stage([Reply("hi", usage=Usage(1000, 100, 200))], prices=PriceTag("", "m", fixed=flat(2.0, 10.0, 1.0)))
     came = stage.ask()
     assert isinstance(came, Reply)
     assert came.micros == 800 * 2 + 200 * 1 + 100 * 10
-    assert (stage.guard.tally.input, stage.guard.tally.output, stage.guard.tally.micros) == (1000, 100, 2800)
 
 
 def test_a_price_the_provider_reports_is_kept() -> None:

@@ -12,7 +12,7 @@ from chargehand.errors import Invalid
 from chargehand.models.actions import ANSWER, action_schema, bound, read_action, turns
 from chargehand.models.anthropic import AnthropicMessages
 from chargehand.models.http import Transport
-from chargehand.models.local import EngineMissing, LocalModel, open_engine, pull, serve_local, verify, weights_file
+from chargehand.models.local import EngineMissing, LocalModel, open_engine, pull, verify, weights_file
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolCall, ToolSpec
 from chargehand.models.model import Hear, Model, ModelFailed
 from chargehand.models.openai import OpenAIChat
@@ -99,7 +99,9 @@ async def over_the_wire(protocol: str, url: str, request: Request, hear: Hear | 
 
 
 async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: Path) -> None:
-    async with serve_local(weights, key=KEY) as url:
+    engine = await asyncio.to_thread(open_engine, weights, key=KEY)
+    url = engine.url
+    try:
         for protocol in ("openai", "anthropic"):
             heard: list[str] = []
             whole = await over_the_wire(protocol, url, asked("Say hello."))
@@ -119,6 +121,8 @@ async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: 
         for protocol in ("openai", "anthropic"):
             with pytest.raises(ModelFailed, match="401"):
                 await over_the_wire(protocol, url, asked("Say hello."), key="wrong")
+    finally:
+        engine.close()
 
 
 def test_the_weights_are_the_pinned_ones(weights: Path) -> None:

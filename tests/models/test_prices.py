@@ -3,16 +3,17 @@
 import asyncio
 import subprocess
 import sys
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING
 
 import pytest
 
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelCard
-from chargehand.models.prices import FREE, Price, PriceTag, Rate, flat, is_local, look_up
+from chargehand.models.prices import FREE, Price, PriceTag, find_price, flat, is_local
 
-NOW = 1_760_000_000.0
+
+def cost(price: Price, usage: Usage) -> int | None:
+    return price.on(ModelCard("m")).price(usage.input, usage.output, usage.cached)
 
 
 @pytest.mark.parametrize(
@@ -30,19 +31,18 @@ NOW = 1_760_000_000.0
 def test_a_price_is_what_the_table_says(provider: str, name: str, usage: Usage) -> None:
     import genai_prices
 
-    price = look_up(provider, name, "", NOW)
+    price = find_price(provider, name)
     assert price is not None
     theirs = genai_prices.calc_price(
         genai_prices.Usage(input_tokens=usage.input, output_tokens=usage.output, cache_read_tokens=usage.cached),
         name,
         provider_id=provider,
-        genai_request_timestamp=datetime.fromtimestamp(NOW, UTC),
     )
-    assert price.micros(usage) == int((theirs.total_price * 1_000_000).to_integral_value(ROUND_CEILING))
+    assert cost(price, usage) == int((theirs.total_price * 1_000_000).to_integral_value(ROUND_CEILING))
 
 
 def test_a_model_is_also_found_by_where_it_is_called() -> None:
-    assert look_up("", "gpt-4o", "https://api.openai.com/v1", NOW) == look_up("openai", "gpt-4o", "", NOW)
+    assert find_price("", "gpt-4o", "https://api.openai.com/v1") == find_price("openai", "gpt-4o")
 
 
 @pytest.mark.parametrize(
@@ -50,31 +50,25 @@ def test_a_model_is_also_found_by_where_it_is_called() -> None:
     [("openai", "no-such-model-1", ""), ("nobody", "gpt-4o", ""), ("", "gpt-4o", "https://example.invalid/v1")],
 )
 def test_a_price_nobody_knows_is_none(provider: str, name: str, url: str) -> None:
-    assert look_up(provider, name, url, NOW) is None
-    assert asyncio.run(PriceTag(provider, name, url, wall=lambda: NOW).micros(Usage(10, 10))) is None
+    tag = PriceTag(provider, name, url)
+    asyncio.run(tag.look_up())
+    assert tag.price is None
 
 
-def test_a_tag_looks_once_and_again_after_a_while() -> None:
-    now = [NOW]
-    looked: list[float] = []
+def test_a_tag_looks_once() -> None:
+    looked: list[str] = []
 
     class Counted(PriceTag):
-        def look_up(self) -> None:
-            looked.append(now[0])
+        def find(self) -> None:
+            looked.append("looked")
 
     async def story() -> None:
-        tag = Counted("openai", "gpt-4o", wall=lambda: now[0])
-        for _ in range(3):
-            await tag.micros(Usage(1, 1))
-        now[0] += 1000.0
-        await tag.micros(Usage(1, 1))
+        tag = Counted("openai", "gpt-4o")
+        await tag.look_up()
+        await tag.look_up()
 
     asyncio.run(story())
-    assert looked == [NOW, NOW + 1000.0]
-
-
-def test_without_usage_there_is_no_price() -> None:
-    assert asyncio.run(PriceTag("", "m", fixed=flat(1.0, 1.0)).micros(None)) is None
+    assert looked == ["looked"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +76,7 @@ def test_without_usage_there_is_no_price() -> None:
 )
 def test_what_runs_on_this_machine_is_free(url: str) -> None:
     assert is_local(url)
-    assert PriceTag("", "any", url).look_up() == FREE
+    assert PriceTag("", "any", url).find() == FREE
 
 
 @pytest.mark.parametrize(
@@ -93,9 +87,9 @@ def test_what_runs_elsewhere_is_not(url: str) -> None:
 
 
 def test_a_price_of_ones_own_is_exact_and_rounded_up() -> None:
-    assert flat(0.1, 0.2).micros(Usage(10, 10)) == 3
-    assert flat(0.1, 0.2).micros(Usage(1, 0)) == 1
-    assert flat(3, 15, 0.3).micros(Usage(1_000_000, 1_000_000, 1_000_000)) == 300_000 + 15_000_000
+    assert cost(flat(0.1, 0.2), Usage(10, 10)) == 3
+    assert cost(flat(0.1, 0.2), Usage(1, 0)) == 1
+    assert cost(flat(3, 15, 0.3), Usage(1_000_000, 1_000_000, 1_000_000)) == 300_000 + 15_000_000
 
 
 def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:
@@ -105,17 +99,18 @@ def test_the_table_is_not_loaded_before_somebody_asks_for_a_price() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("read", [1, 999, 1000, 1001, 5000, 5001, 90_000])
-def test_the_card_of_a_model_says_what_fees_and_long_calls_cost(read: int) -> None:
-    steps = Rate(1_000_000, ((1000, 3_000_000), (5000, 4_000_000)))
-    price = Price(steps, Rate(2_000_000, ((1000, 5_000_000),)), Rate(100_000), call=700)
+@pytest.mark.parametrize(
+    ("read", "micros"), [(1, 761), (1000, 1760), (1001, 3853), (5000, 15_850), (5001, 20_854), (90_000, 360_850)]
+)
+def test_the_card_of_a_model_says_what_fees_and_long_calls_cost(read: int, micros: int) -> None:
+    price = Price(1.0, 2.0, 0.1, call=700, dearer=((1000, 3.0, 5.0, 0.1), (5000, 4.0, 5.0, 0.1)))
     card = price.on(ModelCard("m"))
-    assert card.price(read, 30) == price.micros(Usage(read, 30))
+    assert card.price(read, 30) == micros
     assert (card.handle, card.micros_cached) == ("m", 0.1)
 
 
 def test_the_fee_of_a_model_that_is_charged_by_call_is_on_its_card() -> None:
-    found = look_up("perplexity", "sonar", "", NOW)
+    found = find_price("perplexity", "sonar")
     assert found is not None
     assert found.call > 0
     assert found.on(ModelCard("m")).price(0, 0) == found.call

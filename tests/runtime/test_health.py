@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from msgspec import structs
 
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
@@ -60,6 +61,15 @@ def test_a_breaker_that_opened_says_when_it_may_be_tried_again() -> None:
         later = of(health(told, opened + 31.0), what, name)
         assert (later.state, later.retry_at) == ("half-open", 0.0)
     assert of(health(told, opened), "worker", "ann").failures == {"network": 5}
+
+
+def test_workers_of_two_teams_that_share_a_name_are_told_apart() -> None:
+    stage = Stage(ScriptedExecutor(Script()))
+    for team in ("north", "south"):
+        stage.start(structs.replace(request(tasks(2 if team == "north" else 1), PAIR, policy=ONCE), team=team), team)
+    lines = health(list(stage.entries.items()), stage.loop.time())
+    workers = [(line.team, line.name, line.attempts) for line in lines if line.what == "worker"]
+    assert sorted(workers) == [("north", "ann", 2), ("south", "ann", 1)]
 
 
 def test_bad_work_shuts_nobody() -> None:

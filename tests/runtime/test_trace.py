@@ -159,6 +159,14 @@ def test_the_critical_path_goes_back_along_the_inputs_that_came_last() -> None:
     assert critical_path(tasks, {}) == ()
 
 
+def test_the_critical_path_leaves_skipped_tasks_out_and_counts_those_under_way_up_to_now() -> None:
+    given_up = ev.Failure("logic", "that is no number", permanent=True)
+    begun = ((0.0, ev.AttemptStarted(A, 1, "worker", 160.0)),)
+    assert told(*begun).critical_path == (A,)
+    lost = (*begun, (2.0, ev.AttemptFailed(A, 1, given_up)), (2.0, ev.TaskFailed(A, given_up)))
+    assert told(*lost, (2.0, ev.TaskSkipped(B, "input", A))).critical_path == (A,)
+
+
 @pytest.mark.parametrize("said", [None, 7, [], {"calls": 3}, {"calls": [{"nome": "x"}]}, {"text": "no calls"}])
 def test_what_is_no_reply_of_a_model_asks_for_no_calls(said: object) -> None:
     assert calls_in(said) == []

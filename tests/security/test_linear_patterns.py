@@ -14,15 +14,13 @@ _BOUNDED = ("chargehand.models.demo.",)
 """Modules that read so few characters of a text that nothing takes long (`models/demo/request.py`)."""
 _AT_THE_START = frozenset(
     {
-        "chargehand.agents.audit.evidence._VERDICT",
+        "chargehand.agents.audit.contradictions._VERDICT",
         "chargehand.agents.audit.claims._NAME_EQUATED",
         "chargehand.memory.chunking._FENCE",
         "chargehand.memory.edits._HEADER",
         "chargehand.models.resolve._PLAIN",
         "chargehand.models.partial_text._ITEM",
         "chargehand.models.partial_text._OTHER",
-        "chargehand.server.letta.custom_tools._ARGUMENT",
-        "chargehand.server.letta.custom_tools._HEADING",
         "chargehand.memory.sqlite_search._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",

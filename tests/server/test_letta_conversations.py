@@ -43,25 +43,20 @@ def test_conversations_remember_each_for_itself(client: Letta, model: FakeModel)
     assert [run.conversation_id for run in runs] == [first.id] * 2
 
 
-def test_a_conversation_is_made_listed_changed_archived_and_deleted(client: Letta, model: FakeModel) -> None:
+def test_a_conversation_is_made_listed_changed_and_deleted(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle).id
     made = [client.conversations.create(agent_id=agent, summary=f"talk {number}") for number in range(3)]
-    hidden = client.conversations.create(agent_id=agent, hidden=True)
     assert made[0].agent_id == agent
     assert [one.id for one in client.conversations.list(agent_id=agent)] == [one.id for one in made[::-1]]
     assert [one.id for one in client.conversations.list(agent_id=agent, order="asc", limit=1, after=made[0].id)] == [
         made[1].id
     ]
     assert [one.id for one in client.conversations.list(agent_id=agent, summary_search="TALK 2")] == [made[2].id]
-    assert client.conversations.retrieve(hidden.id).id == hidden.id
     say(client, made[0].id, "Hello")
-    assert client.conversations.retrieve(made[0].id).last_message_at is not None
-    latest = client.conversations.list(agent_id=agent, order_by="last_message_at")
-    assert latest[0].id == made[0].id
-    changed = client.conversations.update(made[1].id, summary="other", archived=True)
-    assert (changed.summary, changed.archived) == ("other", True)
-    assert made[1].id not in [one.id for one in client.conversations.list(agent_id=agent)]
-    assert [one.id for one in client.conversations.list(agent_id=agent, archive_status="archived")] == [made[1].id]
+    changed = client.conversations.update(made[1].id, summary="other")
+    assert (changed.summary, client.conversations.retrieve(made[1].id).summary) == ("other", "other")
+    with pytest.raises(UnprocessableEntityError, match="archived"):
+        client.conversations.update(made[1].id, archived=True)
     client.conversations.delete(made[0].id)
     with pytest.raises(NotFoundError):
         client.conversations.retrieve(made[0].id)
@@ -71,24 +66,15 @@ def test_a_conversation_is_made_listed_changed_archived_and_deleted(client: Lett
         client.conversations.retrieve(made[2].id)
 
 
-def test_a_conversation_has_settings_of_its_own(client: Letta, model: FakeModel) -> None:
-    agent = client.agents.create(
-        model="demo", model_settings={"provider_type": "openai", "temperature": 0.1, "max_output_tokens": 50}
-    ).id
-    settings: Any = {"provider_type": "openai", "temperature": 0.9}
-    one = client.conversations.create(agent_id=agent, model=model.handle, model_settings=settings)
-    say(client, one.id, "Go")
-    body = model.questions[-1].body
-    assert (body["temperature"], body["max_tokens"]) == (0.9, 50)
-    client.conversations.update(one.id, model_settings={"provider_type": "openai", "temperature": 0.4})
-    say(client, one.id, "Go on")
-    assert model.questions[-1].body["temperature"] == 0.4
-    with pytest.raises(UnprocessableEntityError, match="reasoning"):
+def test_a_conversation_has_the_model_and_settings_of_its_agent(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle).id
+    with pytest.raises(UnprocessableEntityError, match="model_settings"):
         client.conversations.create(
             agent_id=agent, model_settings={"provider_type": "openai", "reasoning": {"reasoning_effort": "low"}}
         )
+    one = client.conversations.create(agent_id=agent)
     with pytest.raises(UnprocessableEntityError, match="context_window_limit"):
-        client.conversations.update(one.id, context_window_limit=3)
+        client.conversations.update(one.id, context_window_limit=3000)
 
 
 def test_conversations_of_one_agent_go_on_at_once_and_are_cancelled_one_by_one(client: Letta, model: FakeModel) -> None:
@@ -124,35 +110,6 @@ def test_conversations_of_one_agent_go_on_at_once_and_are_cancelled_one_by_one(c
     assert heard[second][0] == "assistant_message"
     with pytest.raises(NotFoundError):
         client.conversations.messages.stream(second)
-
-
-def test_a_conversation_is_forked_compacted_and_told_to_its_agent(client: Letta, model: FakeModel) -> None:
-    agent = client.agents.create(model=model.handle, system="You are Ada.").id
-    one = client.conversations.create(agent_id=agent, summary="first")
-    for number in range(3):
-        say(client, one.id, f"fact {number}")
-    message = next(each for each in client.conversations.messages.list(one.id) if "fact 1" in str(each))
-    fork = client.conversations.fork(one.id, message_id=message.id)
-    assert (fork.agent_id, fork.summary) == (agent, "first")
-    say(client, fork.id, "What do you know?")
-    shown = model.questions[-1].user
-    assert [f"fact {number}" in shown for number in range(3)] == [True, True, False]
-    first_two = ["fact 0", "yes", "fact 1", "yes"]
-    assert words(client, fork.id) == [*first_two, "What do you know?", "yes"]
-    assert words(client, fork.id, limit=2) == words(client, fork.id), "page by page it is the same"
-    through_agent = client.agents.messages.list(agent, conversation_id=fork.id, order="asc")
-    assert [one.id for one in through_agent] == [one.id for one in client.conversations.messages.list(fork.id)]
-    again = client.conversations.fork(fork.id).id
-    say(client, one.id, "said in the first after the fork")
-    assert words(client, again) == words(client, fork.id), "what was forked may be forked"
-    early = client.conversations.fork(fork.id, message_id=message.id).id
-    assert words(client, early) == first_two
-    own = client.conversations.fork("default", agent_id=agent).id
-    assert words(client, own) == []
-    told = client.conversations.messages.compact(one.id)
-    assert (told.num_messages_before, told.num_messages_after) == (8, 3)
-    assert "You are Ada." in client.conversations.recompile(one.id)
-    assert client.conversations.messages.compact(agent).num_messages_before == 0
 
 
 def test_an_unknown_conversation_and_one_of_another_agent_are_refused(client: Letta, model: FakeModel) -> None:

@@ -66,8 +66,8 @@ def test_an_agent_goes_into_a_file_and_comes_back_as_it_was(tmp_path: Path) -> N
         assert not {one.id for one in twin.blocks} & {one.id for one in first.blocks}
         told = client.agents.messages.create(back, messages=[{"role": "user", "content": "What do you know?"}])
         assert told.messages[-1].to_dict()["content"] == "I know of the bridge."  # it remembers what it was told
-        [bare] = take_in(client, file, strip_messages=True, name="bob", append_copy_suffix=True)
-        assert client.agents.retrieve(bare).name == "bob_copy"
+        [bare] = take_in(client, file, strip_messages=True, name="bob")
+        assert client.agents.retrieve(bare).name == "bob"
         told = client.agents.messages.create(bare, messages=[{"role": "user", "content": "What do you know?"}])
         assert told.messages[-1].to_dict()["content"] == "I know of nothing."
         assert "bridge" not in client.agents.export_file(made.id, scrub_messages=True)
@@ -117,25 +117,19 @@ def test_a_file_of_another_server_comes_in_with_what_is_known_here(client: Letta
 def test_what_is_asked_of_an_import_takes_effect_or_is_refused_by_name(client: Letta) -> None:
     file = {"agents": [{"name": "ann", "model": "openai/gpt-4o"}]}
     for wishes in (
-        {"name": "bob", "model": "anthropic/claude-sonnet-4-5", "embedding": "openai/small"},
-        {
-            "override_name": "bob",
-            "override_model_handle": "anthropic/claude-sonnet-4-5",
-            "override_embedding_handle": "openai/small",
-        },
+        {"name": "bob", "model": "anthropic/claude-sonnet-4-5"},
+        {"override_name": "bob", "override_model_handle": "anthropic/claude-sonnet-4-5"},
     ):
         agent = client.agents.retrieve(take_in(client, file, project_id="project-1", **wishes)[0])
         assert (agent.name, agent.model) == ("bob", "anthropic/claude-sonnet-4-5")
-        assert (agent.embedding, agent.to_dict()["project_id"]) == ("openai/small", "project-1")
-    agent = client.agents.retrieve(take_in(client, file, x_override_embedding_model="openai/large")[0])
-    assert (agent.name, agent.embedding) == ("ann", "openai/large")
     with pytest.raises(UnprocessableEntityError, match="conversation_id"):
-        client.agents.export_file(agent.id, conversation_id="conversation-1")
+        client.agents.export_file(take_in(client, file)[0], conversation_id="conversation-1")
     before = len(client.agents.list().items)
     two = {"agents": [{"name": "ann"}, {"name": "bob"}]}
     refused: list[tuple[object, dict[str, Any], str]] = [
         (file, {"secrets": '{"KEY": "x"}'}, "secrets"),
         (file, {"env_vars_json": '{"KEY": "x"}'}, "env_vars_json"),
+        (file, {"override_existing_tools": True}, "override_existing_tools"),
         (file, {"override_model_handle": "nonsense"}, "nonsense"),
         (file, {"extra_body": {"append_copy": "1"}}, "append_copy"),
         (two, {"override_name": "cid"}, "name"),

@@ -93,7 +93,7 @@ def test_a_secret_that_a_tool_prints_reaches_no_file_no_reply_and_no_other_agent
     assert "I know [redacted], too" in said, "agents still reach each other"
     assert "data: [DONE]" in streamed
     runs = [one.id for one in desk.client.runs.list()]
-    paths = ["/v1/messages", "/v1/steps", f"/v1/agents/{agent}/core-memory/blocks/human"]
+    paths = ["/v1/messages", "/v1/runs", f"/v1/agents/{agent}/core-memory/blocks/human"]
     read = [httpx.get(desk.server.url + path, headers=desk.server.headers).text for path in paths]
     read += [httpx.get(f"{desk.server.url}/v1/runs/{run}/trace", headers=desk.server.headers).text for run in runs]
     assert len(runs) == 4

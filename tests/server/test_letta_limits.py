@@ -9,7 +9,7 @@ import pytest
 from chargehand.engine.failure import Failure
 from chargehand.models.messages import Reply, Request, Usage
 from chargehand.models.model import Hear, ModelCard, ModelFailed
-from chargehand.server.letta.models import MessageAllowances, may_name
+from chargehand.server.letta.models import MessageAllowances, forbidden_reason
 from chargehand.server.settings import ServerLimits, ServerSettings
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
@@ -66,7 +66,7 @@ def test_agents_that_write_to_each_other_stop_at_the_cap_of_calls(tmp_path: Path
 def test_addresses_of_this_machine_are_called_where_the_operator_named_them(handle: str, is_allowed: bool) -> None:
     settings = ServerSettings(Path(), model="vllm:m", model_urls=True, model_hosts=("127.0.0.1:9001", "gpu.internal"))
     lookup: Callable[[str], str | None] = {"LLAMACPP_BASE_URL": "http://127.0.0.1:8080/v1"}.get
-    assert may_name(handle, settings, lookup) == is_allowed
+    assert (forbidden_reason(handle, settings, lookup) == "") == is_allowed
 
 
 def test_an_agent_with_an_address_nobody_named_is_refused(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_calls_between_agents_are_capped_where_dollars_cannot_be(caplog: p
     metered = MessageAllowances(ServerLimits(message_micros=200_000)).metered("letta-1", (unpriced,))[0]
     for _ in range(20):  # a call for each cent
         await metered.reply(Request(()))
-    with pytest.raises(ModelFailed, match="20 calls of models whose price is not known"):
+    with pytest.raises(ModelFailed, match=r"used \$0\.20"):
         await metered.reply(Request(()))
     warnings = [
         record.getMessage() for record in caplog.records if "the price of mystery is unknown" in record.getMessage()

@@ -1,4 +1,4 @@
-"""Lists while what is in them is deleted or hidden, what agents tell of their runs, and odd values."""
+"""Lists while what is in them is deleted, and odd values."""
 
 from collections.abc import Iterator
 
@@ -47,35 +47,6 @@ def test_whoever_deletes_what_a_list_brings_gets_to_its_end(client: Letta) -> No
 
 def test_an_id_that_no_list_ever_told_is_not_gone_on_after(http: httpx.Client) -> None:
     assert http.get("/v1/agents", params={"after": "agent-of-nobody"}).status_code == 404
-
-
-def test_what_is_hidden_is_not_listed_unless_it_is_asked_for(client: Letta, http: httpx.Client) -> None:
-    names = ("h0", "v0", "h1", "h2", "v1", "v2", "h3")
-    made = [client.agents.create(name=one, hidden=one.startswith("h"), tags=["seen"]) for one in names]
-    assert [one.name for one in client.agents.list(limit=1, tags=["seen"])] == ["v2", "v1", "v0"]
-    assert [one.name for one in client.agents.list(limit=2, tags=["seen"], order="asc")] == ["v0", "v1", "v2"]
-    back = client.agents.list(limit=2, tags=["seen"], order="asc", before=made[-1].id).items
-    assert [one.name for one in back] == ["v1", "v2"]
-    everything = client.agents.list(tags=["seen"], order="asc", extra_query={"show_hidden_agents": True})
-    assert [one.name for one in everything] == list(names)
-    client.blocks.create(label="shy", value="x", hidden=True)
-    assert not client.blocks.list(label="shy").items
-    assert len(http.get("/v1/blocks", params={"label": "shy", "show_hidden_blocks": True}).json()) == 1
-    assert client.agents.retrieve(made[0].id).name == "h0"
-
-
-def test_an_agent_tells_how_its_latest_run_ended_and_is_found_by_it(client: Letta) -> None:
-    agent = client.agents.create(name="runner", tags=["ran"])
-    assert client.agents.retrieve(agent.id).last_run_completion is None
-    stop = client.agents.messages.create(agent.id, input="Hello, who are you?").stop_reason.stop_reason
-    found = client.agents.retrieve(agent.id)
-    assert found.last_stop_reason == stop
-    assert found.last_run_completion is not None
-    assert found.last_run_duration_ms is not None
-    client.agents.create(name="idle", tags=["ran"])
-    assert [one.id for one in client.agents.list(tags=["ran"], last_stop_reason=stop)] == [agent.id]
-    latest = client.agents.list(tags=["ran"], order_by="last_run_completion").items
-    assert latest[0].id == agent.id
 
 
 def test_how_much_is_under_way_is_told_to_nobody_without_a_token(server: Running, http: httpx.Client) -> None:
@@ -127,20 +98,3 @@ def test_what_a_tool_returns_and_json_cannot_hold_is_told_as_text(client: Letta)
     assert not_a_number.func_return == "NaN"
     late = ran("import atexit\natexit.register(print, 'bye')\ndef f():\n    return 7\n")
     assert (late.status, late.func_return, late.stdout) == ("success", 7, ["bye\n"])
-
-
-def test_a_search_for_passages_without_a_query_lists_the_latest_that_fit(client: Letta) -> None:
-    archive = client.archives.create(name="sayings")
-    for number in range(4):
-        client.archives.passages.create(archive.id, text=f"Saying {number}.", tags=["odd" if number % 2 else "even"])
-    found = client.passages.search(archive_id=archive.id)
-    assert [one.passage.text for one in found] == [f"Saying {number}." for number in (3, 2, 1, 0)]
-    assert [one.passage.text for one in client.passages.search(archive_id=archive.id, limit=1)] == ["Saying 3."]
-    odd = client.passages.search(archive_id=archive.id, tags=["odd"])
-    assert [one.passage.text for one in odd] == ["Saying 3.", "Saying 1."]
-
-
-def test_the_files_of_an_agent_are_an_empty_page_as_the_client_reads_it(client: Letta) -> None:
-    agent = client.agents.create()
-    page = client.agents.files.list(agent.id)
-    assert (page.files, page.has_more, list(page)) == ([], False, [])

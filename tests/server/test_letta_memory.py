@@ -30,9 +30,9 @@ def test_a_block_is_made_read_changed_and_deleted(client: Letta) -> None:
 def test_who_names_a_version_changes_only_what_it_has_seen(client: Letta) -> None:
     block = client.blocks.create(label="plan", value="one")
     seen = int(block.to_dict()["version"])  # pyright: ignore[reportArgumentType] - a field of ours, which it keeps
-    client.blocks.update(block.id, value="two", extra_headers={"If-Match": str(seen)})
+    client.blocks.update(block.id, value="two", extra_body={"version": seen})
     with pytest.raises(ConflictError):
-        client.blocks.update(block.id, value="three", extra_headers={"If-Match": str(seen)})
+        client.blocks.update(block.id, value="three", extra_body={"version": seen})
     assert client.blocks.retrieve(block.id).value == "two"
 
 
@@ -96,8 +96,6 @@ def test_an_agent_that_has_seen_text_from_outside_cannot_switch_off_a_rule(clien
             assert RULES in told.system
             assert now not in told.system
             assert now in told.user, "what it keeps is there, as data"
-        assert "Never give a discount." in client.agents.recompile(agent)
-
         client.agents.blocks.update("rules", agent_id=agent, value="Discounts are 5 percent.")
         client.agents.messages.create(agent, input="And now?")
         assert "Discounts are 5 percent." in model.questions[-1].system

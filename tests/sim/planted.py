@@ -319,12 +319,6 @@ BUGS = (
         "    return None\n",
     ),
     Bug(
-        "an abandoned attempt is abandoned for ever",
-        "engine/fold.py",
-        "    progress.redo = False\n    _judge(state, progress, event.failure)\n",
-        "    _judge(state, progress, event.failure)\n",
-    ),
-    Bug(
         "an orderly stop is not written down",
         "runtime/run_loop.py",
         "state.ended is None and state.released_at is None and",

@@ -9,7 +9,8 @@ import pytest
 
 from chargehand.memory.archives import Archive, Embedding, Passage
 from chargehand.memory.blocks import Access, Block, Grant, Origin
-from chargehand.memory.catalog import Profile, Turn
+from chargehand.memory.catalog import Profile
+from chargehand.memory.conversations import Turn
 from chargehand.memory.session import OpenMemory
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.artifacts import Passages

@@ -123,10 +123,11 @@ def test_every_supported_type_has_a_schema_and_is_read() -> None:
         return [flag, ratio, kind, colour, place, size, tree, names, counts, limit, maybe, anything]
 
     shown = schema(tool(everything))
-    assert shown["properties"]["colour"] == {"enum": ["blue", "red"]}
+    assert shown["properties"]["colour"] == {"$ref": "#/$defs/Colour"}
+    assert shown["$defs"]["Colour"]["enum"] == ["blue", "red"]
     assert shown["properties"]["limit"] == {"type": "integer", "minimum": 1, "maximum": 9, "default": 2}
     assert shown["properties"]["tree"]["properties"]["leaves"]["items"] == {"$ref": "#/$defs/Leaf"}
-    assert set(shown["$defs"]) == {"Place", "Size", "Leaf"}
+    assert set(shown["$defs"]) == {"Colour", "Place", "Size", "Leaf"}
     arguments = {
         "flag": True,
         "ratio": 1,

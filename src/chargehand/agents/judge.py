@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from msgspec import Raw, Struct
 
-from chargehand.agents.audit.evidence import read_yes_or_no
+from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.inputs import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
 from chargehand.agents.writer import WriterCalls

@@ -20,7 +20,7 @@ from chargehand.engine.failure import Failure, FailureCode, Missing
 from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
 from chargehand.errors import Invalid
-from chargehand.memory.catalog import Turn
+from chargehand.memory.conversations import Turn
 from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts

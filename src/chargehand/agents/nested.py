@@ -25,6 +25,7 @@ from chargehand.models.artifacts import Artifact, Product
 from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import Done, Executor, NestedRequest, NestedRun, RunBounds, StepContext, WorkFailed
 from chargehand.runtime.nested import nesting_of, question_inside
+from chargehand.text.citations import rename_citations
 
 # characters of a line, and lines
 _LONGEST = 400
@@ -33,7 +34,6 @@ _MOST_ARTIFACTS = 8
 _LARGEST_ARTIFACT = 64 * 1024
 _PASSING: tuple[FailureKind, ...] = ("network", "timeout", "resource")  # what may be over the next time
 _WHY = {"budget": "the money it was given was too little", "deadline": "its time ran out"}
-_CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
 _INWARDS = " > "
 ONCE = "It has had effects already, so it is not tried again."
 NOT_ALLOWED = "A person did not allow a call of it, so it is not tried again."
@@ -318,14 +318,7 @@ def _short(line: str, most: int) -> str:
 def _own(answer: str, name: str, state: RunState) -> str:
     """The answer with the tasks it cites marked as this team's: the reader has tasks of its own."""
     mark = re.sub(r"\W+", "_", name)
-
-    def qualify(citation: re.Match[str]) -> str:
-        ids = [task_id.strip() for task_id in citation[1].split(",")]
-        if not all(task_id in state.tasks for task_id in ids):
-            return citation[0]
-        return f"[{', '.join(f'{mark}_{task_id}' for task_id in ids)}]"
-
-    return _CITED.sub(qualify, answer)
+    return rename_citations(answer, state.tasks, f"{mark}_")
 
 
 def _product(value: object) -> Product | None:

@@ -30,7 +30,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import Assumed
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Combine, Edge, Finding, Task, TaskId, fingerprint, needs
+from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Finding, Task, TaskId, fingerprint, needs
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.archives import Embedding
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -66,6 +66,7 @@ def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
         {
             "id": {"type": "string", "enum": ids},
             "instruction": text_schema(_LONGEST, min_length=1),  # what, before who
+            "title": text_schema(LONGEST_TITLE),
             "tool": choice_schema([*tools, NO_TOOL]),  # a model that names it first picks better
             "worker": choice_schema(workers),
             "after": earlier,
@@ -93,6 +94,7 @@ class TaskReply(Struct, forbid_unknown_fields=True):
     after: list[str] = []
     optional: list[str] = []
     replaces: str = ""
+    title: str = ""
 
 
 class PlanReply(Struct):
@@ -144,7 +146,7 @@ def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
     worker = able[0] if len(able) == 1 else reply.worker
     inputs = dict.fromkeys([*reply.after, *reply.optional])  # some name an optional input only there
     inputs.pop(name, None)  # nothing waits for itself
-    task = Task(TaskId(name), instruction, worker)
+    task = Task(TaskId(name), instruction, worker, title=reply.title)
     if not inputs and not reply.replaces:
         return task
     after = (Edge(TaskId(source), "optional") if source in reply.optional else TaskId(source) for source in inputs)

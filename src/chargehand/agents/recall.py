@@ -20,7 +20,8 @@ from chargehand.engine.state import Step
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.blocks import LIMIT, Block
-from chargehand.memory.catalog import Attached, Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
+from chargehand.memory.catalog import Attached
+from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product

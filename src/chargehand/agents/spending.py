@@ -18,6 +18,7 @@ from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
+from chargehand.models.guard import Guarded
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.providers import is_free
@@ -106,7 +107,7 @@ class Hedging:
 
     def _take_credit(self, *models: Model) -> bool:
         """Whether the second call is made now: it must not add to the trouble of a provider."""
-        if self._credit < 1.0 or not all(getattr(model, "calm", True) for model in models):
+        if self._credit < 1.0 or not all(model.is_calm for model in models if isinstance(model, Guarded)):
             return False
         self._credit -= 1.0
         return True

@@ -16,6 +16,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, wrap
 from chargehand.models.model import Hear, Model
 from chargehand.models.request_facts import Given
 from chargehand.runtime.executor import StepContext, WorkFailed
+from chargehand.text.citations import cite, cited_tasks
 from chargehand.tools.calling import capped
 
 
@@ -179,8 +180,9 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         short = reply.text.strip()
         if reply.finish == "length":
             calls.lose(f"what is left of {', '.join(tasks)} was cut off while it was shortened")
-        unnamed = [task for task in tasks if f"[{task}]" not in short]
-        return Piece(f"[{', '.join(unnamed)}]: {short}" if unnamed else short, tasks)
+        cited = cited_tasks(short, tasks)
+        unnamed = [task for task in tasks if task not in cited]
+        return Piece(f"{cite(*unnamed)}: {short}" if unnamed else short, tasks)
 
     async with BareTaskGroup() as group:
         jobs = [group.create_task(shorten(reservation, tasks)) for reservation, tasks in reserved]

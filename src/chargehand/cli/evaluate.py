@@ -239,7 +239,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
             progress.stop_code = stop_code(stop)
             how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
             why = f"it was {how}: gates and comparisons are left out"
-            return report_unfinished(name, progress.scores, why, 0)
+            return report_unfinished(name, progress.scores, why)
 
 
 def _write_reports(options: Namespace, report: EvalReport) -> list[str]:

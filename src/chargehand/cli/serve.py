@@ -2,7 +2,9 @@
 
 import os
 import sys
+import threading
 import time
+import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -12,7 +14,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import Verb, add_options, add_verbs, duration, model_handle, shared
+from chargehand.cli.arguments import Options, Verb, add_options, add_verbs, duration, model_handle, shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
@@ -26,77 +28,78 @@ if TYPE_CHECKING:
 TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
 PORT = 8283
 _EXAMPLES = f"""examples:
-  chargehand serve                    the nearest team, else the bundled one
+  chargehand serve --open             the nearest team, else the bundled one; and the page
   chargehand serve --team shop --team desk --port 9000
   {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example
 
 """
 
 
+_SERVE_OPTIONS: Options = {
+    "--team": {
+        "metavar": "PATH",
+        "action": "append",
+        "default": [],
+        "type": Path,
+        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+    },
+    **shared("--data", "--price", "--no-color"),
+    "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
+    "--port": {
+        "metavar": "N",
+        "type": int,
+        "default": PORT,
+        "help": f"the port (default {PORT}; 0 is any free one)",
+    },
+    "--open": {"action": "store_true", "help": "open the page in a browser, with a token for it"},
+    "--no-token": {"action": "store_true", "help": "no token is needed; only on 127.0.0.1"},
+    "--allow-host": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a name under which it may be called besides its own address; may be repeated",
+    },
+    "--custom-tools": {
+        "action": "store_true",
+        "help": "clients may bring tools in source, which run in the sandbox",
+    },
+    "--model-urls": {
+        "action": "store_true",
+        "help": "clients may name models by URL, and so make the server call any public address",
+    },
+    "--model-host": {
+        "metavar": "HOST[:PORT]",
+        "action": "append",
+        "default": [],
+        "help": "with --model-urls: a local or private address that they may name; may be repeated",
+    },
+    "--model": {
+        "metavar": "NAME",
+        "type": model_handle,
+        "default": "",
+        "help": "the model of every worker, and of agents whose own model is not available",
+    },
+    "--open-runs": {"metavar": "N", "type": int, "help": "how many runs may go on at once (default 64)"},
+    "--grace": {
+        "metavar": "TIME",
+        "type": duration,
+        "default": 5.0,
+        "help": "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start",
+    },
+    "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
+}
+
+
 def add_serve(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    add_options(
-        parser,
-        {
-            "--team": {
-                "metavar": "PATH",
-                "action": "append",
-                "default": [],
-                "type": Path,
-                "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
-            },
-            **shared("--data", "--price", "--no-color"),
-            "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
-            "--port": {
-                "metavar": "N",
-                "type": int,
-                "default": PORT,
-                "help": f"the port (default {PORT}; 0 is any free one)",
-            },
-            "--no-token": {"action": "store_true", "help": "no token is needed; only on 127.0.0.1"},
-            "--allow-host": {
-                "metavar": "NAME",
-                "action": "append",
-                "default": [],
-                "help": "a name under which it may be called besides its own address; may be repeated",
-            },
-            "--custom-tools": {
-                "action": "store_true",
-                "help": "clients may bring tools in source, which run in the sandbox",
-            },
-            "--model-urls": {
-                "action": "store_true",
-                "help": "clients may name models by URL, and so make the server call any public address",
-            },
-            "--model-host": {
-                "metavar": "HOST[:PORT]",
-                "action": "append",
-                "default": [],
-                "help": "with --model-urls: a local or private address that they may name; may be repeated",
-            },
-            "--model": {
-                "metavar": "NAME",
-                "type": model_handle,
-                "default": "",
-                "help": "the model of every worker, and of agents whose own model is not available",
-            },
-            "--open-runs": {"metavar": "N", "type": int, "help": "how many runs may go on at once (default 64)"},
-            "--grace": {
-                "metavar": "TIME",
-                "type": duration,
-                "default": 5.0,
-                "help": "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start",
-            },
-            "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
-        },
-    )
+    add_options(parser, _SERVE_OPTIONS)
 
 
 def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
         from chargehand.server import app, settings  # noqa: PLC0415 - only this verb needs them
-        from chargehand.server.middleware.gate import first_token  # noqa: PLC0415 - as above
+        from chargehand.server.middleware.gate import browser_token, first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise
@@ -109,6 +112,10 @@ def serve(options: Namespace) -> int:
         for line in startup_lines(wanted, port, token, teams):
             Console(sys.stdout).line(line)
         sys.stdout.flush()
+        if options.open:
+            address = page_address(wanted, port, token or browser_token(wanted, time.time()))
+            # a browser may take seconds to come up, and calls are answered meanwhile
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     app.serve(wanted, lookup, ready)
     return 0
@@ -142,10 +149,21 @@ def _settings(options: Namespace) -> "ServerSettings":
     )
 
 
+def page_address(settings: "ServerSettings", port: int, token: str) -> str:
+    """The page of a server. The token stands in the fragment, which is sent to no server and kept in no log."""
+    return f"http://{_reached(settings)}:{port}/{f'#key={token}' if token else ''}"
+
+
+def _reached(settings: "ServerSettings") -> str:
+    """The address under which a server is reached from this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+
+
 def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+    reached = _reached(settings)
     password = token or ("TOKEN" if not settings.unlocked else "")
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
@@ -158,7 +176,7 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
         facts["token"] = f"one that was made before; another: {create_token}"
     if teams:
         facts["teams"] = ", ".join(teams)
-    facts["what is where"] = f"http://{reached}:{port}/"
+    facts["page"] = page_address(settings, port, "")
     facts["its runs"] = f"chargehand runs --journal {quote(str(settings.stores('main').journal))}"
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"

@@ -77,7 +77,7 @@ Kind = Literal["number", "date", "url", "email", "quotation"]
 Origin = Literal["tool", "input", "words", ""]
 """A tool returned it; it was given (request, task, memory); only a worker says it; it stands in nothing of these."""
 Conflict = Literal["", "row", "unit"]
-"""It stands in the sources, but in another row, or in another currency."""
+"""It stands in the sources, but in another row. `unit`, for another currency, is no longer written."""
 
 
 class Statement(Struct, frozen=True, omit_defaults=True, gc=False):

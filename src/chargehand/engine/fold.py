@@ -355,6 +355,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
 
 def _results_offered(state: RunState, event: ev.ResultsOffered) -> None:
     state.offers = {**{offer.key: (event.run, offer) for offer in event.offers}, **state.offers}
+    state.offered_by = (*state.offered_by, event.run)
     state.is_rerun = state.requested.plan is not None
     state.unserved |= dict.fromkeys(event.unserved, state.round)
 

@@ -62,6 +62,8 @@ class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """A guess how long it takes; `null`: as its worker says."""
     accept: tuple[str, ...] = ()
     """Names of checks its result must pass."""
+    title: str = ""
+    """What it is called in lists and pictures, in at most 48 characters; empty: the first words of the instruction."""
 
 
 class Plan(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -97,6 +99,19 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     """The same for people and planners, with what to do."""
     grave: bool = True
     """`true`: the plan cannot run; `false`: a warning."""
+
+
+LONGEST_TITLE = 48
+
+
+def title_of(text: str) -> str:
+    """The first words of a text, as many as a title may have."""
+    words = " ".join(text.split())
+    if len(words) <= LONGEST_TITLE:
+        return words
+    cut = words[:LONGEST_TITLE]
+    whole, _, _ = cut.rpartition(" ")
+    return f"{(whole or cut[:-1]).rstrip(' ,;:.')}…"
 
 
 _DECODER = msgspec.json.Decoder(Plan)

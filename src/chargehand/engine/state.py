@@ -194,6 +194,7 @@ class RunState(Struct):
     settled_since_plan: int = 0  # settled since the planner was last asked
     partial: dict[TaskId, None] = {}  # tasks whose results leave something out
     offers: dict[str, tuple[str, ev.Offer]] = {}
+    offered_by: tuple[str, ...] = ()  # the runs that offered results
     is_rerun: bool = False  # another run is done again: its plan may have come of what it found
     asked: int = 0
     asked_at: Instant = 0.0

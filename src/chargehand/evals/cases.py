@@ -12,14 +12,12 @@ from chargehand.agents.checks import LONGEST_PATTERN
 from chargehand.config.source import NotYaml, read_bytes, read_yaml
 from chargehand.engine.declared import describe_misfit
 from chargehand.errors import Invalid
-from chargehand.tools.schema import inner_schemas, schema_problem
+from chargehand.tools.schema import schema_problem
 
 Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
 KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
 NO_WORKER = "out of scope"
 """The label of requests that are for no worker."""
-OUT_OF_SCOPE = frozenset(("", "none", "nobody", "out_of_scope", NO_WORKER))
-"""Other ways to write that a request is for no worker; the usual one is null."""
 JSON_LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*JSON_LINES, *YAML, ".json")
@@ -108,7 +106,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
         """The workers it is for; empty where it is out of scope."""
         if isinstance(self.worker, UnsetType) or self.worker is None:
             return ()
-        return tuple(name for name in as_tuple(self.worker) if name.strip().casefold() not in OUT_OF_SCOPE)
+        return as_tuple(self.worker)
 
 
 class Dataset(Struct, frozen=True):
@@ -215,8 +213,18 @@ def _unchecked_keys(schema: dict[str, Any]) -> Iterator[str]:
     for key in schema:
         if key not in _SCHEMA_KEYS:
             yield f"{key!r} of a schema is not checked here; leave it out, or grade by a function (python:)"
-    for _, part in inner_schemas(schema):
-        yield from _unchecked_keys(cast("dict[str, Any]", part))
+    for part in _inner_schemas(schema):
+        yield from _unchecked_keys(part)
+
+
+def _inner_schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in ("properties", "$defs", "definitions"):
+        yield from schema.get(name, {}).values()
+    for name in ("anyOf", "oneOf"):
+        yield from schema.get(name, ())
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):  # true and false are schemas, too
+            yield schema[name]
 
 
 def name_cases(cases: Sequence[Case]) -> tuple[Case, ...]:

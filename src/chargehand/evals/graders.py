@@ -30,6 +30,7 @@ from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.request_facts import Given
+from chargehand.text.citations import strip_citations
 from chargehand.text.numbers import find_number_words, find_quantities
 
 GRADER_TIMEOUT: Seconds = 60.0
@@ -162,48 +163,41 @@ def holds_number(figures: list[StatedFigure], wanted: CaseNumber) -> bool:
     return False
 
 
-_ASIDE = re.compile(r"`[^`\n]*\s[^`\n]*`|\[[^\[\]\s]{1,64}\]")
-"""Quoted commands and cited tasks: their numbers are not stated."""
-_POWER = re.compile(r"(?<![\w.,])(\d{1,40}(?:\.\d{1,40})?)(?:[eE]|\s?[x\u00d7]\s?10\^)([+-]?\d{1,3})(?![\w.]*\w)")
+_COMMAND = re.compile(r"`[^`\n]*\s[^`\n]*`")
+_POWER = re.compile(r"(?<![\w.,])(\d{1,40}(?:\.\d{1,40})?)(?:[eE]|\s?[x\u00d7]\s?10\^)([+-]?\d{1,2})(?![\w.]*\w)")
 _BARE_FRACTION = re.compile(r"(?<![\w.,])\.(?=\d)")
 _SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u202f\u2009]\d{3})+(?:[.,]\d{1,30})?(?![.,]?\w)")
 _CURRENCY_BEFORE = re.compile(r"(?:[$\u20ac\u00a3\u00a5]|\b[A-Z]{3})\s?\Z")
 _MINUS = "-\u2212\u2012\u2013"
-_MAX_EXPONENT = 60
 
 
 def find_figures(text: str) -> list[StatedFigure]:
     """The numbers an answer states, also in words: not those of dates, names, cited tasks and quoted commands."""
-    bare = _ASIDE.sub(" ", text)
-    plain = _write_out(bare)
-    figures = [
-        StatedFigure(value, _sign_before(plain, quantity.start))
-        for quantity in find_quantities(plain)
-        for value, _ in quantity.readings
-    ]
-    for match in _SPACED.finditer(bare):
+    plain = _stated_text(text)
+    figures: list[StatedFigure] = []
+    for quantity in find_quantities(plain):
+        sign = _sign_before(plain, quantity.start)
+        figures += [StatedFigure(value, sign) for value in quantity.values]
+    for match in _SPACED.finditer(plain):
         digits = re.sub(r"\s", "", match[0]).replace(",", ".")
-        figures.append(StatedFigure(Decimal(digits), _sign_before(bare, match.start())))
+        figures.append(StatedFigure(Decimal(digits), _sign_before(plain, match.start())))
     figures += [StatedFigure(number.values[0]) for number in find_number_words(plain)]
     return figures
 
 
 def written_numbers(text: str) -> tuple[float, ...]:
     """The numbers in digits as they are first read, with their signs, each once; single digits are left out."""
-    plain = _write_out(_ASIDE.sub(" ", text))
+    plain = _stated_text(text)
     long = [quantity for quantity in find_quantities(plain) if len(quantity.text) > 1]
-    signed = [float(quantity.readings[0][0]) * (_sign_before(plain, quantity.start) or 1) for quantity in long]
+    signed = [float(quantity.values[0]) * (_sign_before(plain, quantity.start) or 1) for quantity in long]
     return tuple(dict.fromkeys(signed))
 
 
-def _write_out(text: str) -> str:
-    """The same with powers and bare fractions written the usual way: 1e3, .5."""
-
-    def write_power(match: re.Match[str]) -> str:
-        exponent = int(match[2])
-        return f"{Decimal(match[1]).scaleb(exponent):f}" if abs(exponent) <= _MAX_EXPONENT else match[0]
-
-    return _BARE_FRACTION.sub("0.", _POWER.sub(write_power, text))
+def _stated_text(text: str) -> str:
+    """The text without quoted commands and cited tasks, with powers and bare fractions written out: 1e3, .5."""
+    plain = _COMMAND.sub(" ", strip_citations(text))
+    plain = _POWER.sub(lambda match: f"{Decimal(match[1]).scaleb(int(match[2])):f}", plain)
+    return _BARE_FRACTION.sub("0.", plain)
 
 
 def _sign_before(text: str, start: int) -> int:

@@ -1,38 +1,23 @@
 """What is measured over scores, the gates that measures must reach, and the comparison with an earlier report.
 
-Each figure has an interval: Wilson's for shares, the bootstrap for the rest.
-
-Randomness is passed in.
+Each figure has an interval at 95 %: Wilson's for shares, Student's for means.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from random import Random
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence, Set
+from statistics import fmean, stdev
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, NO_WORKER, Case, Dataset, Kind, kind_of
-from chargehand.evals.report import (
-    Better,
-    EvalReport,
-    Gate,
-    Measure,
-    ReportTable,
-    Score,
-    ScoreChange,
-    Section,
-    Verdict,
-    format_figure,
-)
-from chargehand.evals.scoring import result_variants, seeded_random
+from chargehand.evals.report import Better, EvalReport, Gate, Measure, ReportTable, Score, ScoreChange, Section, Verdict
 from chargehand.text.names import did_you_mean
 
 _Z = 1.959964
 """95 % of a normal distribution lie within so many standard deviations."""
-_DRAWS = 2000
 _MATRIX_LABELS = 12
 _MISTAKES_SHOWN = 20
 
@@ -51,45 +36,15 @@ def wilson(hits: float, count: int) -> tuple[float, float]:
     return (middle - half if hits else 0.0), (middle + half if hits < count else 1.0)
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The least value that at least so large a share of them does not exceed."""
-    ranked = sorted(values)
-    return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else 0.0
-
-
-def bootstrap(
-    values: Sequence[Any], random: Random, figure: Callable[[Sequence[Any]], float] = mean
-) -> tuple[float, float]:
-    """The percentile interval of a figure, from samples drawn with replacement."""
-    if len(set(values)) <= 1:
-        return figure(values), figure(values)
-    drawn = sorted(figure(random.choices(values, k=len(values))) for _ in range(_DRAWS))
-    tail = _tail(len(values))
-    return quantile(drawn, tail), quantile(drawn, 1 - tail)
-
-
-def _tail(count: int) -> float:
-    """The share of draws to leave out at each end.
-
-    Draws of few values spread too little: by as much as the t distribution is wider than the normal one, and the
-    variance of a sample is smaller than that of its population.
-    """
-    free = count - 1
-    wide = _Z + (_Z**3 + _Z) / (4 * free) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
-    return math.erfc(wide * math.sqrt(count / free) / math.sqrt(2)) / 2
-
-
-def paired_difference(won: int, lost: int, count: int) -> tuple[float, float]:
-    """The interval of the difference of two shares over the same cases (Bonett and Price)."""
-    gain = (won + 1) / (count + 2)
-    loss = (lost + 1) / (count + 2)
-    half = _Z * math.sqrt((gain + loss - (gain - loss) ** 2) / (count + 2))
-    difference = (won - lost) / count
-    return max(-1.0, min(gain - loss - half, difference)), min(1.0, max(gain - loss + half, difference))
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's interval of a mean; of a single value, the value itself."""
+    middle = fmean(values)
+    free = len(values) - 1
+    if not free:
+        return middle, middle
+    deviations = _Z + (_Z**3 + _Z) / (4 * free) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
+    half = deviations * stdev(values) / math.sqrt(len(values))
+    return middle - half, middle + half
 
 
 def sign_test(won: int, lost: int) -> float:
@@ -101,37 +56,14 @@ def sign_test(won: int, lost: int) -> float:
 # --- metrics
 
 
-def _p95(values: Sequence[float]) -> float:
-    return quantile(values, 0.95)
-
-
-def macro_f1(labels: Sequence[tuple[str, str]]) -> float:
-    """The mean F1 of the labels that were wanted: a rare one counts as much as a common one."""
-    counts = Counter(labels)
-    wanted = Counter(label for label, _ in labels)
-    got = Counter(label for _, label in labels)
-    return mean([2 * counts[name, name] / (wanted[name] + got[name]) for name in wanted])
-
-
-def _labels(score: Score) -> tuple[str, str] | None:
-    return None if score.error else (score.wanted, score.got)
-
-
 class Metric(Struct, frozen=True):
-    """A figure that is taken over the cases of some kinds."""
+    """The mean of a value over the cases of some kinds."""
 
     name: str
     kinds: tuple[Kind, ...]
     scale: Literal["share", "fraction", "number"]
     """A share counts cases, a fraction lies between 0 and 1 for each case; both are shown in percent."""
     better: Better = "more"
-    read: Callable[[Score], Any] | None = None
-    """What is read from a score; the value of the metric's name where nothing else is said."""
-    figure: Callable[[Sequence[Any]], float] = mean
-
-    def values(self, scores: Sequence[Score]) -> list[Any]:
-        values = [score.value(self.name) if self.read is None else self.read(score) for score in scores]
-        return [value for value in values if value is not None]
 
 
 _ANSWERS: tuple[Kind, ...] = ("worker", "run")
@@ -139,23 +71,14 @@ METRICS = (
     Metric("accuracy", KINDS, "share"),
     Metric("out_of_scope", ("routing",), "share"),
     Metric("refused", ("routing",), "share", "less"),
-    Metric("macro_f1", ("routing",), "fraction", read=_labels, figure=macro_f1),
-    Metric("confidence", ("routing",), "fraction"),
-    Metric("workers", ("plan",), "fraction"),
-    Metric("edges", ("plan",), "fraction"),
-    Metric("width", ("plan",), "number"),
-    Metric("needless", ("plan",), "number", "less"),
-    Metric("vague", ("plan",), "number", "less"),
-    Metric("unserved", ("plan",), "number", "less"),
     Metric("caught", ("verifier",), "share"),
     Metric("false_alarms", ("verifier",), "share", "less"),
     Metric("usd", KINDS, "number", "less"),
     Metric("seconds", _ANSWERS, "number", "less"),
-    Metric("seconds_p95", _ANSWERS, "number", "less", read=lambda score: score.value("seconds"), figure=_p95),
     Metric("coverage", _ANSWERS, "fraction"),
     Metric("gaps", _ANSWERS, "number", "less"),
     Metric("failure_modes", ("run",), "number", "less"),
-    Metric("regressions", KINDS, "number", "less", read=lambda _: None),
+    Metric("regressions", KINDS, "number", "less"),
 )
 """What can be measured. Regressions are counted against a baseline."""
 METRICS_BY_NAME = {metric.name: metric for metric in METRICS}
@@ -165,27 +88,24 @@ def metrics_of(kind: Kind) -> list[str]:
     return [metric.name for metric in METRICS if kind in metric.kinds]
 
 
-def report_section(dataset: str, kind: Kind, scores: Sequence[Score], seed: int) -> Section:
+def report_section(dataset: str, kind: Kind, scores: Sequence[Score]) -> Section:
     """The scores of the cases of one kind, with what is measured over them."""
-    random = seeded_random(seed, dataset, kind)
     measures: list[Measure] = []
-    for metric in METRICS:
-        values = metric.values(scores) if kind in metric.kinds else []
+    for name in metrics_of(kind):
+        values = [value for score in scores if (value := score.value(name)) is not None]
         if values:
-            measures.append(_take_measure(metric, values, random))
+            measures.append(_take_measure(METRICS_BY_NAME[name], values))
     tried = [score for score in scores if not score.error]
-    tables = _TABLES[kind](tried) if tried else ()
+    tables = (_confusion(tried),) if kind == "routing" and tried else ()
     return Section(dataset=dataset, kind=kind, scores=tuple(scores), measures=tuple(measures), tables=tables)
 
 
-def _take_measure(metric: Metric, values: Sequence[Any], random: Random) -> Measure:
-    if metric.scale == "share":
-        low, high = wilson(sum(values), len(values))
-    else:
-        low, high = bootstrap(values, random, metric.figure)
+def _take_measure(metric: Metric, values: Sequence[float]) -> Measure:
+    is_share = metric.scale == "share"
+    low, high = wilson(sum(values), len(values)) if is_share else mean_interval(values)
     return Measure(
         name=metric.name,
-        value=metric.figure(values),
+        value=fmean(values),
         low=low,
         high=high,
         count=len(values),
@@ -194,75 +114,17 @@ def _take_measure(metric: Metric, values: Sequence[Any], random: Random) -> Meas
     )
 
 
-# --- tables
-
-
-def _case_tables(title: str, *columns: str) -> Callable[[Sequence[Score]], tuple[ReportTable, ...]]:
-    """A row for each case, with these values."""
-
-    def make_table(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
-        rows: list[tuple[str, ...]] = []
-        for score in scores:
-            values = [(name, score.value(name)) for name in columns]
-            cells = ["?" if value is None else _format(name, value) for name, value in values]
-            rows.append((score.case, "passed" if score.passed else "failed", *cells))
-        return (ReportTable(title, ("case", "", *columns), tuple(rows)),)
-
-    return make_table
-
-
-def _format(name: str, value: float) -> str:
-    metric = METRICS_BY_NAME.get(name)
-    return format_figure(value, percent=metric is not None and metric.scale != "number")
-
-
-def _mistake_tables(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
-    """What checks made of right results and of each kind of wrong ones."""
-    results = Counter(score.mistake for score in scores)
-    passed = Counter(score.mistake for score in scores if score.passed)
-    rows = tuple((mistake, str(count), str(passed[mistake])) for mistake, count in results.items())
-    return (ReportTable("Results by mistake", ("mistake", "results", "judged rightly"), rows),)
-
-
-def _route_tables(scores: Sequence[Score]) -> tuple[ReportTable, ...]:
-    """The confusion matrix, or the commonest mistakes where there are many labels; then each route."""
+def _confusion(scores: Sequence[Score]) -> ReportTable:
+    """How often each route was wanted and taken, or the commonest mistakes where there are many routes."""
     counts = Counter((score.wanted, score.got) for score in scores)
     names = sorted({name for pair in counts for name in pair}, key=lambda name: (name == NO_WORKER, name))
-    wanted = Counter(score.wanted for score in scores)
-    if len(names) <= _MATRIX_LABELS:
-        matrix = tuple((row, *(str(counts[row, name] or "·") for name in names)) for row in names if wanted[row])
-        first = ReportTable("Wanted (rows) and got (columns)", ("", *names), matrix)
-    else:
+    if len(names) > _MATRIX_LABELS:
         mistakes = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]]
         rows = tuple((*pair, str(count)) for pair, count in mistakes[:_MISTAKES_SHOWN])
-        first = ReportTable("The commonest mistakes", ("wanted", "got", "cases"), rows)
-    heads = ("route", "cases", "precision", "recall", "F1", "usd each", "ms each")
-    return first, ReportTable("Routes", heads, tuple(_route_row(name, scores) for name in names))
-
-
-def _route_row(name: str, scores: Sequence[Score]) -> tuple[str, ...]:
-    got = [score for score in scores if score.got == name]
-    wanted = [score for score in scores if score.wanted == name]
-    right = sum(score.passed for score in got)
-    costs = [score.usd for score in got if score.usd is not None]
-    return (
-        name,
-        str(len(wanted)),
-        f"{right / len(got):.0%}" if got else "",
-        f"{right / len(wanted):.0%}" if wanted else "",
-        f"{2 * right / (len(got) + len(wanted)):.2f}",
-        f"{mean(costs):.5f}" if costs else "",
-        f"{1000 * mean([score.seconds for score in got]):.0f}" if got else "",
-    )
-
-
-_TABLES: dict[Kind, Callable[[Sequence[Score]], tuple[ReportTable, ...]]] = {
-    "routing": _route_tables,
-    "plan": _case_tables("Plans", "tasks", "width", "needless", "vague", "unserved"),
-    "worker": _case_tables("Answers", "coverage", "gaps", "seconds", "usd"),
-    "run": _case_tables("Answers", "coverage", "gaps", "seconds", "usd"),
-    "verifier": _mistake_tables,
-}
+        return ReportTable("The commonest mistakes", ("wanted", "got", "cases"), rows)
+    wanted = {score.wanted for score in scores}
+    matrix = tuple((row, *(str(counts[row, name] or "·") for name in names)) for row in names if row in wanted)
+    return ReportTable("Wanted (rows) and got (columns)", ("", *names), matrix)
 
 
 # --- gates
@@ -270,7 +132,7 @@ _TABLES: dict[Kind, Callable[[Sequence[Score]], tuple[ReportTable, ...]]] = {
 LESS_IS_BETTER = {metric.name for metric in METRICS if metric.better == "less"}
 _ROUNDING = 1e-9
 _MIN_PAIRS = 6
-"""Cases below which a bootstrap of differences says nothing."""
+"""Cases below which differences say nothing."""
 _SIGNIFICANCE = 0.05
 _Pairs: TypeAlias = Sequence[tuple[Score, Score]]
 
@@ -353,12 +215,9 @@ def _check_gate(measured: set[str], gate: Mapping[str, float], where: str, *, ha
 def _measurable(cases: Sequence[Case], kind: Kind, *, has_baseline: bool) -> list[str]:
     """What these cases allow to measure, if they can be tried."""
     own = [case for case in cases if kind_of(case) == kind]
-    shapes = [case.plan for case in own if case.plan is not None]
     allowed = {
         "out_of_scope": any(not case.labels for case in own),
         "refused": any(case.labels for case in own),
-        "workers": any(shape.workers for shape in shapes),
-        "edges": any(shape.edges for shape in shapes),
         "regressions": has_baseline,
     }
     return [name for name in metrics_of(kind) if allowed.get(name, True)]
@@ -397,38 +256,15 @@ def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, flo
 # --- the baseline
 
 
-def check_baseline(before: EvalReport, datasets: Sequence[Dataset], seed: int) -> None:
+def check_baseline(before: EvalReport, datasets: Sequence[Dataset]) -> None:
     """Raise Invalid where there is nothing to compare: before anything is tried."""
     if {section.dataset for section in before.sections}.isdisjoint(dataset.name for dataset in datasets):
         raise Invalid("the earlier report and this one have no dataset in common; compare reports of the same datasets")
-    requests = {
-        (dataset.name, kind_of(case), name): request
-        for dataset in datasets
-        for case in dataset.cases
-        for name, request in _expected_scores(case, seed)
-    }
-    for section in before.sections:
-        for score in section.scores:
-            request = requests.get((section.dataset, section.kind, score.case))
-            if request is not None and (score.error or score.request == request):
-                return
-    raise Invalid(
-        "the earlier report and these datasets have no case in common (the same name and the same request); "
-        "make a new baseline: chargehand eval -o FILE"
-    )
-
-
-def _expected_scores(case: Case, seed: int) -> list[tuple[str, str]]:
-    """The name and the request of every score that a case will have."""
-    if kind_of(case) == "verifier":
-        return [(variant.name, variant.request) for variant in result_variants(case, seed)]
-    return [(case.name, case.request)]
 
 
 def compare_with_baseline(report: EvalReport, before: EvalReport) -> EvalReport:
     """The same report with its changes since an earlier one, and how many cases no longer pass as a measure."""
     earlier = {(section.dataset, section.kind): section for section in before.sections}
-    random = seeded_random(report.seed)
     warnings = [] if before.team == report.team else [f"the baseline is of team {before.team}, not {report.team}"]
     changes: list[ScoreChange] = []
     sections: list[Section] = []
@@ -444,12 +280,12 @@ def compare_with_baseline(report: EvalReport, before: EvalReport) -> EvalReport:
             compared = f"{len(pairs)} of {len(section.scores)} cases are compared"
             gone = len(old.scores) - len(pairs)
             warnings.append(f"{where}: {compared}; the others are new or changed, and {gone} of the baseline are gone")
+        compared_section = section
         if pairs:
             accuracy = _compare_accuracy(section, pairs)
-            changes += [accuracy, *_compare_figures(section, pairs, random)]
-            sections.append(_with_regressions(section, accuracy))
-        else:
-            sections.append(section)
+            changes += [accuracy, *_compare_figures(section, pairs)]
+            compared_section = _with_regressions(section, accuracy)
+        sections.append(compared_section)
     warnings += [f"{dataset} {kind} of the baseline was not tried" for dataset, kind in earlier]
     return structs.replace(report, sections=tuple(sections), changes=tuple(changes), warnings=tuple(warnings))
 
@@ -473,35 +309,34 @@ def _compare_accuracy(section: Section, pairs: _Pairs) -> ScoreChange:
     verdict = "no difference shown"
     if sign_test(len(won), len(lost)) <= _SIGNIFICANCE:
         verdict = "better" if len(won) > len(lost) else "worse"
-    both = [(float(was.passed), float(now.passed)) for was, now in pairs]
-    change = _change(section, "accuracy", both, paired_difference(len(won), len(lost), len(pairs)), verdict)
-    return structs.replace(change, percent=True, lost=lost, won=won)
+    change = _change(section, "accuracy", [(float(was.passed), float(now.passed)) for was, now in pairs])
+    return structs.replace(change, verdict=verdict, percent=True, lost=lost, won=won)
 
 
-def _compare_figures(section: Section, pairs: _Pairs, random: Random) -> Iterator[ScoreChange]:
+def _compare_figures(section: Section, pairs: _Pairs) -> Iterator[ScoreChange]:
     """Cost and time, of which less is better, case by case: what is expensive in both reports blurs nothing."""
     for name in ("usd", "seconds"):
         both = [(was.value(name), now.value(name)) for was, now in pairs]
         complete = [(was, now) for was, now in both if was is not None and now is not None]
         if complete:
-            low, high = bootstrap([now - was for was, now in complete], random)
-            verdict = "no difference shown"
-            if not low <= 0 <= high and len(complete) >= _MIN_PAIRS:
-                verdict = "worse" if low > 0 else "better"
-            yield _change(section, name, complete, (low, high), verdict)
+            change = _change(section, name, complete)
+            verdict: Verdict = "no difference shown"
+            if not change.low <= 0 <= change.high and len(complete) >= _MIN_PAIRS:
+                verdict = "worse" if change.low > 0 else "better"
+            yield structs.replace(change, verdict=verdict)
 
 
-def _change(
-    section: Section, name: str, both: Sequence[tuple[float, float]], interval: tuple[float, float], verdict: Verdict
-) -> ScoreChange:
+def _change(section: Section, name: str, both: Sequence[tuple[float, float]]) -> ScoreChange:
+    """How a figure changed over some pairs of cases."""
+    low, high = mean_interval([now - was for was, now in both])
     return ScoreChange(
         dataset=section.dataset,
         kind=section.kind,
         measure=name,
-        before=mean([was for was, _ in both]),
-        now=mean([now for _, now in both]),
-        low=interval[0],
-        high=interval[1],
+        before=fmean([was for was, _ in both]),
+        now=fmean([now for _, now in both]),
+        low=low,
+        high=high,
         count=len(both),
-        verdict=verdict,
+        verdict="no difference shown",
     )

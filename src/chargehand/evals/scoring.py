@@ -5,11 +5,9 @@ Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are 
 """
 
 import copy
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from random import Random
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -41,7 +39,6 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner, checked
 from chargehand.team import Team
 from chargehand.text.names import did_you_mean
-from chargehand.text.numbers import find_quantities
 from chargehand.tools.tool import Tool
 
 RUN_SEED = 7
@@ -61,7 +58,6 @@ class Bench(Struct, frozen=True):
     """Where grader functions are looked for."""
     act: bool = False
     """Whether tools that change something are called."""
-    seed: int = 0
 
     def new_team(self) -> Team:
         team = self.team_factory()
@@ -313,8 +309,6 @@ def _judge_route(team: Team, case: Case, drafted: Draft) -> _Verdict:
     got = _label(team, chosen)
     label = _label(team, wanted)
     values = {"refused": float(not chosen)} if wanted else {"out_of_scope": float(not chosen)}
-    if drafted.route is not None:
-        values["confidence"] = drafted.route.confidence
     problems = () if chosen == wanted else (f"it went to {got}, and is for {label}",)
     return _Verdict(problems=problems, values=values, got=got, wanted=label)
 
@@ -329,46 +323,35 @@ def _label(team: Team, names: set[str]) -> str:
 
 def _judge_plan(wanted: PlanShape, drafted: Draft) -> _Verdict:
     tasks = drafted.plan.tasks
-    workers = {task.worker for task in tasks}
-    edges = waiting_pairs(tasks)
-    bound = [pair for pair in wanted.independent if pair in edges or pair[::-1] in edges]
-    codes = [finding.code for finding in drafted.findings]
-    values: dict[str, float] = {
-        "tasks": len(tasks),
-        "width": drafted.forecast.width if drafted.forecast else 0,
-        "vague": codes.count("vague_instruction"),
-        "unserved": len(drafted.unserved),
-        "needless": len(bound),
-    }
-    problems: list[str] = []
-    if wanted.workers:
-        missing = [name for name in wanted.workers if name not in workers]
-        values["workers"] = 1 - len(missing) / len(wanted.workers)
-        others = ", ".join(sorted(workers)) or "no worker"
-        problems += [f"{', '.join(missing)} has no task in it; {others} has"] if missing else []
-    if wanted.edges:
-        absent = [pair for pair in wanted.edges if pair not in edges]
-        values["edges"] = 1 - len(absent) / len(wanted.edges)
-        problems += [f"{second} does not work from the result of {first}" for first, second in absent]
-    problems += [f"one of {first} and {second} waits for the other, and need not" for first, second in bound]
-    problems += _exceeded_limits(wanted, values, drafted.unserved)
     return _Verdict(
-        problems=tuple(problems),
-        values=values,
+        problems=tuple(_plan_problems(wanted, drafted, waiting_pairs(tasks))),
+        values={"tasks": len(tasks)},
         got="; ".join(map(_describe_task, tasks)) or "no tasks",
         wanted=msgspec.json.encode(wanted).decode(),
     )
 
 
-def _exceeded_limits(wanted: PlanShape, values: dict[str, float], unserved: Sequence[str]) -> Iterator[str]:
-    if values["vague"] > wanted.vague:
-        yield f"{values['vague']:g} tasks are vague"
-    if len(unserved) > wanted.unserved:
-        yield f"no worker is given a part of the request: {'; '.join(unserved)}"
-    if values["width"] < wanted.width:
-        yield f"{values['width']:g} tasks can run in parallel; {wanted.width} are wanted"
-    if wanted.max_tasks and values["tasks"] > wanted.max_tasks:
-        yield f"it has {values['tasks']:g} tasks; {wanted.max_tasks} are enough"
+def _plan_problems(wanted: PlanShape, drafted: Draft, edges: frozenset[tuple[str, str]]) -> Iterator[str]:
+    tasks = drafted.plan.tasks
+    workers = sorted({task.worker for task in tasks})
+    if missing := [name for name in wanted.workers if name not in workers]:
+        yield f"{', '.join(missing)} has no task in it; {', '.join(workers) or 'no worker'} has"
+    for first, second in wanted.edges:
+        if (first, second) not in edges:
+            yield f"{second} does not work from the result of {first}"
+    for first, second in wanted.independent:
+        if (first, second) in edges or (second, first) in edges:
+            yield f"one of {first} and {second} waits for the other, and need not"
+    vague = sum(finding.code == "vague_instruction" for finding in drafted.findings)
+    if vague > wanted.vague:
+        yield f"{vague} tasks are vague"
+    if len(drafted.unserved) > wanted.unserved:
+        yield f"no worker is given a part of the request: {'; '.join(drafted.unserved)}"
+    width = drafted.forecast.width if drafted.forecast else 0
+    if width < wanted.width:
+        yield f"{width} tasks can run in parallel; {wanted.width} are wanted"
+    if wanted.max_tasks and len(tasks) > wanted.max_tasks:
+        yield f"it has {len(tasks)} tasks; {wanted.max_tasks} are enough"
 
 
 def waiting_pairs(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
@@ -410,13 +393,9 @@ class ResultVariant(Struct, frozen=True):
     text: str
 
 
-def result_variants(case: Case, seed: int) -> Iterator[ResultVariant]:
-    """The right results of a case of the kind `verifier`, then the wrong ones.
-
-    Wrong results are those of the case; a case that has none gets some that are made from a right one.
-    """
-    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(seed, case.name))
-    results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
+def result_variants(case: Case) -> Iterator[ResultVariant]:
+    """The right results of a case of the kind `verifier`, then the wrong ones."""
+    results = [("right", text) for text in as_tuple(case.right)] + list(case.wrong.items())
     for number, (mistake, text) in enumerate(results, 1):
         name = f"{case.name}: {mistake} ({number})"
         yield ResultVariant(name=name, request=f"{case.request}\n{text}", mistake=mistake, text=text)
@@ -425,7 +404,7 @@ def result_variants(case: Case, seed: int) -> Iterator[ResultVariant]:
 async def score_results(bench: Bench, case: Case) -> list[Score]:
     """A score for each result that is put before the checks of a case of the kind `verifier`."""
     scores: list[Score] = []
-    for variant in result_variants(case, bench.seed):
+    for variant in result_variants(case):
         try:
             score = await _score_variant(bench, case, variant)
         except ChargehandError as error:
@@ -517,49 +496,3 @@ def _checks_of(case: Case, spec: TeamSpec) -> Mapping[str, Check]:
         existing = ", ".join(available.by_name) or "none"
         raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
     return {name: available.by_name[name] for name in names} or {"verifier": Verifier()}
-
-
-# --- wrong results made from right ones
-
-
-MISTAKES = ("number", "missing", "empty", "half", "address", "other")
-_PART_END = re.compile(r"(?<=[.!?;,])\s+|\n+")
-_OTHER_SUBJECT = "The meeting was moved to the large hall because the small one is being painted."
-
-
-def seeded_random(*parts: object) -> Random:
-    """A source of randomness that is the same whenever these are."""
-    return Random(" ".join(map(str, parts)))  # noqa: S311 - nothing is kept secret by it
-
-
-def seed_mistakes(right: str, random: Random) -> dict[str, str]:
-    """Results with one mistake each, by its kind; kinds that do not change this text are left out."""
-    wrong = {
-        "number": _change_number(right, random),
-        "missing": _leave_out_part(right, random),
-        "empty": "",
-        "half": right[: len(right) // 2].rstrip() if len(right.split()) > 3 else right,
-        "address": f"{right} See https://records.example/{random.randrange(1000, 9999)}.",
-        "other": _OTHER_SUBJECT,
-    }
-    return {mistake: text for mistake, text in wrong.items() if text != right}
-
-
-def _change_number(right: str, random: Random) -> str:
-    numbers = list(find_quantities(right))
-    if not numbers:
-        return right
-    number = random.choice(numbers)
-    digits = [index for index in range(number.start, number.end) if right[index].isdigit()]
-    index = random.choice(digits[:2])
-    digit = (int(right[index]) + random.randrange(1, 9)) % 10
-    return f"{right[:index]}{digit}{right[index + 1 :]}"
-
-
-def _leave_out_part(right: str, random: Random) -> str:
-    """One part less, not the first: what is left still reads well."""
-    parts = [part for part in _PART_END.split(right) if part]
-    if len(parts) < 2:
-        return right
-    del parts[random.randrange(1, len(parts))]
-    return " ".join(parts)

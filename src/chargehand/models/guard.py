@@ -13,7 +13,7 @@ from random import Random
 from sys import maxsize
 from typing import Protocol
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from chargehand.engine.breaker import Breaker, forget_probe, lease, next_change, note, stand
 from chargehand.engine.failure import OUTAGES, Failure
@@ -40,19 +40,7 @@ class Prices(Protocol):
     @property
     def price(self) -> Price | None: ...
 
-    async def micros(self, usage: Usage | None) -> int | None: ...
-
-
-class Tally(Struct):
-    """What went through one guard since it was made: calls as they were sent, and what the replies cost."""
-
-    calls: int = 0
-    retries: int = 0
-    failures: int = 0
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    micros: int = 0
+    async def look_up(self) -> None: ...
 
 
 class Guarded:
@@ -79,7 +67,6 @@ class Guarded:
     ) -> None:
         self.limiter = limiter or Limiter(clock=clock)
         self.breaker = breaker or Breaker()
-        self.tally = Tally()
         self._model = model
         self._card = model.card
         self._prices = prices
@@ -102,20 +89,19 @@ class Guarded:
         return self._card
 
     @property
-    def calm(self) -> bool:
+    def is_calm(self) -> bool:
         """Whether it does well and has room: calls that need not be made are made only then."""
         return not self.breaker.row and not self.breaker.opened and self.limiter.idle
 
     async def prepare(self) -> None:
         """Find out what the model costs before it is called, so that its card says so."""
         if self._prices is not None:
-            await self._prices.micros(None)
-            self._label()
+            await self._prices.look_up()
+        self._label()
 
     def _label(self) -> None:
-        price = self._prices.price if self._prices is not None else None
-        if price is not None and self._card.micros_in is None:
-            self._card = price.on(self._card)
+        if self._prices is not None and self._prices.price is not None and self._card.micros_in is None:
+            self._card = self._prices.price.on(self._card)
 
     async def close(self) -> None:
         close = getattr(self._model, "close", None)
@@ -142,15 +128,12 @@ class Guarded:
                     error.usage = spent = _sum(spent, error.usage)
                     final = (listener is not None and listener.any) or (request.pay_once and error.billed)
                     if _is_answer(error) and not self._may_repeat(tries):
-                        self.tally.failures += 1
                         raise _permanent(error) from error
                     wait = None if final else self._wait(error, tries)
                     if wait is None:
-                        self.tally.failures += 1
                         raise
                     holding = error.failure.kind in OUTAGES
                     again = error.failure
-                self.tally.retries += 1
                 logger.info("%s: called again in %.1f s", self.card.handle, wait)
                 why = shorten_words(again.message.removeprefix(f"{self.card.handle}: "), 160)
                 with waiting(self.card.handle, why, wait):
@@ -172,7 +155,6 @@ class Guarded:
         used: int | None = 0
         try:
             probing = self._pass()
-            self.tally.calls += 1
             used = None
             try:
                 reply = await self._model.reply(request, listener)
@@ -325,14 +307,10 @@ class Guarded:
             usage = _sum(before, usage)
             micros = None
         if micros is None and self._prices is not None:
-            micros = await self._prices.micros(usage)
-            self._label()
-        tally = self.tally
-        if usage is not None:
-            tally.input += usage.input
-            tally.output += usage.output
-            tally.cached += usage.cached
-        tally.micros += micros or 0
+            if self._card.micros_in is None:
+                await self.prepare()
+            if usage is not None:
+                micros = self._card.price(usage.input, usage.output, usage.cached)
         if usage is reply.usage and micros is reply.micros:
             return reply
         return structs.replace(reply, usage=usage, micros=micros)

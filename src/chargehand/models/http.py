@@ -6,8 +6,7 @@ Nothing is sent twice here: retries are the guard's business. Redirects are neve
 import asyncio
 import contextlib
 import ssl
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 1024 * 1024
 _MOST_ERROR = 64 * 1024
 _LINGER = 0.2
-_PIECE = 65_536
-_GZIP = 31  # zlib's way to say: with gzip's header and checksum
-ACCEPTED = "gzip"
-_MARK = b"\xef\xbb\xbf"
 _PASSED_OVER = (b"", b"id", b"retry")  # b"" is a comment
 
 
@@ -94,12 +89,9 @@ class Events:
         self._name = b""
         self._data: list[bytes] = []
         self._after_return = False
-        self._head: bytes | None = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Raises Unreadable for a line that no such stream holds: dropping it could drop a word of the reply."""
-        if self._head is not None:
-            chunk = self._without_mark(self._head + chunk)
         if self._after_return or b"\r" in chunk:
             chunk = self._plain_ends(chunk)
         lines = chunk.split(b"\n")
@@ -141,14 +133,6 @@ class Events:
                 raise Unreadable("its event stream holds a line that is none of an event")
         return events
 
-    def _without_mark(self, head: bytes) -> bytes:
-        """Drop a byte order mark, which may come in pieces like anything else."""
-        if len(head) < len(_MARK) and _MARK.startswith(head):
-            self._head = head
-            return b""
-        self._head = None
-        return head.removeprefix(_MARK)
-
     def _plain_ends(self, chunk: bytes) -> bytes:
         """Lines may end in CR LF, LF or CR; a CR at the end of a chunk may have its LF in the next one."""
         if self._after_return and chunk[:1] == b"\n":
@@ -157,44 +141,6 @@ class Events:
         if chunk:
             self._after_return = chunk[-1:] == b"\r"
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
-class Inflate:
-    """Unpacks gzip piece by piece, so that a small body never becomes a huge one in memory.
-
-    Raises Unreadable for what is no such stream, or goes on after its end.
-    """
-
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj(wbits=_GZIP)
-        self._begun = False
-
-    def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        self._begun = True
-        rest = chunk
-        while rest:
-            try:
-                piece = self._stream.decompress(rest, _PIECE)
-            except zlib.error as error:
-                raise Unreadable(f"it cannot be decompressed ({error})") from error
-            if self._stream.unused_data:
-                raise Unreadable("its compressed body goes on after the end")
-            rest = self._stream.unconsumed_tail
-            if piece:
-                yield piece
-
-    def whole(self) -> bool:
-        return self._stream.eof or not self._begun
-
-
-def unpacker(encoding: str) -> Inflate | None:
-    """None when nothing has to be done. Raises Unreadable for an encoding that was not asked for."""
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return None
-    if name not in (ACCEPTED, "x-gzip"):
-        raise Unreadable("it is compressed in a way that was not asked for")
-    return Inflate()
 
 
 class Endpoint:
@@ -209,7 +155,7 @@ class Endpoint:
         self._url = url
         self._headers = {
             "Content-Type": "application/json",
-            "Accept-Encoding": ACCEPTED,
+            "Accept-Encoding": "identity",  # a small body never becomes a huge one
             "User-Agent": "chargehand",
             **headers,
         }
@@ -320,46 +266,43 @@ class _Arrival:
         status = response.status
         headers = response.headers
         self._answer = HttpResponse(status, headers, b"")
-        decoder = unpacker(headers.get("Content-Encoding", ""))
+        if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            raise Unreadable("it is compressed, which was not asked for")
         if status == 200 and self._taker is not None and _is_stream(headers):
-            await self._read_stream(response, decoder, self._taker)
+            await self._read_stream(response, self._taker)
             return self.streamed()
         most = self._endpoint.max_bytes if status == 200 else _MOST_ERROR
         if response.content_length is not None and response.content_length > most and status == 200:
             raise too_large(self._endpoint.party, most)
-        return HttpResponse(status, headers, await self._read_whole(response, decoder, most))
+        return HttpResponse(status, headers, await self._read_whole(response, most))
 
-    async def _read_whole(self, response: "ClientResponse", decoder: Inflate | None, most: int) -> bytes:
+    async def _read_whole(self, response: "ClientResponse", most: int) -> bytes:
         content = response.content
         pieces: list[bytes] = []
-        while chunk := await content.readany():
-            for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
-                self._size += len(piece)
-                if self._size > most:
-                    if self._answer.status != 200:  # of an error page, the beginning will do
-                        return b"".join(pieces) + piece[:_MOST_ERROR]
-                    raise too_large(self._endpoint.party, most)
-                pieces.append(piece)
+        while piece := await content.readany():
+            self._size += len(piece)
+            if self._size > most:
+                if self._answer.status != 200:  # of an error page, the beginning will do
+                    return b"".join(pieces) + piece[:_MOST_ERROR]
+                raise too_large(self._endpoint.party, most)
+            pieces.append(piece)
             if not content.is_eof():
                 self._moved()
-        _check_whole(decoder)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _read_stream(self, response: "ClientResponse", decoder: Inflate | None, taker: Taker) -> None:
+    async def _read_stream(self, response: "ClientResponse", taker: Taker) -> None:
         content = response.content
-        while chunk := await content.readany():
-            for piece in (chunk,) if decoder is None else decoder.pieces(chunk):
-                self._size += len(piece)
-                if self._size > self._endpoint.max_bytes:
-                    raise too_large(self._endpoint.party, self._endpoint.max_bytes)
-                if taker.take(piece):
-                    self._moved()
+        while piece := await content.readany():
+            self._size += len(piece)
+            if self._size > self._endpoint.max_bytes:
+                raise too_large(self._endpoint.party, self._endpoint.max_bytes)
+            if taker.take(piece):
+                self._moved()
             if taker.ended and not content.is_eof():
                 # Nothing more is due but the end of the body: seen, the connection can be used again.
                 self.watch.reschedule(min(self._end, self._loop.time() + _LINGER))
         if not taker.ended:
             raise unreadable_reply(self._endpoint.party, "the stream stopped before its end mark")
-        _check_whole(decoder)
 
     def _moved(self) -> None:
         self._begun = True
@@ -390,8 +333,3 @@ def _was_sent(error: Exception) -> bool:
 
 def _is_stream(headers: Mapping[str, str]) -> bool:
     return headers.get("Content-Type", "").partition(";")[0].strip().lower() == "text/event-stream"
-
-
-def _check_whole(decoder: Inflate | None) -> None:
-    if decoder is not None and not decoder.whole():
-        raise Unreadable("its compressed body was cut off")

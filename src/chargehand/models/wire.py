@@ -1,5 +1,6 @@
 """What both protocols share: a model behind a URL, replies read strictly, and schemas that strict modes take."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -27,6 +28,7 @@ from chargehand.models.model import Hear, ModelCard
 from chargehand.models.reply_limit import depends_on_request, known_limit, reply_limit, smaller_limit
 
 _T = TypeVar("_T")
+_LONG = 100_000  # bytes of a reply that hold the event loop up if they are read on it
 
 
 def decode_strictly(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
@@ -162,7 +164,10 @@ class HttpModel(ABC):
             limit = smaller
             if not depends_on_request(words):
                 self._most_tokens = limit
-        reply = self._read(answer.body)
+        if len(answer.body) < _LONG:
+            reply = self._read(answer.body)
+        else:
+            reply = await asyncio.to_thread(self._read, answer.body)
         if hear is not None and reply.text:  # asked to stream, it did not: a reply all the same
             hear(reply.text)
         return reply

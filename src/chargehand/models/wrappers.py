@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import Struct, structs
 
-from chargehand.engine.declared import Write
+from chargehand.engine.declared import Write, argument_problem, is_async
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid
@@ -61,37 +61,20 @@ class OwnModel:
         self.card = card
         self._function = function
         self._numbers = count(1)
-        names = self._parameters()
+        self._is_async = is_async(function)
+        names = list(inspect.signature(function).parameters)
         self._as_text = names[:1] == ["messages"]
-        self._streams = len(names) > 1
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
-
-    def _parameters(self) -> list[str]:
-        """The parameters that are filled: the request or its messages, and where there is a second one, `hear`."""
-        parameters = inspect.signature(self._function).parameters.values()
-        names = [
-            parameter.name
-            for parameter in parameters
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        needed = [
-            parameter.name
-            for parameter in parameters
-            if parameter.default is parameter.empty and parameter.name in names
-        ]
-        if not names or len(needed) > 2 or (len(needed) == 2 and needed[1] != "hear"):
+        self._streams = "hear" in names
+        if argument_problem(function, *((None, None) if self._streams else (None,))):
             takes = ", ".join(names) or "nothing"
             raise Invalid(
-                f"the model {self.card.handle!r} takes {takes}; write it as a function of `messages` (it returns text) "
+                f"the model {card.handle!r} takes {takes}; write it as a function of `messages` (it returns text) "
                 "or of `request` (it returns a Reply)"
             )
-        return names if len(names) > 1 and names[1] == "hear" else names[:1]
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        model = _as_text(request) if self._as_text else request
-        arguments: tuple[object, ...] = (model, hear) if self._streams else (model,)
+        asked = _as_text(request) if self._as_text else request
+        arguments: tuple[object, ...] = (asked, hear) if self._streams else (asked,)
         if self._is_async:
             returned = await cast("Any", self._function(*arguments))
         else:  # a plain function may wait for a server, so it runs in a thread

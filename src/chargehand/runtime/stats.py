@@ -25,6 +25,7 @@ from chargehand.engine.roster import Agent, breaker_name
 from chargehand.engine.state import RunState
 
 Called: TypeAlias = Literal["worker", "tool", "model"]
+_CALLED: tuple[Called, ...] = ("worker", "tool", "model")
 Labels: TypeAlias = tuple[str, ...]
 Counter: TypeAlias = defaultdict[Labels, float]
 
@@ -432,6 +433,8 @@ class WorkerHealth(Struct, frozen=True, kw_only=True):
 
     what: Called
     name: str
+    team: str = ""
+    """The team whose runs called it."""
     attempts: int = 0
     """Attempts of a worker, calls of a tool or a model."""
     failures: dict[str, int] = {}
@@ -452,29 +455,30 @@ class WorkerHealth(Struct, frozen=True, kw_only=True):
 def health(
     runs: Iterable[tuple[str, Sequence[ev.Entry]]], now: Instant, *, driven: Container[str] | None = None
 ) -> tuple[WorkerHealth, ...]:
-    """How all workers, tools and models are doing that were called in these runs, the latest called first.
+    """How all workers, tools and models are doing that were called in these runs, by team, the latest called first.
 
     `driven` names the runs that a process drives: what the others left open is not under way. Left out, all are.
     """
-    stats = Stats()
-    for run, entries in sorted(runs, key=lambda item: item[1][0].at if item[1] else 0.0):
-        if entries:
-            stats.record(run, entries)
-            stats.keep_breakers(replay(entries))
-            if driven is not None and run not in driven:
-                stats.leave(run)
-    return report(stats, now)
+    teams: dict[str, Stats] = {}  # workers of different teams may have the same name
+    written = [(run, entries) for run, entries in runs if entries]
+    for run, entries in sorted(written, key=lambda item: item[1][0].at):
+        state = replay(entries)
+        stats = teams.setdefault(state.requested.team, Stats())
+        stats.record(run, entries)
+        stats.keep_breakers(state)
+        if driven is not None and run not in driven:
+            stats.leave(run)
+    lines = [line for team, stats in teams.items() for line in report(stats, now, team)]
+    return tuple(sorted(lines, key=lambda line: (_CALLED.index(line.what), -line.last, line.name)))
 
 
-def report(stats: Stats, now: Instant) -> tuple[WorkerHealth, ...]:
-    """Workers first, then tools, then models; those that were called, or are out of order."""
+def report(stats: Stats, now: Instant, team: str) -> list[WorkerHealth]:
+    """What was called in the runs of a team, or is out of order."""
     lines: list[WorkerHealth] = []
     for called, table in stats.calls.items():
-        rows = [_health(stats, called, name, calls, now) for name, calls in table.items() if calls.calls]
-        if called == "model":
-            rows += [_health(stats, called, name, CallStats(), now) for name in _barred_models(stats)]
-        lines += sorted(rows, key=lambda line: (-line.last, line.name))
-    return tuple(lines)
+        lines += [_health(stats, team, called, name, calls, now) for name, calls in table.items() if calls.calls]
+    lines += [_health(stats, team, "model", name, CallStats(), now) for name in _barred_models(stats)]
+    return lines
 
 
 def _barred_models(stats: Stats) -> list[str]:
@@ -483,7 +487,7 @@ def _barred_models(stats: Stats) -> list[str]:
     return [name for name in names if name not in stats.calls["model"] or not stats.calls["model"][name].calls]
 
 
-def _health(stats: Stats, called: Called, name: str, calls: CallStats, now: Instant) -> WorkerHealth:
+def _health(stats: Stats, team: str, called: Called, name: str, calls: CallStats, now: Instant) -> WorkerHealth:
     breaker = _breaker(stats, called, name, calls)
     state: State = "closed" if breaker is None else stand(breaker, now)
     if called == "tool" and breaker is None and calls.failures_in_row >= _FAILURES_IN_ROW:
@@ -492,6 +496,7 @@ def _health(stats: Stats, called: Called, name: str, calls: CallStats, now: Inst
     return WorkerHealth(
         what=called,
         name=name,
+        team=team,
         attempts=calls.calls,
         failures=dict(sorted(calls.failures.items())),
         rate=sum(calls.failures.values()) / max(1, calls.calls),

@@ -5,6 +5,7 @@ Times are seconds since the run began, unless said otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -17,7 +18,7 @@ from chargehand.engine.facts import NotedFact
 from chargehand.engine.fold import begin, fold
 from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
 from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.state import RunState, Status
+from chargehand.engine.state import Progress, RunState, Status
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import Corrupt
@@ -117,6 +118,7 @@ class TaskTrace(Struct, omit_defaults=True):
     id: TaskId
     instruction: str
     worker: str
+    title: str = ""
     after: tuple[TaskId, ...] = ()
     """The tasks it needs."""
     status: str = "waiting"
@@ -258,6 +260,8 @@ class Tracer:
         self.state: RunState = begin(first)
         self.began = first.at
         self.tasks: dict[TaskId, TaskTrace] = {}
+        self._dropped: list[TaskTrace] = []
+        self._progress: dict[TaskId, Progress] = {}
         self.trace = Trace(run, self.state.requested.goal, first.at)
         self._open_attempts: dict[TaskId, AttemptTrace] = {}
         self._open_duties: dict[tuple[ev.Duty, TaskId], DutyTrace] = {}
@@ -290,18 +294,23 @@ class Tracer:
         recorder = self.RECORDERS.get(type(event))
         if recorder is not None:
             recorder(self, event, entry.at - self.began, self.state.ledger.spent - spent_before)
-        progress = self.state.tasks.get(getattr(event, "task", NO_TASK))
-        if progress is not None and progress.settled and progress.task.id not in self._settled_at:
-            self._settled_at[progress.task.id] = entry.at
-            self.tasks[progress.task.id].ended = entry.at - self.began
+        self._note_end(getattr(event, "task", NO_TASK), entry.at)
+
+    def _note_end(self, task: TaskId, at: Instant) -> None:
+        """Keep when a task was settled."""
+        progress = self.state.tasks.get(task)
+        if progress is not None and progress.settled and task not in self._settled_at:
+            self._settled_at[task] = at
+            self.tasks[task].ended = at - self.began
 
     def _add_tasks(self) -> None:
         """Take in the tasks that the state has and the trace has not."""
         for name, progress in self.state.tasks.items():
             if name not in self.tasks:
                 task = progress.task
+                self._progress[name] = progress
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
 
     # --- planning, refining, answering
 
@@ -453,6 +462,11 @@ class Tracer:
         self.trace.questions.append(question)
 
     def _input_answered(self, event: ev.InputAnswered, at: Seconds, _used: Amount) -> None:
+        dropped = [name for name, progress in self._progress.items() if progress.status is Status.DROPPED]
+        for name in dropped:  # a task of the new plan may have the same id
+            task = self.tasks.pop(name)
+            task.status = self._progress.pop(name).status.value
+            self._dropped.append(task)
         self._add_tasks()
         for question in self.trace.questions:
             if question.number == event.number:
@@ -460,6 +474,9 @@ class Tracer:
                 question.feedback = event.feedback
                 question.answered = at
                 question.also = event.also
+                self._note_end(question.task, self.state.at)  # a person may say that an effect was had
+                if event.verdict == "done":
+                    self.tasks[question.task].result = _value(event.result)
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
         self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
@@ -480,14 +497,10 @@ class Tracer:
         """The trace as it is now. The same object each time, brought up to date."""
         state = self.state
         trace = self.trace
-        trace.tasks = []
-        trace.dropped = []
+        trace.tasks = list(self.tasks.values())
+        trace.dropped = list(self._dropped)
         for name, task in self.tasks.items():
-            progress = state.tasks.get(name)
-            if progress is None:
-                trace.dropped.append(task)
-                continue
-            trace.tasks.append(task)
+            progress = state.tasks[name]
             task.status = progress.status.value
             task.failure = progress.failure
             if state.ended is not None and not progress.settled and progress.status is not Status.EXPANDED:
@@ -499,11 +512,23 @@ class Tracer:
         if state.ended is not None:
             trace.ending = state.ended.ending
             trace.reason = state.ended.reason
-        attempts = [attempt for task in self.tasks.values() for attempt in task.attempts]
+        attempts = [attempt for task in (*trace.tasks, *trace.dropped) for attempt in task.attempts]
         trace.serial = sum(work.seconds or 0.0 for work in (*trace.supervision, *attempts))
         planned = [progress.task for progress in state.tasks.values() if progress.parent is None]
-        trace.critical_path = critical_path(planned, self._settled_at)
+        trace.critical_path = critical_path(planned, self._ends())
         return trace
+
+    def _ends(self) -> dict[TaskId, Instant]:
+        """When each task ended; one that is under way ends after all of them. A skipped one held nothing up."""
+        ends: dict[TaskId, Instant] = {}
+        for name, progress in self.state.tasks.items():
+            if progress.status is Status.SKIPPED:
+                continue
+            if name in self._settled_at:
+                ends[name] = self._settled_at[name]
+            elif self.tasks[name].began is not None:
+                ends[name] = inf
+        return ends
 
     RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {
         ev.SupervisionStarted: _duty_started,

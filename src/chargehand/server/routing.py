@@ -42,6 +42,13 @@ class ApiCaller(Struct, frozen=True):
     tenant: str
     key: str = ""
     scope: Scope = "open"
+    name: str = ""
+    """What the key was called by who made it."""
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Its scope and those within it."""
+        return tuple(scope for scope, rank in _RANKS.items() if 0 < rank <= _RANKS[self.scope])
 
 
 class ApiRoute(Struct, frozen=True):

@@ -20,7 +20,7 @@ from chargehand.runtime.runner import Outcome
 from chargehand.server.letta.sessions import Sessions
 from chargehand.server.settings import check_tenant
 from chargehand.server.teams import Teams
-from chargehand.server.tenant_runs import retry_when_full, root_of
+from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.server.wire import Problem
 
@@ -38,10 +38,6 @@ class RecordedRun(Struct, frozen=True):
     @property
     def requested(self) -> ev.RunRequested:
         return self.state.requested
-
-    @property
-    def root(self) -> str:
-        return root_of(self.run, self.requested)
 
 
 Say = Callable[[RecordedRun], ev.Event | None]

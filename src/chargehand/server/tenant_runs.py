@@ -203,6 +203,8 @@ class TenantRuns:
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun: dict[str, asyncio.Future[None]] = {}
         self._aside: set[str] = set()
+        self.on_left: Callable[[str], None] = lambda _run: None
+        """Told of each run that is not driven any more."""
         self.closing = False
 
     async def __aenter__(self) -> Self:
@@ -312,6 +314,7 @@ class TenantRuns:
             self._aside.discard(run)  # it ended while it had no slot
         else:
             self._share.leave()
+        self.on_left(run)
 
 
 async def _carry(run: str, carry: Carry, begun: "asyncio.Future[None]", outcome: "asyncio.Future[Outcome]") -> None:

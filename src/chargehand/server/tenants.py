@@ -73,12 +73,15 @@ class Tenant:
         """What is pushed onto it is closed with the tenant, after its runs were stopped."""
         self.word_listeners: dict[str, list[WordListener]] = {}
         """Listeners to streamed text, by run."""
+        self.entry_listeners: list[Listener] = []
+        """Those of the APIs: told of all that was written, and with no entries of a run that is not driven any more."""
         self.runners: list[Runner] = []
         """The runners of every API."""
         self.feed = Feed(journal)
         self.embedding = Embeddings(self.lookup)
         self.memory = OpenMemory(catalog.of(LETTA), self.embedding)
         self._parts: dict[object, object] = {}
+        runs.on_left = lambda run: self._tell_listeners(run, ())
         stack.push_async_callback(self.embedding.close)
 
     def part(self, make: "Callable[[Tenant], Part]") -> Part:
@@ -103,6 +106,11 @@ class Tenant:
         self.runs.on_entries(run, entries)
         self.feed(run, entries)
         self.stats.runs.record(run, entries)
+        self._tell_listeners(run, entries)
+
+    def _tell_listeners(self, run: str, entries: Sequence[Entry]) -> None:
+        for hear in self.entry_listeners:
+            hear(run, entries)
 
     def runner_of(self, run: str) -> Runner | None:
         """The runner that drives a run; None if none here does."""

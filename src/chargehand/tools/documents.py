@@ -8,15 +8,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from time import monotonic
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
-from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.artifacts import FoundPassage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.text.words import BM25, quoted_phrases, stems
@@ -74,19 +71,6 @@ class Ranking:
         phrases = _phrases(query)
         return [number for number in numbers if all(phrase in self._folded[number] for phrase in phrases)]
 
-    def matching_terms(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
-        most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
-        matches: dict[int, tuple[str, ...]] = {}
-        for term in terms:
-            parts = [set(self._index.holders(word)) for word in dict.fromkeys(stems(term))]
-            numbers = set[int].intersection(*parts) if parts else set[int]()
-            if " " in term:
-                numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
-            for number in numbers if len(numbers) <= most else ():
-                matches[number] = (*matches.get(number, ()), term)
-        return matches
-
     def piece(self, number: int) -> DocumentPiece:
         return self._pieces[number]
 
@@ -110,54 +94,36 @@ FLOOR = 0.33
 """How alike (a cosine) a passage must be that shares no word with the question; the docs say what was measured."""
 MOST_CHARACTERS = 200_000
 """Of all passages together: 20 s of work for one core. Beyond that words alone decide; archives keep their vectors."""
-PATIENCE: Seconds = 10.0
-"""How long one search works on the vectors. What is missing then is left to the next; until all are there, words."""
-_BATCH = 16
 _LEAST = 0.001  # a score of nothing would be left out of the result
 
 
 class SemanticIndex:
-    """The vectors of some pieces. Any thread may ask; one at a time makes them."""
+    """The vectors of some pieces, made by the first search. Any thread may ask."""
 
-    def __init__(self, pieces: Sequence[DocumentPiece], models: Path, patience: Seconds = PATIENCE) -> None:
+    def __init__(self, pieces: Sequence[DocumentPiece], models: Path) -> None:
         self._texts = [f"{piece.heading}\n{piece.text}".strip() for piece in pieces]
         self._models = models
-        self._patience = patience
         self._lock = threading.Lock()
         self._embedder: Embedder | None = None
         self._vectors: list[tuple[int, bytes]] = []
-        self._given_up = sum(map(len, self._texts)) > MOST_CHARACTERS
+        self._is_too_long = sum(map(len, self._texts)) > MOST_CHARACTERS
 
     def likeness(self, query: str) -> dict[int, float] | None:
-        """How alike each piece is, by its number; None where meanings cannot be compared, or not yet."""
-        until = monotonic() + self._patience
-        if self._given_up or not query.strip() or not self._lock.acquire(timeout=self._patience):
+        """How alike each piece is, by its number; None where meanings cannot be compared."""
+        if self._is_too_long or not query.strip():
             return None
         try:
-            return self._compared(query, until)
+            with self._lock:  # one search makes the vectors, the others wait for them
+                self._embedder = self._embedder or open_embedder(self._models)
+                if self._embedder is None:
+                    return None
+                if not self._vectors:
+                    self._vectors = list(enumerate(self._embedder.embed(self._texts)))
+            from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
+
+            return likeness(self._embedder.embed([query])[0], self._vectors)
         except Exception:  # noqa: BLE001 - a foreign library and its files; words need neither
-            self._give_up()
             return None
-        finally:
-            self._lock.release()
-
-    def _compared(self, query: str, until: Seconds) -> dict[int, float] | None:
-        embedder = self._embedder = self._embedder or open_embedder(self._models)
-        if embedder is None:
-            self._give_up()
-            return None
-        while (done := len(self._vectors)) < len(self._texts):
-            self._vectors += enumerate(embedder.embed(self._texts[done : done + _BATCH]), done)
-            if len(self._vectors) < len(self._texts) and monotonic() >= until:
-                return None
-        from chargehand.memory.vectors import likeness  # noqa: PLC0415 - numpy is there if the model is
-
-        return likeness(embedder.embed([query])[0], self._vectors)
-
-    def _give_up(self) -> None:
-        self._given_up = True
-        self._embedder = None
-        self._vectors.clear()
 
 
 def best_both_ways(
@@ -168,15 +134,12 @@ def best_both_ways(
     if alike is None:
         return ranking.best(query, most)
     scores = ranking.scores(query)
-    near = [number for number, likeness in alike.items() if likeness >= FLOOR and number not in scores]
-    meaning = {number: alike[number] for number in (*scores, *ranking.with_phrases(near, query))}
-    if not meaning:
-        return []
+    far = [number for number, likeness in alike.items() if likeness >= FLOOR and number not in scores]
+    near = ranking.with_phrases(far, query)
     top = max(scores.values(), default=1.0)
-    matches = ranking.matching_terms(telling(query))
-    words = {number: (score / top, matches.get(number, ())) for number, score in scores.items()}
-    ranked = fused(meaning, words)[:most]
-    return [(max(_LEAST, round(score, 3)), ranking.piece(number)) for number, score, _ in ranked]
+    ranked = {number: scores.get(number, 0.0) / top + alike[number] for number in (*scores, *near)}
+    best = sorted(ranked, key=lambda number: (-ranked[number], number))[:most]
+    return [(max(_LEAST, round(ranked[number], 3)), ranking.piece(number)) for number in best]
 
 
 MOST_FILES = 2_000

@@ -26,7 +26,8 @@ from chargehand.memory.blocks import (
     ReplaceAll,
     Rethink,
 )
-from chargehand.memory.catalog import Attached, Role
+from chargehand.memory.catalog import Attached
+from chargehand.memory.conversations import Role
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import FoundPassage as Found
 from chargehand.models.artifacts import Passages

@@ -10,7 +10,18 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NewType, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NewType,
+    TypeAlias,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -20,6 +31,7 @@ from chargehand.errors import Invalid
 from chargehand.tools.calling import ToolFailed
 
 _MAX_REFERENCES = 100  # references to references
+JsonType: TypeAlias = Literal["object", "array", "string", "boolean", "null", "integer", "number"]
 _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -104,54 +116,55 @@ def _in_bounds(words: str, number: float, schema: dict[str, Any], of: str) -> It
 
 # --- schemas that people wrote, checked before values are held to them
 
-_SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "patternProperties")
-_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf")
-_SCHEMAS = ("items", "additionalProperties")  # true and false are schemas, too
-_KEYWORDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
-    (_SCHEMAS_BY_NAME, (dict,), "an object"),
-    ((*_SCHEMA_LISTS, "required", "enum"), (list,), "a list"),
-    (_SCHEMAS, (dict, bool), "an object"),
-    (("type",), (str, list), "a text, or a list of them"),
-    (("minItems", "maxItems", "minLength", "maxLength"), (int,), "a number"),
-    (("minimum", "maximum"), (int, float), "a number"),
-)
+
+class _Schema(Struct, rename={"definitions_by_name": "$defs", "reference": "$ref"}):
+    """The keywords that are checked, each with what it may hold."""
+
+    type: JsonType | list[JsonType] | None = None
+    properties: dict[str, "_Schema"] = {}
+    definitions_by_name: dict[str, "_Schema"] = {}
+    definitions: dict[str, "_Schema"] = {}
+    patternProperties: dict[str, "_Schema"] = {}  # noqa: N815 - as in JSON Schema, like the ones below
+    additionalProperties: "_Schema | bool" = True  # noqa: N815
+    items: "_Schema | bool" = True
+    anyOf: list["_Schema"] = []  # noqa: N815
+    oneOf: list["_Schema"] = []  # noqa: N815
+    allOf: list["_Schema"] = []  # noqa: N815
+    required: list[str] = []
+    enum: list[object] = []
+    reference: str = ""
+    minItems: int = 0  # noqa: N815
+    maxItems: int = 0  # noqa: N815
+    minLength: int = 0  # noqa: N815
+    maxLength: int = 0  # noqa: N815
+    minimum: float = 0
+    maximum: float = 0
 
 
 def schema_problem(schema: object) -> str:
     """What is wrong with a schema, and where; empty if values can be held to it."""
-    return next(_schema_problems(schema, "$", schema), "")
+    try:
+        msgspec.convert(schema, _Schema)
+    except msgspec.ValidationError as error:
+        return str(error)
+    for reference in _references(schema):
+        if _resolve(reference, schema) is None:
+            return f"it refers to {reference!r}, which is not in it; name a part of it, as #/$defs/NAME"
+    return ""
 
 
-def _schema_problems(schema: object, place: str, root: object) -> Iterator[str]:
-    if not isinstance(schema, dict):
-        yield f"{place} must be an object"
-        return
-    table = cast("dict[str, Any]", schema)
-    for names, kinds, words in _KEYWORDS:
-        for name in names:
-            if name in table and not isinstance(table[name], kinds):
-                yield f"{place}.{name} must be {words}"
-                return
-    types: list[object] = table["type"] if isinstance(table.get("type"), list) else [table.get("type", "object")]
-    for unknown in [kind for kind in types if kind not in _KINDS]:
-        yield f"{place}.type: {unknown!r} is no type of JSON; there are {', '.join(_KINDS)}"
-    if "$ref" in table and _resolve(table["$ref"], root) is None:
-        yield f"{place}.$ref refers to {table['$ref']!r}, which is not in it; name a part of it, as #/$defs/NAME"
-    for name, part in inner_schemas(table):
-        yield from _schema_problems(part, f"{place}.{name}", root)
-
-
-def inner_schemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """The schemas inside a schema, and where they are."""
-    for name in _SCHEMAS_BY_NAME:
-        for key, part in schema.get(name, {}).items():
-            yield f"{name}.{key[:60]}", part
-    for name in _SCHEMA_LISTS:
-        for number, part in enumerate(schema.get(name, ())):
-            yield f"{name}[{number}]", part
-    for name in _SCHEMAS:
-        if isinstance(schema.get(name), dict):
-            yield name, schema[name]
+def _references(schema: object) -> Iterator[str]:
+    """What a schema refers to, wherever that stands in it."""
+    if isinstance(schema, dict):
+        table = cast("dict[str, object]", schema)
+        reference = table.get("$ref")
+        if isinstance(reference, str):
+            yield reference
+        for part in table.values():
+            yield from _references(part)
+    elif isinstance(schema, list):
+        for part in cast("list[object]", schema):
+            yield from _references(part)
 
 
 def _resolve(reference: object, root: object) -> dict[str, Any] | None:
@@ -253,26 +266,13 @@ class Arguments(Struct, frozen=True):
         return list(problems(arguments, self.schema))[:_MAX_PROBLEMS]
 
     def _expected(self) -> str:
-        """The schema in one line."""
+        """The names and types in one line."""
         required = self.schema.get("required", ())
-        parts = [
-            f'"{name}": {_kind(part)}{"" if name in required else " (optional)"}'
-            for name, part in self.schema["properties"].items()
-        ]
+        parts: list[str] = []
+        for name, part in self.schema["properties"].items():
+            kind = part.get("type", "see its schema")
+            parts.append(f'"{name}": {kind}' if name in required else f'"{name}": {kind} (optional)')
         return f"Expected: {{{', '.join(parts)}}}"
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    if "enum" in schema:
-        return " or ".join(msgspec.json.encode(choice).decode() for choice in schema["enum"])
-    if "anyOf" in schema:
-        return " or ".join(_kind(part) for part in schema["anyOf"])
-    if "$ref" in schema:
-        return schema["$ref"].removeprefix(_REFERENCE)
-    kind = schema.get("type", "anything")
-    if kind == "array":
-        return f"[{_kind(schema.get('items') or {})}, ...]"
-    return kind if isinstance(kind, str) else "anything"
 
 
 # --- from a JSON Schema
@@ -327,7 +327,7 @@ def function_arguments(function: Callable[..., Any], tool: str) -> Arguments:
     """The arguments a model can fill; Invalid says which parameter cannot become one, and what to do."""
     documented = _documented(function)
     hints = _hints(documented, tool)
-    description, docs = _split_docstring(inspect.cleandoc(getattr(documented, "__doc__", None) or ""))
+    description, docs = split_docstring(inspect.cleandoc(getattr(documented, "__doc__", None) or ""))
     bound = function.keywords if isinstance(function, functools.partial) else {}
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, object] = {}
@@ -406,7 +406,7 @@ def _described(kind: Any, doc: str) -> Any:
     return cast("Any", Annotated[kind, Meta(description=text)]) if text else kind
 
 
-def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
+def split_docstring(text: str) -> tuple[str, dict[str, str]]:
     """A docstring without its section on arguments, and what that says of each."""
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if _SECTION.fullmatch(line)), len(lines))
@@ -434,51 +434,32 @@ def _split_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 def _schema(struct: type[Struct], defaults: dict[str, object], tool: str) -> dict[str, Any]:
     shared: dict[str, Any] = {}
-    failed: list[type] = []
 
     def foreign_schema(kind: type) -> dict[str, Any]:
         if kind is object:
             return {"type": ["string", "number", "boolean", "array", "object", "null"]}  # {} would count as no schema
         write = getattr(kind, "model_json_schema", None)
         if write is None or not hasattr(kind, "model_validate"):
-            failed.append(kind)
-            return {"type": "null"}
+            raise TypeError(f"JSON has nothing for {kind.__name__}")
         schema = dict(cast("Callable[..., dict[str, Any]]", write)(ref_template=_REFERENCE + "{model}"))
         shared.update(schema.pop("$defs", {}))
         return schema
 
     template = _REFERENCE + "{name}"
-    for name in struct.__struct_fields__:
+    for name, kind in get_type_hints(struct, include_extras=True).items():
         try:
-            kind = get_type_hints(struct, include_extras=True)[name]
             msgspec.json.schema_components((kind,), schema_hook=foreign_schema, ref_template=template)
-        except TypeError:
-            failed.append(struct)
-        if failed:
-            raise Invalid(f"tool {tool!r}: parameter {name!r} has a type that JSON cannot fill; use {_TYPES}")
+        except TypeError as error:
+            message = f"tool {tool!r}: parameter {name!r} has a type that JSON cannot fill; use {_TYPES}"
+            raise Invalid(message) from error
     _, parts = msgspec.json.schema_components((struct,), schema_hook=foreign_schema, ref_template=template)
     root = parts.pop("Arguments")
     root.pop("title")
     for name, default in defaults.items():
         with contextlib.suppress(TypeError, ValueError):  # a default that JSON cannot show is not shown
             root["properties"][name]["default"] = msgspec.to_builtins(default)
-    enums = {name: part for name, part in parts.items() if "enum" in part}
-    rest = {name: part for name, part in (parts | shared).items() if name not in enums}
-    return cast("dict[str, Any]", _inline(root | {"$defs": rest} if rest else root, enums))
-
-
-def _inline(schema: object, enums: dict[str, Any]) -> object:
-    """The schema with choices written where they are used: readers of small schemas follow no references."""
-    if isinstance(schema, list):
-        return [_inline(item, enums) for item in cast("list[object]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    table = {name: _inline(part, enums) for name, part in cast("dict[str, object]", schema).items()}
-    choices = enums.get(str(table.get("$ref", "")).removeprefix(_REFERENCE))
-    if choices is not None:
-        del table["$ref"]
-        table = {"enum": choices["enum"], **table}
-    return table
+    definitions = parts | shared
+    return root | {"$defs": definitions} if definitions else root
 
 
 def _foreign(kind: type, value: object) -> object:

@@ -3,7 +3,6 @@
 No model is asked, no grade is given and nothing is worked out again.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -19,7 +18,7 @@ from chargehand.agents.audit.claims import (
     summarize,
     trace_answer,
 )
-from chargehand.agents.audit.evidence import find_contradictions
+from chargehand.agents.audit.contradictions import find_contradictions
 from chargehand.agents.judge import describe_contradiction, describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.events import AnswerSection
@@ -30,6 +29,7 @@ from chargehand.engine.plan import Task, in_order, needs
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps, missing_gaps, results
 from chargehand.models.request_facts import Given
+from chargehand.text.citations import cite, cited_tasks
 from chargehand.text.names import listed
 
 _MAX_LISTED = 8
@@ -125,8 +125,7 @@ class Assessment(Struct, frozen=True):
         """In full: what was not traced, and every contradiction with its ruling."""
         lines = [f"checked: {self.line}"]
         for task, statement in self.untraced:
-            origin = f" [{task}]" if task else ""
-            lines.append(f"  not traced: {describe(statement)}{origin}; said in: {statement.sentence}")
+            lines.append(f"  not traced: {_describe_untraced(task, statement)}; said in: {statement.sentence}")
         lines += [f"  - {describe_contradiction(contradiction)}" for contradiction in self.contradictions]
         return lines
 
@@ -215,7 +214,6 @@ def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequen
 
 _MAX_NOTED = 5
 _FEW_PARTS = 2  # or fewer: the gap itself says how much is missing
-_NAME = re.compile(r"\w(?:[\w./:-]*\w)?")
 UNTRACED = "Not traced to a tool:"
 
 
@@ -299,10 +297,14 @@ def untraced_sections(untraced: Sequence[tuple[str, Statement]]) -> list[AnswerS
     """The section with what no tool returned, each with the task whose result says it; or none."""
     if not untraced:
         return []
-    lines = [f"- {describe(statement)}{f' [{task}]' if task else ''}" for task, statement in untraced]
+    lines = [f"- {_describe_untraced(task, statement)}" for task, statement in untraced]
     if len(lines) > _MAX_LISTED:
         lines[_MAX_LISTED:] = [f"- and {len(lines) - _MAX_LISTED} more"]
     return [AnswerSection("untraced", "\n".join([UNTRACED, *lines]))]
+
+
+def _describe_untraced(task: str, statement: Statement) -> str:
+    return f"{describe(statement)} {cite(task)}" if task else describe(statement)
 
 
 def tasks_behind(tasks: Sequence[Task]) -> Mapping[str, Sequence[str]]:
@@ -321,7 +323,7 @@ def _tracings(brief: Brief) -> dict[str, Tracing]:
 def _unused_results(answer: str, results: Sequence[Given], tasks: Sequence[Task]) -> list[str]:
     """The results that an answer does not cite, and that no other task reads; none where it cites nothing."""
     names = [result.task for result in results]
-    cited = set(_NAME.findall(answer)).intersection(names)
+    cited = cited_tasks(answer, names)
     if not cited:
         return []
     read = {name for task in tasks if task.id in names for name, _ in needs(task)}

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.evidence import (
-    CURRENCIES,
     EMAIL,
     Evidence,
     KnownNumbers,
     NamedRows,
+    Row,
     calendar_day,
     count_listed,
     find_urls,
@@ -29,6 +29,7 @@ from chargehand.engine.facts import Conflict, Kind, Origin, Statement, Tracing
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.artifacts import Product
 from chargehand.models.request_facts import Given
+from chargehand.text.citations import blank_citations, cite, cite_before_full_stop, cited_tasks, strip_citations
 from chargehand.text.dates import Date, find_dates
 from chargehand.text.numbers import Number, blank_spans, find_quantities
 from chargehand.text.words import QUOTED, find_sentences
@@ -44,17 +45,13 @@ _MAX_SENTENCE = 300
 _MAX_OPERANDS = 12
 _MIN_QUOTED_WORDS = 4
 _HIDDEN = "\ue000"  # stands for each character of a quotation
-CLAIMING = re.compile(r"[\d>\"'“”„«»\u2018\u2019@|]|://|www\.")
+CLAIMING = re.compile(r"[\d\"'“”„«»\u2018\u2019@|]|://|www\.")
 """What a text has that states anything which could be looked up."""
-_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
-_CODE = re.compile(r"`([^`\n]{1,2000})`")
-_PLAIN_FIGURES = re.compile(r"[\d.,\s%$€£]+")
-_QUOTED_LINES = re.compile(r"(?:^[ \t]*>[^\n]*(?:\n|\Z))+", re.MULTILINE)
+_CODE = re.compile(r"^(```|~~~).*?^\1[^\n]*$|`(?![\d.,\s%$€£]{1,2000}`)[^`\n]{1,2000}`", re.DOTALL | re.MULTILINE)
+"""Code; but figures in backticks are figures."""
 _OMISSION = re.compile(r"…|\.\.\.|\[[^\]\n]{0,80}\]")
 _ROWS_NOT_SHOWN = re.compile(r"^… (?:and )?[\d,]+ more rows$", re.MULTILINE)
 _LIST_NUMBER = re.compile(r"^[ \t>#*-]{0,12}\d{1,3}[.)]\s", re.MULTILINE)
-_LATE_CITATION = re.compile(r"[.!?][ \t]*(?:\[[^\]\n]{1,200}\][ \t]*)+(?=\s|$)", re.MULTILINE)
-_BRACKETS = re.compile(r"[\[(]((?:[^\[\]()\n]|\[\d{1,4}\]){1,200})[\])]")
 _ORDINAL_BEFORE = re.compile(
     r"(?:\b(?:step|part|section|option|figure|fig|table|item|point|phase|task|chapter|page|no|top|level|tier)s?\.?"
     r"|§|#|\[)\s?$",
@@ -65,18 +62,14 @@ _ROUGHLY_BEFORE = re.compile(
     r"|more than|less than|at least|at most|up to|close to|just)|[~≈<>])\s?[$€£¥]?$",
     re.IGNORECASE,
 )
-_TOTAL = re.compile(
-    r"\b(?:total\w*|together|sum|altogether|overall|combined|in all|plus|averag\w*|mean|makes?|come to|zusammen"
-    r"|insgesamt|summe|gesamt\w*|durchschnitt\w*|im mittel)\b",
+_CALCULATED = re.compile(
+    r"\b(?:total\w*|together|sum|altogether|overall|combined|in all|plus|averag\w*|mean|makes?|come to|more|less|fewer"
+    r"|differ\w*|gap|rose|rise|fell|fall|up|down|increase\w*|decrease\w*|left|remain\w*|above|below|than|change\w*"
+    r"|grew|growth|drop\w*|ahead|behind|margin|share|times|half|save\w*|extra|short|per|ratio|zusammen|insgesamt"
+    r"|summe|gesamt\w*|durchschnitt\w*|im mittel|mehr|weniger|pro|anteil|differenz|unterschied|übrig|rest)\b|%|^\s*\|",
     re.IGNORECASE,
 )
-_COMPARISON = re.compile(
-    r"\b(?:more|less|fewer|differ\w*|gap|rose|rise|fell|fall|up|down|increase\w*|decrease\w*|left|remain\w*|above|below"
-    r"|than|change\w*|grew|growth|drop\w*|ahead|behind|margin|share|times|half|save\w*|extra|short|per|ratio|higher"
-    r"|lower|warmer|colder|older|younger|longer|shorter|larger|bigger|smaller|cheaper|mehr|weniger|höher|niedriger|pro|anteil|differenz|unterschied|übrig|rest)\b"
-    r"|%",
-    re.IGNORECASE,
-)
+"""Words of a sentence whose numbers may be calculated; so may those in the row of a table."""
 _CONVERSIONS: Mapping[str, Sequence[str]] = {
     "feet": ("3.28084",),
     "ft": ("3.28084",),
@@ -123,7 +116,7 @@ def day_of(instant: float) -> date:
 
 def is_claiming(answer: str) -> bool:
     """Whether there is anything in an answer that could be looked up."""
-    return CLAIMING.search(_BRACKETS.sub("", answer[:_MAX_ANSWER])) is not None
+    return CLAIMING.search(strip_citations(answer[:_MAX_ANSWER])) is not None
 
 
 def unsupported(
@@ -244,19 +237,16 @@ def objection(tracing: Tracing, *, called: bool) -> str:
     )
 
 
-_CONFLICTS = {"": "", "row": " (it stands in another row)", "unit": " (it stands there in another currency)"}
-
-
 def describe(statement: Statement) -> str:
     """A statement in a line: what is cited for it, and why it is doubted."""
     text = f"“{statement.text}”" if statement.kind == "quotation" else statement.text
-    cited = f", cited from {_bracket(statement.cited)}" if statement.cited else ""
-    elsewhere = f", but it stands in {_bracket(statement.elsewhere)}" if statement.elsewhere else ""
-    return text + cited + elsewhere + _CONFLICTS[statement.conflict]
-
-
-def _bracket(tasks: Sequence[str]) -> str:
-    return ", ".join(f"[{task}]" for task in tasks)
+    if statement.cited:
+        text += f", cited from {cite(*statement.cited)}"
+    if statement.elsewhere:
+        text += f", but it stands in {cite(*statement.elsewhere)}"
+    if statement.conflict == "row":
+        text += " (it stands in another row)"
+    return text
 
 
 def _text_of(value: object) -> str:
@@ -379,7 +369,7 @@ class _Tracer:
         self._behind = behind or {}
         self._today = today
         self._invented = invented or Evidence()
-        self._quotations: list[tuple[int, str]] = []
+        self._quotations: list[_Claim] = []
         self._counts = {len(self._by_task)}  # how many there are of what is listed
         for paragraph in self._text.split("\n\n"):
             listed = count_listed(paragraph)
@@ -389,7 +379,8 @@ class _Tracer:
         return tuple(islice(self._trace_text(), _MAX_STATEMENTS))
 
     def _trace_text(self) -> Iterator[Statement]:
-        masked = self._mask()
+        masked = QUOTED.sub(self._take_quotation, _CODE.sub(_blank, self._text))
+        masked = cite_before_full_stop(_LIST_NUMBER.sub(_blank, masked))
         operands: list[_Claim] = []
         previous_end = 0
         for start, end in find_sentences(masked):
@@ -398,46 +389,14 @@ class _Tracer:
             previous_end = end
             yield from self._trace_sentence(masked, start, end, operands)
 
-    def _mask(self) -> str:
-        """The text without code, list numbers and quotations; citations behind a full stop stand before it."""
-        masked = _FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), self._text)
-        masked = _CODE.sub(
-            lambda match: f" {match[1]} " if _PLAIN_FIGURES.fullmatch(match[1]) else _blank(match), masked
-        )
-        masked = _QUOTED_LINES.sub(self._take_quoted_lines, masked)
-        masked = QUOTED.sub(self._take_quotation, masked)
-        masked = _LIST_NUMBER.sub(_blank, masked)
-        return _LATE_CITATION.sub(lambda match: match[0][1:] + match[0][0], masked)
-
-    def _take_quoted_lines(self, match: re.Match[str]) -> str:
-        lines = [line.lstrip(" \t>").strip() for line in self._text[match.start() : match.end()].splitlines()]
-        quotation = " ".join(line for line in lines if line and not line.startswith(("\u2014", "\u2013", "- ", "(")))
-        if not self._take(match.start(), quotation):
-            return match[0]
-        cited = " ".join(brackets[0] for brackets in _BRACKETS.finditer(match[0]) if self._cited(brackets[0]))
-        return f"{_HIDDEN}{cited}".ljust(len(match[0]) - 1, _HIDDEN) + "\n"
-
     def _take_quotation(self, match: re.Match[str]) -> str:
-        start, end = match.span(match.lastgroup or 0)
-        return _HIDDEN * len(match[0]) if self._take(match.start(), self._text[start:end]) else match[0]
-
-    def _take(self, start: int, quotation: str) -> bool:
-        """Keep a quotation to look it up, if it is long enough."""
+        """Keep a quotation to look it up, if it is long enough; it is hidden from what is looked for next."""
+        quotation = self._text[slice(*match.span(match.lastgroup or 0))]
         words = plain_words(_OMISSION.sub(" ", quotation)).split()
         if len(words) < _MIN_QUOTED_WORDS or len(self._quotations) >= _MAX_STATEMENTS:
-            return False
-        self._quotations.append((start, quotation))
-        return True
-
-    def _cited(self, sentence: str) -> tuple[str, ...]:
-        """The tasks that are named in brackets, of those there are."""
-        cited: dict[str, None] = {}
-        for match in _BRACKETS.finditer(sentence) if self._by_task else ():
-            names = [name for name in re.split(r"[,;&\s]+(?:and\s+)?|\btasks?\b", match[1]) if name]
-            tasks = [re.sub(r"\[\d+\]$", "", name) for name in names]
-            if all(task in self._by_task for task in tasks):
-                cited |= dict.fromkeys(tasks)
-        return tuple(cited)
+            return match[0]
+        self._quotations.append(_Claim("quotation", quotation, match.start(), match.end()))
+        return _HIDDEN * len(match[0])
 
     def _sources_of(self, cited: Sequence[str]) -> Sequence[EvidenceSource]:
         """What a sentence may rest on: the tasks it cites, and those they were made from."""
@@ -448,24 +407,21 @@ class _Tracer:
 
     def _trace_sentence(self, masked: str, start: int, end: int, operands: list[_Claim]) -> Iterator[Statement]:
         sentence = masked[start:end]
-        cited = self._cited(sentence)
+        cited = cited_tasks(sentence, self._by_task)
         sources = self._sources_of(cited)
-        plain = _BRACKETS.sub(lambda match: _blank(match) if self._cited(match[0]) else match[0], sentence)
-        claims = [
-            _Claim("quotation", quotation, at - start, at - start)
-            for at, quotation in self._quotations
-            if start <= at < end
-        ]
-        for find in (_find_urls, _find_emails, _find_dates, _find_quantities):
-            more = list(islice(find(plain), _MAX_STATEMENTS))
-            plain = blank_spans(plain, [(claim.start, claim.end) for claim in more])
-            claims += more
+        claims = [claim for claim in self._quotations if start <= claim.start < end]
+        claims += _find_claims(blank_citations(sentence, self._by_task))
         for claim in claims:
-            claim.is_rough = _ROUGHLY_BEFORE.search(sentence, max(0, claim.start - 16), claim.start) is not None
+            if claim.value is not None:
+                claim.is_rough = _ROUGHLY_BEFORE.search(sentence, max(0, claim.start - 16), claim.start) is not None
             claim.trace(sources, self._invented)
             claim.is_count = isinstance(claim.value, Number) and self._is_count(claim.value, sentence, sources)
-        self._derive(claims, sentence, sources, operands)
-        _doubt_currencies(claims, sources)
+        operands += [claim for claim in claims if isinstance(claim.value, Number) and claim.origin]
+        del operands[:-_MAX_OPERANDS]
+        is_calculated = _CALCULATED.search(sentence) is not None
+        for claim in claims:
+            if not (claim.origin or claim.is_count or claim.is_invented):
+                claim.origin = self._derived_origin(claim, sources, operands, is_calculated=is_calculated)
         _doubt_rows(claims, sentence, sources)
         original = " ".join(self._text[start:end].split())[:_MAX_SENTENCE]
         for claim in claims:
@@ -492,7 +448,7 @@ class _Tracer:
             return True
         if number.unit == "%":
             return number.text == "100"
-        if number.unit in CURRENCIES or not number.text.isdigit():
+        if not number.text.isdigit():
             return False
         count = int(number.text)
         is_this_year = self._today is not None and count == self._today.year
@@ -500,44 +456,30 @@ class _Tracer:
 
     # --- what follows from the sources
 
-    def _derive(
-        self, claims: Sequence[_Claim], sentence: str, sources: Sequence[EvidenceSource], operands: list[_Claim]
-    ) -> None:
-        """Set the origin of figures that follow from sources, or from numbers beside them and before (`operands`)."""
-        operands += [claim for claim in claims if isinstance(claim.value, Number) and claim.origin]
-        del operands[:-_MAX_OPERANDS]
-        is_total = _TOTAL.search(sentence) is not None
-        is_comparison = _COMPARISON.search(sentence) is not None
-        is_row = sentence.lstrip().startswith("|")
-        for claim in claims:
-            if claim.origin or claim.is_count or claim.is_invented:
-                continue
-            for origin, admitted in _DERIVATIONS:
-                usable = [source for source in sources if source.origin in admitted]
-                values = [_value_of(operand) for operand in operands if operand.origin in admitted]
+    def _derived_origin(
+        self, claim: _Claim, sources: Sequence[EvidenceSource], operands: Sequence[_Claim], *, is_calculated: bool
+    ) -> Origin:
+        """The origin of a figure that follows from sources, or from numbers beside it and before (`operands`)."""
+        for origin, admitted in _DERIVATIONS:
+            usable = [source for source in sources if source.origin in admitted]
+            values = [_value_of(operand) for operand in operands if operand.origin in admitted]
+            if isinstance(claim.value, Date):
+                follows = self._is_today(claim.value) if origin == "input" else False
+                follows = follows or any(source.evidence.reaches_date(claim.value) for source in usable)
+            elif isinstance(claim.value, Number):
+                follows = _follows(claim.value, usable, values, is_calculated=is_calculated, is_rough=claim.is_rough)
+            else:
                 follows = False
-                if isinstance(claim.value, Date):
-                    follows = self._reaches(claim.value, usable, origin)
-                elif isinstance(claim.value, Number):
-                    follows = (is_comparison or is_row) and _is_difference(claim.value, usable)
-                    follows = follows or _follows(
-                        claim.value, usable, values, is_total=is_total, is_comparison=is_comparison
-                    )
-                if follows:
-                    claim.origin = origin
-                    break
+            if follows:
+                return origin
+        return ""
 
-    def _reaches(self, wanted: Date, sources: Sequence[EvidenceSource], origin: Origin) -> bool:
-        """Whether a date is today's, which is given, or lies some days from one that a source has."""
-        if origin == "input" and self._today is not None:
-            day = calendar_day((wanted.year or self._today.year, wanted.month, wanted.day))
-            if day is not None and abs((day - self._today).days) <= 1:  # it may be another day elsewhere on earth
-                return True
-        return any(source.evidence.reaches_date(wanted) for source in sources)
-
-
-def _is_difference(number: Number, sources: Sequence[EvidenceSource]) -> bool:
-    return any(source.evidence.differences.hold(number) for source in sources)
+    def _is_today(self, wanted: Date) -> bool:
+        """Whether a date is today's, which is given; it may be another day elsewhere on earth."""
+        if self._today is None:
+            return False
+        day = calendar_day((wanted.year or self._today.year, wanted.month, wanted.day))
+        return day is not None and abs((day - self._today).days) <= 1
 
 
 def _follows(
@@ -545,34 +487,32 @@ def _follows(
     sources: Sequence[EvidenceSource],
     operands: Sequence[Decimal],
     *,
-    is_total: bool,
-    is_comparison: bool,
+    is_calculated: bool,
+    is_rough: bool,
 ) -> bool:
-    """Whether a number is a total of a source, or is worked out from two operands or few numbers of the sources."""
+    """Whether a number is calculated from a table or a list, or from two operands or few numbers of the sources."""
     digits = sum(character.isdigit() for character in number.text)
-    if (is_total or digits > 2) and any(source.evidence.totals.hold(number) for source in sources):
+    if (is_calculated or digits > 2) and any(source.evidence.calculated.near(number) for source in sources):
         return True
     few = [value for source in sources for value in source.few_numbers()][:_MAX_OPERANDS]
     values: list[Decimal] = []
     if digits > 1:
         values += [first * second for first, second in combinations(few, 2)]
-    if is_total and operands:
+    if is_calculated and operands:
         total = sum(operands, Decimal(0))
-        values += [total, total / len(operands), *(first + second for first, second in combinations(operands, 2))]
-    if is_comparison:
-        values += _compare(operands)
-    if is_comparison and (number.unit == "%" or "." in number.text):
-        values += _compare(few)
+        values += [total, total / len(operands), *_calculate(operands)]
+    if is_calculated and (number.unit == "%" or "." in number.text):
+        values += _calculate(few)
     factors = map(Decimal, _CONVERSIONS.get(number.unit, ()))
     converted = [value * factor for factor in factors for value in (*operands, *few)]
     as_written = structs.replace(number, readings=number.readings[:1])
-    return KnownNumbers(values).hold(number) or KnownNumbers(converted).hold(as_written, is_rough=True)
+    return bool(KnownNumbers(values).near(number) or KnownNumbers(converted).near(as_written, is_rough=is_rough))
 
 
-def _compare(numbers: Sequence[Decimal]) -> Iterator[Decimal]:
-    """What can be worked out from every two of some numbers: differences, shares, ratios, percentages."""
+def _calculate(numbers: Sequence[Decimal]) -> Iterator[Decimal]:
+    """What can be worked out from every two of some numbers: sums, differences, shares, ratios, percentages."""
     for first, second in combinations(numbers, 2):
-        yield from (abs(first - second), first * second / 100)
+        yield from (first + second, first - second, first * second / 100)
         for part, whole in ((first, second), (second, first)):
             if whole:
                 yield from (part / whole, part / whole * 100, abs(part - whole) / whole * 100)
@@ -582,18 +522,7 @@ def _value_of(claim: _Claim) -> Decimal:
     return cast("Number", claim.value).readings[0][0]
 
 
-# --- what stands in the sources, but otherwise
-
-
-def _doubt_currencies(claims: Sequence[_Claim], sources: Sequence[EvidenceSource]) -> None:
-    """Mark sums of money that stand in the sources, but only in other currencies."""
-    for claim in claims:
-        number = claim.value
-        if isinstance(number, Number) and number.unit in CURRENCIES:
-            currencies = set[str]().union(*[source.evidence.currencies_of(number) for source in sources])
-            if currencies and not currencies & {number.unit, ""}:
-                claim.origin = ""
-                claim.conflict = "unit"
+# --- what stands in the sources, but in another row
 
 
 def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[EvidenceSource]) -> None:
@@ -603,7 +532,7 @@ def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[Evide
         if not names:
             continue
         others = [other.evidence for other in sources if other is not source]
-        placed: list[tuple[_Claim, set[tuple[int, int]]]] = []
+        placed: list[tuple[_Claim, set[Row]]] = []
         for claim in claims:
             is_in_name = any(name.start <= claim.start < name.end for name in names)
             if claim.value is None or claim.is_count or is_in_name or any(claim.is_in(other) for other in others):
@@ -620,7 +549,7 @@ def _doubt_rows(claims: Sequence[_Claim], sentence: str, sources: Sequence[Evide
             claim.conflict = "row"
 
 
-def _is_in_named_row(claim: _Claim, rows: set[tuple[int, int]], sentence: str, names: Sequence[NamedRows]) -> bool:
+def _is_in_named_row(claim: _Claim, rows: set[Row], sentence: str, names: Sequence[NamedRows]) -> bool:
     """Whether a clause, which a semicolon ends, names one of the rows; true where it names no row of their tables."""
     begin = sentence.rfind(";", 0, claim.start) + 1
     end = sentence.find(";", claim.end)
@@ -630,24 +559,35 @@ def _is_in_named_row(claim: _Claim, rows: set[tuple[int, int]], sentence: str, n
     return bool(rows & named_rows) or any(table not in tables for table, _ in rows)
 
 
-# --- what a sentence has
+# --- what a sentence states
 
 
 def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
+    return re.sub(r"[^\n]", " ", match[0])
 
 
-def _find_urls(plain: str) -> Iterator[_Claim]:
-    return (_Claim("url", url, start, end) for url, start, end in find_urls(plain))
+def _find_claims(sentence: str) -> list[_Claim]:
+    """The addresses, dates and numbers of a sentence; what is part of one is not looked at again."""
+    claims: list[_Claim] = []
+    for find in (_find_addresses, _find_dates, _find_quantities):
+        more = sorted(islice(find(sentence), _MAX_STATEMENTS), key=lambda claim: claim.start)
+        sentence = blank_spans(sentence, [(claim.start, claim.end) for claim in more])
+        claims += more
+    return claims
 
 
-def _find_emails(plain: str) -> Iterator[_Claim]:
-    return (_Claim("email", match[0], match.start(), match.end()) for match in EMAIL.finditer(plain))
+def _find_addresses(text: str) -> Iterator[_Claim]:
+    for url, start, end in find_urls(text):
+        yield _Claim("url", url, start, end)
+    for match in EMAIL.finditer(text):
+        yield _Claim("email", match[0], match.start(), match.end())
 
 
-def _find_dates(plain: str) -> Iterator[_Claim]:
-    return (_Claim("date", day.text, day.start, day.end, day) for day in find_dates(plain))
+def _find_dates(text: str) -> Iterator[_Claim]:
+    for day in find_dates(text):
+        yield _Claim("date", day.text, day.start, day.end, day)
 
 
-def _find_quantities(plain: str) -> Iterator[_Claim]:
-    return (_Claim("number", number.text, number.start, number.end, number) for number in find_quantities(plain))
+def _find_quantities(text: str) -> Iterator[_Claim]:
+    for number in find_quantities(text):
+        yield _Claim("number", number.text, number.start, number.end, number)

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.claims import describe, is_claiming, read_off_loop, size_of, unsupported
-from chargehand.agents.audit.evidence import URL
 from chargehand.agents.checks import Checks, Reviewer, Rule, Verifier, describe_unknown
 from chargehand.agents.inputs import read_inputs, result_text, today
 from chargehand.agents.loop import Attempt
@@ -37,6 +36,7 @@ from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
 from chargehand.runtime.executor import Claim, ContextProxy, Done, StepContext, WorkFailed
+from chargehand.text.citations import names_source
 from chargehand.text.words import WORD
 from chargehand.tools.calling import THREADS, GivenUp, capped
 from chargehand.tools.tool import CAP, ToolFailed
@@ -49,10 +49,6 @@ _CPU_SECONDS = 2  # that a pattern may compute
 _MAX_SECONDS = 30.0  # for it, however busy the machine is
 _ATTEMPT_SECONDS = 86400.0  # the attempt's own time ends a function long before
 _DETERMINISTIC = re.compile(r"[^()|*+?{]*\Z")  # a pattern that can match in one way only
-_CITATION = re.compile(
-    r"\[[^\[\]\n]{1,200}\]|\((?:see |source:? )?[\w./ -]{1,100}\.\w{1,5}(?:[:#][^()\n]{1,60})?\)"
-    r"|\b(?i:sources?: *\S|according to \S)"
-)
 _SOURCE_KEY = re.compile(r"\.(?:source|url|citation|reference)s?(?:\.|$)")
 _SEARCH = (
     "import json,re,sys\n"
@@ -131,7 +127,7 @@ def _normalize(text: str) -> str:
 
 
 def _cites(result: CheckedResult) -> bool:
-    if URL.search(result.text) or _CITATION.search(result.text):
+    if names_source(result.text):
         return True
     return any(leaf and _SOURCE_KEY.search(keys) for keys, leaf in _leaves(result.value))
 

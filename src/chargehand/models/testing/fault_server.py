@@ -5,436 +5,420 @@ a client ought to make of a fault is not decided here.
 """
 
 import asyncio
+import socket
+import struct
 import zlib
 from asyncio import StreamReader, StreamWriter
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from itertools import chain, repeat
 from types import TracebackType
-from typing import Self, TypeAlias, cast
+from typing import Self, TypeAlias
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from chargehand.errors import Invalid
+from chargehand.models.messages import Reply, ToolCall, Usage
 from chargehand.models.testing.fault_replies import (
     EVENTS,
-    HEAD_LIMIT,
+    JSON,
     MODEL,
-    BadRequest,
+    NO_HEADERS,
     ChatProtocol,
     Exchange,
-    FaultConnection,
-    Head,
     Json,
     MessagesProtocol,
-    SentCall,
-    SentReply,
+    Sending,
     WireProtocol,
     dump,
     echo,
+    send_whole,
 )
 
-Play: TypeAlias = Callable[[Exchange], Awaitable[None]]
-
-MODES: dict[str, str] = {}
-"""What each fault does, by its name."""
-PLAYS: dict[str, Play] = {}
 ELSEWHERE = "elsewhere"
 """Where the redirect leads: it answers properly, so that a client that follows is found out."""
 
+_HEAD_LIMIT = 64 * 1024
+_BODY_LIMIT = 16 * 1024 * 1024
 _LONG_PAST = "Thu, 01 Jan 1970 00:00:10 GMT"
 _SOON_AFTER = "Thu, 01 Jan 1970 00:00:12 GMT"
 _HUGE = 200 * 1024 * 1024
 _BLOCK = 64 * 1024
 _LONGEST = 600.0  # no fault outlives this, whatever the client does
 _TICK = 0.05
-_CALL = SentCall(id="call_1", name="look_up", arguments='{"word": "ostrich"}')
 _PAGE = b"<!doctype html><html><body><h1>Welcome to the guest network</h1></body></html>"
 _DEEP = b'{"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+_GARBAGE = b"SSH-2.0-OpenSSH_9.9\r\n\r\n" + bytes(range(256))
+_OK = b"HTTP/1.1 200 OK\r\n"
+_BAD_CHUNK = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nwhat is this\r\n"
+_CALL = ToolCall(id="call_1", name="look_up", arguments='{"word": "ostrich"}')
+_SAME_ID = ToolCall(id="call_1", name="send_mail", arguments='{"to": "everybody"}')
+_CUT_ARGUMENTS = replace(_CALL, arguments='{"word": "ostr')
 
 
-def fault(name: str, description: str) -> Callable[[Play], Play]:
-    """Enter a fault in the table."""
-
-    def enter(play: Play) -> Play:
-        MODES[name] = description
-        PLAYS[name] = play
-        return play
-
-    return enter
+# --- replies that take more than a line to say
 
 
-def _status(name: str, description: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-    """A fault in which the provider says no, in the words of its protocol; its name begins with the status."""
-    code = int(name[:3])
-
-    @fault(name, description)
-    async def play(exchange: Exchange) -> None:
-        body = dump(exchange.protocol.error(code, message))
-        await exchange.connection.send_whole(body, code, headers=headers)
+def _call_tools(*calls: ToolCall) -> Reply:
+    return Reply("", calls, "tools", Usage(9, 9))
 
 
-def _answer(name: str, description: str, change: Callable[[SentReply], SentReply]) -> None:
-    """A fault in which the connection is fine and the reply is another one."""
-
-    @fault(name, description)
-    async def play(exchange: Exchange) -> None:
-        await exchange.answer(change(exchange.reply))
+def _with_words(exchange: Exchange, words: str) -> Exchange:
+    """The call, with other words to answer it."""
+    return replace(exchange, reply=replace(exchange.reply, text=words))
 
 
-def _body(name: str, description: str, whole: bytes, *events: bytes) -> None:
-    """A fault in which the body is the same whatever was asked."""
-
-    @fault(name, description)
-    async def play(exchange: Exchange) -> None:
-        await exchange.send(whole, events)
-
-
-def _tool_calls(*calls: SentCall) -> Callable[[SentReply], SentReply]:
-    return lambda _: SentReply(None, calls, "tools", (9, 9))
-
-
-_answer("ok", "answers: echoes the last message, or makes the tool call it asks for", lambda reply: reply)
-PLAYS[ELSEWHERE] = PLAYS["ok"]
-
-
-@fault("late", "answers after 0.3 s")
-async def _late(exchange: Exchange) -> None:
-    if await exchange.connection.pause(0.3):
-        await exchange.answer(exchange.reply)
-
-
-@fault("flaky", "every other request gets a 503")
-async def _flaky(exchange: Exchange) -> None:
+def _send_flaky(exchange: Exchange) -> Sending:
     if exchange.number % 2:
-        body = dump(exchange.protocol.error(503, "come back in a moment"))
-        return await exchange.connection.send_whole(body, 503, headers={"Retry-After": "0"})
-    return await exchange.answer(exchange.reply)
+        return exchange.error(503, "come back in a moment", {"Retry-After": "0"})
+    return exchange.answer(exchange.reply)
 
 
-# --- the status
-
-_status("429", "too many requests, Retry-After: 1", "slow down", {"Retry-After": "1"})
-_status("429-day", "too many requests, Retry-After: 86400", "see you", {"Retry-After": "86400"})
-_status(
-    "429-date",
-    "too many requests, Retry-After as a date of a clock that is decades behind",
-    "slow down",
-    {"Retry-After": _SOON_AFTER, "Date": _LONG_PAST},
-)
-_status("429-nonsense", "too many requests, Retry-After: soon", "slow down", {"Retry-After": "soon"})
-_status("500", "internal error", "something broke")
-_status("503", "unavailable", "restarting")
-_status("529", "overloaded, a status that is not in the standard", "overloaded")
-_status("400", "the request is refused as malformed", "messages: at least one is needed")
-_status("401", "the key is refused", "invalid api key")
-_status("403", "the key may not use this model", "you have no access to this model")
-_status("404", "there is no such model", "model not found")
-_status("422", "the settings are refused", "temperature: unexpected value")
-_status("400-long", "the request is longer than the model's window", "context_length_exceeded: 9 > 8 tokens")
-_status("429-quota", "the account has no credit left", "You exceeded your quota (insufficient_quota)")
-
-
-@fault("502-html", "a gateway's error page")
-async def _error_page(exchange: Exchange) -> None:
-    await exchange.connection.send_whole(b"<h1>Bad Gateway</h1>", 502, "text/html")
-
-
-@fault("redirect", "sent on to another address, which must not get the key")
-async def _redirect(exchange: Exchange) -> None:
-    target = f"{exchange.origin}/{ELSEWHERE}/v1/chat/completions"
-    await exchange.connection.send_whole(b"", 307, headers={"Location": target})
-
-
-# --- the connection
-
-
-@fault("reset-before", "connection reset before the headers")
-async def _reset_before(exchange: Exchange) -> None:
-    exchange.connection.reset()
-
-
-@fault("reset-after-headers", "connection reset after the headers")
-async def _reset_after_headers(exchange: Exchange) -> None:
-    await exchange.begin()
-    await exchange.connection.pause(_TICK)
-    exchange.connection.reset()
-
-
-@fault("short-body", "the connection ends halfway through the promised length")
-async def _short_body(exchange: Exchange) -> None:
-    body = exchange.body
-    kind = EVENTS if exchange.stream else "application/json"
-    await exchange.connection.send_head(200, {"Content-Type": kind, "Content-Length": str(len(body))})
-    await exchange.connection.send(body[: len(body) // 2])
-
-
-@fault("hang-up", "answers, promises to keep the connection, and closes it")
-async def _hang_up(exchange: Exchange) -> None:
-    """llama.cpp does so after every stream."""
-    await exchange.answer(exchange.reply, {"FaultConnection": "keep-alive", "Keep-Alive": "timeout=60"})
-    exchange.connection.is_reusable = False
-
-
-@fault("eof-without-finish", "ends in good order, before the answer does")
-async def _eof_without_finish(exchange: Exchange) -> None:
-    await exchange.send(exchange.whole[:-2], exchange.unfinished_events)
-
-
-@fault("chunked-abort", "the connection ends between two chunks")
-async def _chunked_abort(exchange: Exchange) -> None:
-    await exchange.begin()
-    body = b"".join(exchange.unfinished_events) if exchange.stream else exchange.whole[:-9]
-    await exchange.connection.chunk(body)
-
-
-@fault("bad-chunk", "a chunk whose size is no number")
-async def _bad_chunk(exchange: Exchange) -> None:
-    await exchange.begin()
-    await exchange.connection.send(b"zz\r\nwhat is this\r\n")
-
-
-@fault("garbage", "not HTTP at all")
-async def _garbage(exchange: Exchange) -> None:
-    await exchange.connection.send(b"SSH-2.0-OpenSSH_9.9\r\n\r\n" + bytes(range(256)))
-
-
-@fault("stream-error", "an error event in the middle of a stream")
-async def _stream_error(exchange: Exchange) -> None:
+def _send_stream_error(exchange: Exchange) -> Sending:
     event = exchange.protocol.stream_error("overloaded in the middle of it")
-    await exchange.send(exchange.protocol.error(500, "overloaded"), [*exchange.unfinished_events, event])
+    whole = dump(exchange.protocol.error(500, "overloaded"))
+    return exchange.send(whole, [*exchange.unfinished_events, event])
 
 
-@fault("cut-mid-json", "cut in the middle of a JSON document")
-async def _cut_mid_json(exchange: Exchange) -> None:
+def _send_cut_json(exchange: Exchange) -> Sending:
     *good, last = exchange.unfinished_events
-    await exchange.send(exchange.whole[:40], [*good, last[: len(last) // 2]])
+    return exchange.send(exchange.whole[:40], [*good, last[: len(last) // 2]])
 
 
-# --- the clock
-
-
-async def _drip(exchange: Exchange, data: bytes) -> None:
-    for _ in range(int(_LONGEST / _TICK)):
-        await exchange.connection.chunk(data)
-        if not await exchange.connection.pause(_TICK):
-            return
-
-
-@fault("slow-comments", "comments (one piece: blanks) for ever, and no data")
-async def _slow_comments(exchange: Exchange) -> None:
-    await exchange.begin()
-    await _drip(exchange, b": still here\n\n" if exchange.stream else b" ")
-
-
-@fault("slow-pings", "valid events without content (one piece: line ends) for ever")
-async def _slow_pings(exchange: Exchange) -> None:
-    await exchange.begin()
+def _send_pings(exchange: Exchange) -> Sending:
     events = exchange.events
     ping = next((frame for frame in events if b'"ping"' in frame), events[0])
-    await _drip(exchange, ping if exchange.stream else b"\n")
+    return exchange.send_pieces(repeat(ping if exchange.stream else b"\n"), pause=_TICK)
 
 
-@fault("slow-bytes", "the answer, five bytes a second")
-async def _slow_bytes(exchange: Exchange) -> None:
-    await exchange.begin()
-    for byte in exchange.body:
-        await exchange.connection.chunk(bytes((byte,)))
-        if not await exchange.connection.pause(4 * _TICK):
-            return
-    await exchange.connection.end()
-
-
-@fault("slow-headers", "headers without end, one at a time")
-async def _slow_headers(exchange: Exchange) -> None:
-    await exchange.connection.send(b"HTTP/1.1 200 OK\r\n")
-    for number in range(int(_LONGEST / _TICK)):
-        await exchange.connection.send(b"x-%d: 1\r\n" % number)
-        if not await exchange.connection.pause(_TICK):
-            return
-
-
-@fault("hang-before-headers", "accepts, then says nothing")
-async def _hang_before_headers(exchange: Exchange) -> None:
-    await exchange.connection.pause(_LONGEST)
-
-
-@fault("hang-mid-stream", "begins to answer, then says nothing")
-async def _hang_mid_stream(exchange: Exchange) -> None:
-    await exchange.begin()
-    for frame in exchange.unfinished_events if exchange.stream else [exchange.whole[:30]]:
-        await exchange.connection.chunk(frame)
-    await exchange.connection.pause(_LONGEST)
-
-
-@fault("skewed-date", "answers, with a Date of 1970")
-async def _skewed_date(exchange: Exchange) -> None:
-    await exchange.answer(exchange.reply, {"Date": _LONG_PAST})
-
-
-# --- the size
-
-
-async def _send_huge(exchange: Exchange, before: bytes, block: bytes) -> None:
+def _send_huge(exchange: Exchange, before: bytes, block: bytes) -> Sending:
     """200 MiB that are made as they are sent."""
-    await exchange.begin()
-    await exchange.connection.chunk(before)
-    for _ in range(_HUGE // len(block)):
-        await exchange.connection.chunk(block)
-    await exchange.connection.end()
+    return exchange.send_pieces(chain([before], repeat(block, _HUGE // len(block))))
 
 
-@fault("huge-body", "200 MiB in one string")
-async def _huge_body(exchange: Exchange) -> None:
+def _send_huge_body(exchange: Exchange) -> Sending:
     before = b'data: {"choices": [{"delta": {"content": "' if exchange.stream else b'{"id": "'
-    await _send_huge(exchange, before, b"a" * _BLOCK)
+    return _send_huge(exchange, before, b"a" * _BLOCK)
 
 
-@fault("endless-events", "200 MiB of small valid events (one piece: text)")
-async def _endless_events(exchange: Exchange) -> None:
+def _send_endless_events(exchange: Exchange) -> Sending:
     if not exchange.stream:
-        return await _send_huge(exchange, b'{"text": "', b"a" * _BLOCK)
+        return _send_huge(exchange, b'{"text": "', b"a" * _BLOCK)
     events = exchange.events
     words = next(frame for frame in events if b'"content":"' in frame or b"text_delta" in frame)
     before = b"".join(events[: events.index(words)])
-    return await _send_huge(exchange, before, words * (_BLOCK // len(words)))
+    return _send_huge(exchange, before, words * (_BLOCK // len(words)))
 
 
-@fault("gzip-bomb", "a gigabyte of blanks, packed into one megabyte")
-async def _gzip_bomb(exchange: Exchange) -> None:
-    """Unpacked to its end, it turns out that its checksum is wrong too."""
-    await exchange.begin({"Content-Encoding": "gzip"})
+def _make_bomb() -> Iterator[bytes]:
+    """A gigabyte of blanks, packed. Unpacked to its end, it turns out that its checksum is wrong too."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     blanks = b" " * (1024 * 1024)
-    await exchange.connection.chunk(packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH))
+    yield packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)
     # after a full flush the same input always packs to the same bytes, so it is packed once
-    block = packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH)
-    for _ in range(1022):
-        await exchange.connection.chunk(block)
-    await exchange.connection.chunk(packer.flush())
-    await exchange.connection.end()
+    yield from repeat(packer.compress(blanks) + packer.flush(zlib.Z_FULL_FLUSH), 1022)
+    yield packer.flush()
 
 
-@fault("bad-gzip", "says gzip and is not")
-async def _bad_gzip(exchange: Exchange) -> None:
-    body = b"\x1f\x8bthis was never packed"
-    await exchange.connection.send_whole(body, headers={"Content-Encoding": "gzip"})
-
-
-@fault("huge-header", "a header of 200 MiB")
-async def _huge_header(exchange: Exchange) -> None:
-    await exchange.connection.send(b"HTTP/1.1 200 OK\r\nx-much: ")
-    for _ in range(_HUGE // _BLOCK):
-        await exchange.connection.send(b"a" * _BLOCK)
-
-
-_body("deep-json", "brackets nested a hundred thousand deep", _DEEP, b"data: " + _DEEP + b"\n\n")
-
-
-# --- the answer
-
-_body("bad-json", "not JSON", b'{"id": "x", "choices": [{]', b'data: {"id": "x", "choices": [{]\n\n')
-
-
-@fault("two-jsons", "two JSON documents where one belongs")
-async def _two_jsons(exchange: Exchange) -> None:
+def _send_twice(exchange: Exchange) -> Sending:
     twice = [frame.rstrip(b"\n") + frame.partition(b"data: ")[2] for frame in exchange.events]
-    await exchange.send(exchange.whole * 2, twice)
+    return exchange.send(exchange.whole * 2, twice)
 
 
-@fault("html", "a web page with status 200")
-async def _html(exchange: Exchange) -> None:
-    await exchange.connection.send_whole(_PAGE, content_type="text/html; charset=utf-8")
-
-
-_body("empty-body", "status 200 and nothing else", b"")
-
-
-@fault("empty-choices", "a reply with no choice, or no block, in it")
-async def _empty_choices(exchange: Exchange) -> None:
-    await exchange.send(*exchange.protocol.empty())
-
-
-_answer("null-content", "a reply whose content is null", lambda _: SentReply(None, usage=(5, 0)))
-_body("wrong-schema", "JSON of some other kind", b'{"hello": ["world"]}', b'data: {"hello": ["world"]}\n\n')
-
-
-@fault("error-in-200", "an error with status 200")
-async def _error_in_200(exchange: Exchange) -> None:
-    body = exchange.protocol.error(500, "the model is overloaded")
-    await exchange.send(body, [b"data: " + dump(body) + b"\n\n"])
-
-
-@fault("wrong-content-type", "the right answer as text/plain")
-async def _wrong_content_type(exchange: Exchange) -> None:
-    await exchange.connection.send_whole(exchange.body, content_type="text/plain")
-
-
-@fault("stream-unasked", "a stream where one piece was requested, one piece where a stream was")
-async def _stream_unasked(exchange: Exchange) -> None:
+def _send_unasked(exchange: Exchange) -> Sending:
     if exchange.stream:
-        return await exchange.connection.send_whole(exchange.whole)
-    return await exchange.connection.send_whole(b"".join(exchange.events), content_type=EVENTS)
+        return send_whole(exchange.whole)
+    return send_whole(b"".join(exchange.events), content_type=EVENTS)
 
 
-_answer("length", "cut off at the token limit", lambda reply: replace(reply, finish="length"))
-_answer("refused", "stopped by a content filter", lambda _: SentReply("I cannot", (), "refused", (5, 2)))
-_answer("usage-missing", "answers, without usage", lambda reply: replace(reply, usage=None))
-_answer("usage-negative", "answers, with usage below nothing", lambda reply: replace(reply, usage=(-1000, -500)))
-_answer(
-    "usage-absurd",
-    "answers, with a usage of two thousand million million tokens",
-    lambda reply: replace(reply, usage=(10**15, 10**15)),
-)
-_answer(
-    "duplicate-call-ids",
-    "two tool calls with one id",
-    _tool_calls(_CALL, SentCall(id=_CALL.id, name="send_mail", arguments='{"to": "everybody"}')),
-)
-
-
-@fault("wrong-call-index", "arguments for a tool call that never began (one piece: a call without a name)")
-async def _wrong_call_index(exchange: Exchange) -> None:
+def _send_wrong_index(exchange: Exchange) -> Sending:
     protocol = exchange.protocol
     good = protocol.call_events(0, 0, _CALL)
-    events = protocol.events(SentReply(None, (_CALL,), "tools", (9, 9)))
+    events = protocol.events(_call_tools(_CALL))
     at = events.index(good[0])
-    nameless = SentReply(None, (replace(_CALL, name=""),), "tools", (9, 9))
     bad = protocol.call_events(0, 7, _CALL)
-    await exchange.send(protocol.whole(nameless), [*events[:at], *bad, *events[at + len(good) :]])
+    nameless = dump(protocol.whole(_call_tools(replace(_CALL, name=""))))
+    return exchange.send(nameless, [*events[:at], *bad, *events[at + len(good) :]])
 
 
-_answer(
-    "bad-arguments",
-    "a tool call whose arguments are not JSON",
-    _tool_calls(replace(_CALL, arguments='{"word": "ostr')),
-)
+def _send_bad_utf8(exchange: Exchange) -> Sending:
+    changed = _with_words(exchange, "caf@")
+    frames = [frame.replace(b"@", b"\xc3\x28") for frame in changed.events]
+    return exchange.send(changed.whole.replace(b"@", b"\xc3\x28"), frames)
 
 
-@fault("bad-utf8", "bytes that are not UTF-8")
-async def _bad_utf8(exchange: Exchange) -> None:
-    exchange = replace(exchange, reply=replace(exchange.reply, text="caf@"))
-    frames = [frame.replace(b"@", b"\xc3\x28") for frame in exchange.events]
-    await exchange.send(exchange.whole.replace(b"@", b"\xc3\x28"), frames)
+def _split(body: bytes, size: int) -> Iterable[bytes]:
+    return (body[at : at + size] for at in range(0, len(body), size))
 
 
-@fault("split-utf8", "answers, with characters cut in two between packets (legal)")
-async def _split_utf8(exchange: Exchange) -> None:
-    body = replace(exchange, reply=replace(exchange.reply, text="Grüße, 世界 🦩")).body
-    await exchange.begin()
-    for at in range(0, len(body), 3):
-        await exchange.connection.chunk(body[at : at + 3])
-    await exchange.connection.end()
-
-
-@fault("odd-lines", "answers, with comments, unknown fields and carriage returns (legal)")
-async def _odd_lines(exchange: Exchange) -> None:
+def _send_odd_lines(exchange: Exchange) -> Sending:
     before = b": hello\r\n\r\nid: 1\r\nretry: 10\r\n"
     events = [before + frame.replace(b"\n", b"\r\n") for frame in exchange.events]
-    await exchange.send(b"\r\n \t" + exchange.whole + b"\r\n", events)
+    return exchange.send(b"\r\n \t" + exchange.whole + b"\r\n", events)
+
+
+# --- the table
+
+
+Play: TypeAlias = Callable[[Exchange], Sending]
+
+
+def _refuse(status: int, message: str, headers: Mapping[str, str] = NO_HEADERS) -> Play:
+    """The provider says no, in the words of its protocol."""
+    return lambda call: call.error(status, message, headers)
+
+
+def _answer(reply: Reply) -> Play:
+    return lambda call: call.answer(reply)
+
+
+def _send(body: bytes, status: int = 200, content_type: str = JSON, headers: Mapping[str, str] = NO_HEADERS) -> Play:
+    return lambda _: send_whole(body, status, content_type, headers)
+
+
+def _send_either(body: bytes) -> Play:
+    """The same document in one piece, or as an event."""
+    return lambda call: call.send(body, [b"data: " + body + b"\n\n"] if body else [])
+
+
+FAULTS: dict[str, tuple[str, Play]] = {
+    "ok": (
+        "answers: echoes the last message, or makes the tool call it asks for",
+        lambda call: call.answer(call.reply),
+    ),
+    "late": ("answers after 0.3 s", lambda call: replace(call.answer(call.reply), delay=0.3)),
+    "flaky": ("every other request gets a 503", _send_flaky),
+    # the status
+    "429": ("too many requests, Retry-After: 1", _refuse(429, "slow down", {"Retry-After": "1"})),
+    "429-day": ("too many requests, Retry-After: 86400", _refuse(429, "see you", {"Retry-After": "86400"})),
+    "429-date": (
+        "too many requests, Retry-After as a date of a clock that is decades behind",
+        _refuse(429, "slow down", {"Retry-After": _SOON_AFTER, "Date": _LONG_PAST}),
+    ),
+    "429-nonsense": ("too many requests, Retry-After: soon", _refuse(429, "slow down", {"Retry-After": "soon"})),
+    "500": ("internal error", _refuse(500, "something broke")),
+    "503": ("unavailable", _refuse(503, "restarting")),
+    "529": ("overloaded, a status that is not in the standard", _refuse(529, "overloaded")),
+    "400": ("the request is refused as malformed", _refuse(400, "messages: at least one is needed")),
+    "401": ("the key is refused", _refuse(401, "invalid api key")),
+    "403": ("the key may not use this model", _refuse(403, "you have no access to this model")),
+    "404": ("there is no such model", _refuse(404, "model not found")),
+    "422": ("the settings are refused", _refuse(422, "temperature: unexpected value")),
+    "400-long": (
+        "the request is longer than the model's window",
+        _refuse(400, "context_length_exceeded: 9 > 8 tokens"),
+    ),
+    "429-quota": ("the account has no credit left", _refuse(429, "You exceeded your quota (insufficient_quota)")),
+    "502-html": ("a gateway's error page", _send(b"<h1>Bad Gateway</h1>", 502, "text/html")),
+    "redirect": (
+        "sent on to another address, which must not get the key",
+        lambda call: send_whole(b"", 307, headers={"Location": f"{call.origin}/{ELSEWHERE}/v1/chat/completions"}),
+    ),
+    # the connection
+    "reset-before": ("connection reset before the headers", lambda _: Sending(framing="none", ending="reset")),
+    "reset-after-headers": (
+        "connection reset after the headers",
+        lambda call: call.send_pieces((), ending="reset"),
+    ),
+    "short-body": (
+        "the connection ends halfway through the promised length",
+        lambda call: replace(call.send_body(), pieces=[call.body[: len(call.body) // 2]], ending="cut"),
+    ),
+    "hang-up": (  # llama.cpp does so after every stream
+        "answers, promises to keep the connection, and closes it",
+        lambda call: replace(call.answer(call.reply, {"Connection": "keep-alive"}), ending="close"),
+    ),
+    "eof-without-finish": (
+        "ends in good order, before the answer does",
+        lambda call: call.send(call.whole[:-2], call.unfinished_events),
+    ),
+    "chunked-abort": (
+        "the connection ends between two chunks",
+        lambda call: call.send_pieces(call.begin(-9), ending="cut"),
+    ),
+    "bad-chunk": ("a chunk whose size is no number", lambda _: Sending((_OK + _BAD_CHUNK,), framing="none")),
+    "garbage": ("not HTTP at all", lambda _: Sending((_GARBAGE,), framing="none")),
+    "stream-error": ("an error event in the middle of a stream", _send_stream_error),
+    "cut-mid-json": ("cut in the middle of a JSON document", _send_cut_json),
+    # the clock
+    "slow-comments": (
+        "comments (one piece: blanks) for ever, and no data",
+        lambda call: call.send_pieces(repeat(b": still here\n\n" if call.stream else b" "), pause=_TICK),
+    ),
+    "slow-pings": ("valid events without content (one piece: line ends) for ever", _send_pings),
+    "slow-bytes": (
+        "the answer, five bytes a second",
+        lambda call: call.send_pieces(_split(call.body, 1), pause=4 * _TICK),
+    ),
+    "slow-headers": (
+        "headers without end, one at a time",
+        lambda _: Sending(chain([_OK], repeat(b"x-more: 1\r\n")), framing="none", pause=_TICK),
+    ),
+    "hang-before-headers": ("accepts, then says nothing", lambda _: Sending(framing="none", ending="hang")),
+    "hang-mid-stream": (
+        "begins to answer, then says nothing",
+        lambda call: call.send_pieces(call.begin(30), ending="hang"),
+    ),
+    "skewed-date": ("answers, with a Date of 1970", lambda call: call.answer(call.reply, {"Date": _LONG_PAST})),
+    # the size
+    "huge-body": ("200 MiB in one string", _send_huge_body),
+    "endless-events": ("200 MiB of small valid events (one piece: text)", _send_endless_events),
+    "gzip-bomb": (
+        "a gigabyte of blanks, packed into one megabyte",
+        lambda call: call.send_pieces(_make_bomb(), {"Content-Encoding": "gzip"}),
+    ),
+    "bad-gzip": ("says gzip and is not", _send(b"\x1f\x8bthis was never packed", headers={"Content-Encoding": "gzip"})),
+    "huge-header": (
+        "a header of 200 MiB",
+        lambda _: Sending(chain([_OK + b"x-much: "], repeat(b"a" * _BLOCK, _HUGE // _BLOCK)), framing="none"),
+    ),
+    "deep-json": ("brackets nested a hundred thousand deep", _send_either(_DEEP)),
+    # the answer
+    "bad-json": ("not JSON", _send_either(b'{"id": "x", "choices": [{]')),
+    "two-jsons": ("two JSON documents where one belongs", _send_twice),
+    "html": ("a web page with status 200", _send(_PAGE, content_type="text/html; charset=utf-8")),
+    "empty-body": ("status 200 and nothing else", _send_either(b"")),
+    "empty-choices": (
+        "a reply with no choice, or no block, in it",
+        lambda call: call.send(*call.protocol.empty()),
+    ),
+    "null-content": ("a reply whose content is null", _answer(Reply("", usage=Usage(5, 0)))),
+    "wrong-schema": ("JSON of some other kind", _send_either(b'{"hello": ["world"]}')),
+    "error-in-200": (
+        "an error with status 200",
+        lambda call: _send_either(dump(call.protocol.error(500, "the model is overloaded")))(call),
+    ),
+    "wrong-content-type": (
+        "the right answer as text/plain",
+        lambda call: send_whole(call.body, content_type="text/plain"),
+    ),
+    "stream-unasked": ("a stream where one piece was requested, one piece where a stream was", _send_unasked),
+    "length": ("cut off at the token limit", lambda call: call.answer(replace(call.reply, finish="length"))),
+    "refused": ("stopped by a content filter", _answer(Reply("I cannot", (), "refused", Usage(5, 2)))),
+    "usage-missing": ("answers, without usage", lambda call: call.answer(replace(call.reply, usage=None))),
+    "usage-negative": (
+        "answers, with usage below nothing",
+        lambda call: call.answer(replace(call.reply, usage=Usage(-1000, -500))),
+    ),
+    "usage-absurd": (
+        "answers, with a usage of two thousand million million tokens",
+        lambda call: call.answer(replace(call.reply, usage=Usage(10**15, 10**15))),
+    ),
+    "duplicate-call-ids": ("two tool calls with one id", _answer(_call_tools(_CALL, _SAME_ID))),
+    "wrong-call-index": (
+        "arguments for a tool call that never began (one piece: a call without a name)",
+        _send_wrong_index,
+    ),
+    "bad-arguments": ("a tool call whose arguments are not JSON", _answer(_call_tools(_CUT_ARGUMENTS))),
+    "bad-utf8": ("bytes that are not UTF-8", _send_bad_utf8),
+    "split-utf8": (
+        "answers, with characters cut in two between packets (legal)",
+        lambda call: call.send_pieces(_split(_with_words(call, "Grüße, 世界 🦩").body, 3)),
+    ),
+    "odd-lines": ("answers, with comments, unknown fields and carriage returns (legal)", _send_odd_lines),
+}
+"""By name, what each fault does, in words and in fact."""
+MODES = {name: description for name, (description, _) in FAULTS.items()}
 
 
 # --- the server
+
+
+class Head(Struct, frozen=True):
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class BadRequest(Exception):
+    """The request is not HTTP that this server reads."""
+
+
+class FaultConnection:
+    """Reads requests, and sends replies whole, in pieces or broken."""
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read_head(self) -> Head | None:
+        """The next request's head; None when the client is done."""
+        try:
+            raw = await self._reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return None
+        except asyncio.LimitOverrunError as error:
+            raise BadRequest(f"a request head may have {_HEAD_LIMIT} bytes") from error
+        first, *rest = raw.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3:
+            raise BadRequest("this is not an HTTP request")
+        pairs = (line.partition(":") for line in rest if line)
+        return Head(words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs})
+
+    async def read_body(self, head: Head) -> bytes:
+        length = head.headers.get("content-length", "0")
+        if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > _BODY_LIMIT:
+            raise BadRequest(f"a request needs a Content-Length of at most {_BODY_LIMIT}")
+        return await self._reader.readexactly(int(length))
+
+    async def send(self, sending: Sending) -> bool:
+        """Whether the reply was ended so that the next request may follow."""
+        if sending.delay and not await self._pause(sending.delay):
+            return False
+        is_chunked = sending.framing == "chunked"
+        if sending.framing != "none":
+            await self._send_head(sending.status, sending.headers, is_chunked=is_chunked)
+        for piece in sending.pieces:
+            await self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+            if sending.pause and not await self._pause(sending.pause):
+                return False
+        match sending.ending:
+            case "hang":
+                await self._pause(_LONGEST)
+            case "reset":
+                await self._pause(_TICK)
+                self._reset()
+            case "keep" | "close" if is_chunked:
+                await self._write(b"0\r\n\r\n")
+            case _:
+                pass
+        return sending.ending == "keep" and sending.framing != "none"
+
+    async def _send_head(self, status: int, headers: Mapping[str, str], *, is_chunked: bool) -> None:
+        reason = "Overloaded" if status == 529 else HTTPStatus(status).phrase
+        lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
+        if is_chunked:
+            lines.append("Transfer-Encoding: chunked")
+        await self._write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def _pause(self, seconds: float) -> bool:
+        """Whether the client is still there after so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                # what comes now is not wanted; nothing at all means that the client hung up
+                while await self._reader.read(4096):
+                    pass
+        except TimeoutError:
+            return True
+        return False
+
+    def _reset(self) -> None:
+        """Cut the connection with a reset instead of an orderly end."""
+        raw_socket: socket.socket | None = self._writer.get_extra_info("socket")
+        if raw_socket is not None:
+            raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 _PROTOCOLS: dict[str, WireProtocol] = {"/chat/completions": ChatProtocol(), "/messages": MessagesProtocol()}
@@ -457,7 +441,7 @@ class FaultServer:
         self._calls: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=HEAD_LIMIT)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=_HEAD_LIMIT)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -488,7 +472,7 @@ class FaultServer:
         connection = FaultConnection(reader, writer)
         try:
             while await self._turn(connection):
-                connection.is_reusable = False
+                pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away, which is what many faults make it do
         except asyncio.CancelledError:
@@ -505,43 +489,38 @@ class FaultServer:
                 return False
             body = await connection.read_body(head)
         except BadRequest as error:
-            await connection.send_whole(dump({"error": {"message": str(error)}}), 400)
+            await connection.send(send_whole(dump({"error": {"message": str(error)}}), 400))
             return False
         if head.method == "GET":
-            await connection.send_whole(dump(self._about(head.path)))
-        else:
-            await self._post(connection, head, body)
-        return connection.is_reusable
+            return await connection.send(send_whole(dump(self._about(head.path))))
+        return await connection.send(self._answer(head, body))
 
     def _about(self, path: str) -> Json:
         if path.endswith("/models"):
             return {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
         return {"modes": MODES, "requests": dict(self.requests)}
 
-    async def _post(self, connection: FaultConnection, head: Head, body: bytes) -> None:
+    def _answer(self, head: Head, body: bytes) -> Sending:
         path = head.path.partition("?")[0]
         protocol = next((protocol for end, protocol in _PROTOCOLS.items() if path.endswith(end)), None)
         mode = self._chosen(path, head)
-        if protocol is None or mode not in PLAYS:
+        if protocol is None or mode not in (*FAULTS, ELSEWHERE):
             hint = f"nothing at {path!r}: POST to /fault/<mode>/v1/chat/completions or /fault/<mode>/v1/messages"
-            return await connection.send_whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
+            return send_whole(dump({"error": {"message": hint, "modes": list(MODES)}}), 404)
         self.requests[mode] += 1
         try:
-            decoded = msgspec.json.decode(body)
+            fields = msgspec.json.decode(body, type=Json)
         except msgspec.DecodeError as error:
-            return await connection.send_whole(dump(protocol.error(400, f"the request is not JSON: {error}")), 400)
-        if not isinstance(decoded, dict):
-            return await connection.send_whole(dump(protocol.error(400, "the request is not an object")), 400)
-        fields = cast("Json", decoded)
+            return send_whole(dump(protocol.error(400, f"the request is not a JSON object: {error}")), 400)
         exchange = Exchange(
-            connection=connection,
             protocol=protocol,
             reply=echo(fields),
             stream=fields.get("stream") is True,
             number=self.requests[mode],
             origin=self.origin,
         )
-        return await PLAYS[mode](exchange)
+        _, play = FAULTS["ok" if mode == ELSEWHERE else mode]
+        return play(exchange)
 
     def _chosen(self, path: str, head: Head) -> str:
         parts = path.split("/")

@@ -57,8 +57,8 @@ class _RunName(StringConvertor):
 def own_api() -> Api:
     register_url_convertor("run", _RunName())
     api = Api("api", render_problem, prefixes=("/api",))
-    # the shortest paths first: they are called most
-    for operation in sorted(OPERATIONS, key=lambda declared: declared.path.count("/")):
+    # the shortest paths first: they are called most; and a fixed path before one that has a name in its place
+    for operation in sorted(OPERATIONS, key=lambda declared: (declared.path.count("/"), declared.path.count("{"))):
         path = operation.path.replace("{run}", "{run:run}").replace("{task}", "{task:path}")  # an id may have slashes
         api.add(operation.method, path, operation.call, operation.scope)
     api.add("GET", "/api/openapi.json", _document, "read")

@@ -1,17 +1,24 @@
 """Runs: begin one, list them, show one. What is not on disk yet is not told."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 
 from msgspec import UNSET, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from chargehand.agents.audit.assessment import answer_tracings, count_traced
+from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
-from chargehand.engine.fold import replay
-from chargehand.engine.state import Status
+from chargehand.engine.fold import begin, fold, replay
+from chargehand.engine.forecast import forecast
+from chargehand.engine.plan import Plan, title_of
+from chargehand.engine.policy import Seconds
+from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.journal.protocol import RunRow
@@ -20,11 +27,14 @@ from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
     AmountInfo,
     BoundedBody,
+    ListChanges,
     NewRunBody,
+    OpenQuestion,
     RequestBody,
     RunCreated,
     RunFilter,
     RunInfo,
+    RunLimits,
     RunPage,
     RunSummary,
     State,
@@ -32,8 +42,10 @@ from chargehand.server.api.shapes import (
     show,
 )
 from chargehand.server.idempotency import BegunRun, RunKey, key_of
-from chargehand.server.run_control import RecordedRun, read_run
+from chargehand.server.run_control import read_run
+from chargehand.server.streams import MEDIA_TYPE, event, streamed
 from chargehand.server.teams import Bounds, NewRun, Teams
+from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
 
@@ -41,6 +53,7 @@ _MAX_KEPT = 10_000
 _PAGE = 100
 _MAX_LOOKED_AT = 2000
 _MAX_READ = 300  # runs whose entries have to be read for one page
+_GATHERED: Seconds = 0.1  # changes of the list are told so late, together
 _CACHE = "cache"  # what offers results of many runs
 
 
@@ -89,7 +102,7 @@ async def begin_once(
         goal=first.event.goal,
         started=first.at,
         deadline=first.event.deadline,
-        source=source_of(entries),
+        source=source_of(replay(entries)),
         notice=bounds_of(sent).describe_cuts(team) if isinstance(sent, BoundedBody) and team is not None else "",
     )
     headers = {"Location": f"/api/runs/{begun.run}"}
@@ -98,10 +111,9 @@ async def begin_once(
     return reply(created, 201, headers)
 
 
-def source_of(entries: Sequence[ev.Entry]) -> str:
+def source_of(state: RunState) -> str:
     """The run that results are taken over from; empty if there is none."""
-    offered = (entry.event for entry in entries[:8] if isinstance(entry.event, ev.ResultsOffered))
-    return next((offer.run for offer in offered if offer.run != _CACHE), "")
+    return next((run for run in state.offered_by if run != _CACHE), "")
 
 
 # --- show
@@ -122,25 +134,38 @@ async def run_info(tenant: Tenant, run: str) -> RunInfo:
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
+    plan = planned(state)
     return RunInfo(
-        summary=summary_of(tenant, RecordedRun(run, entries, state)),
-        plan=planned(state),
+        summary=summary_of(tenant, run, state),
+        plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
         answer=traced.answer,
         notice="" if team is None else team.notice,
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
-        limits=AmountInfo(budget.usd or 0, budget.tokens or 0, budget.calls or 0) if state.ledger.capped else None,
+        limits=RunLimits(budget.usd, budget.tokens, budget.calls) if state.ledger.capped else None,
         notes=tuple(traced.notes),
         traced=count_traced(tracings.values()),
         untraced={task: tracing.untraced for task, tracing in tracings.items() if tracing.untraced},
+        now=time.time(),
+        forecast=None if state.ended is not None or not plan.tasks else await _forecast(tenant, state, plan),
     )
 
 
-def state_of(tenant: Tenant, recorded: RecordedRun) -> State:
+async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast:
+    """What the whole plan takes; dollars too where the team is served here."""
+    requested = state.requested
+    teams = tenant.part(Teams)
+    if requested.team in teams.teams:
+        with suppress(ChargehandError):  # a run can be read also where its team cannot be opened
+            served = await teams.of(requested.team, requested.budget)
+            return foreseen(served.executor, plan, requested, closed=state.closed)
+    return PlanForecast(**structs.asdict(forecast(plan, requested.roster, requested.policy)))
+
+
+def state_of(tenant: Tenant, run: str, state: RunState) -> State:
     """Where a run stands."""
-    state = recorded.state
     end = state.ended
     if end is not None:
         return end.ending
@@ -148,20 +173,20 @@ def state_of(tenant: Tenant, recorded: RecordedRun) -> State:
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if tenant.runs.is_running(recorded.root) else "interrupted"
+    return "running" if tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
 
 
-def summary_of(tenant: Tenant, recorded: RecordedRun) -> RunSummary:
-    state = recorded.state
-    requested = recorded.requested
+def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
+    requested = state.requested
     end = state.ended
+    question = state.input if end is None else None
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     return RunSummary(
-        run=recorded.run,
+        run=run,
         team=requested.team,
         goal=requested.goal,
-        state=state_of(tenant, recorded),
-        started=recorded.entries[0].at,
+        state=state_of(tenant, run, state),
+        started=state.began,
         changed=state.at,
         ended=None if end is None else state.at,
         reason="" if end is None else end.reason,
@@ -171,7 +196,11 @@ def summary_of(tenant: Tenant, recorded: RecordedRun) -> RunSummary:
         done=sum(progress.status is Status.DONE for progress in tasks),
         gaps=len(gaps(state) if end is None else end.gaps),
         parent="" if requested.parent is None else requested.parent.run,
-        source=source_of(recorded.entries),
+        source=source_of(state),
+        title=title_of(requested.goal),
+        running=sum(progress.status is Status.RUNNING for progress in tasks),
+        failed=sum(progress.status is Status.FAILED for progress in tasks),
+        question=None if question is None else show(question, OpenQuestion),
     )
 
 
@@ -190,7 +219,8 @@ class RunSummaries:
         summary = self._kept.get(run) if over else None
         if summary is None:
             try:
-                summary = summary_of(self._tenant, await read_run(self._tenant, run))
+                recorded = await read_run(self._tenant, run)
+                summary = summary_of(self._tenant, run, recorded.state)
             except Corrupt as error:
                 return await _damaged_summary(self._tenant, run, str(error))
             if over:
@@ -211,7 +241,7 @@ async def _damaged_summary(tenant: Tenant, run: str, reason: str) -> RunSummary:
         entries = []
     if not entries:
         return RunSummary(run=run, state="damaged", reason=reason)
-    readable = summary_of(tenant, RecordedRun(run, entries, replay(entries)))
+    readable = summary_of(tenant, run, replay(entries))
     return structs.replace(readable, state="damaged", reason=reason)
 
 
@@ -241,6 +271,98 @@ async def list_runs(tenant: Tenant, query: RunFilter) -> RunPage:
         if len(page) < size:
             return RunPage(tuple(page_runs), None)
     return RunPage(tuple(page_runs), before)
+
+
+# --- the list as it changes
+
+
+class _Changes:
+    """The runs that changed since one reader of the list was last told."""
+
+    def __init__(self, runs: Iterable[str]) -> None:
+        self._runs = dict.fromkeys(runs)
+        self._wakeup = asyncio.Event()
+        self._wakeup.set()
+
+    def add(self, run: str) -> None:
+        self._runs[run] = None
+        self._wakeup.set()
+
+    async def take(self) -> list[str]:
+        """The runs that changed, once there are any; changes within a moment are told together."""
+        await self._wakeup.wait()
+        await asyncio.sleep(_GATHERED)
+        self._wakeup.clear()
+        runs = list(self._runs)
+        self._runs.clear()
+        return runs
+
+
+class LiveSummaries:
+    """Summaries of runs under way, kept up to date by what is written. `tenant.part(LiveSummaries)` is it.
+
+    A run that is not known yet is read once.
+    """
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._states: dict[str, RunState] = {}
+        self._missed: set[str] = set()
+        """Runs that wrote something which was not folded: what is being read of them may lack it."""
+        self._readers: set[_Changes] = set()
+        tenant.entry_listeners.append(self.hear)
+
+    def hear(self, run: str, entries: Sequence[ev.Entry]) -> None:
+        """Take in what was written."""
+        if not self._readers:
+            self._states.clear()  # they would be out of date when the next reader comes
+            return
+        state = self._states.get(run)
+        for entry in entries:
+            if entry.seq == 1:
+                state = self._states[run] = begin(entry)
+            elif state is not None and entry.seq == state.seq + 1:
+                fold(state, entry)
+        if entries and (state is None or state.seq != entries[-1].seq):
+            self._states.pop(run, None)
+            self._missed.add(run)
+        for reader in self._readers:
+            reader.add(run)
+
+    async def follow(self, query: ListChanges) -> AsyncGenerator[bytes]:
+        """An event for each run under way, and for each that changes from now on."""
+        changes = _Changes(run for runner in self._tenant.runners for run in runner.under_way)
+        self._readers.add(changes)
+        try:
+            while True:
+                for run in await changes.take():
+                    line = await self._summary(run)
+                    if line is not None and not line.parent and query.team in (UNSET, line.team):
+                        yield event(line, name="run.line")
+        finally:
+            self._readers.discard(changes)
+
+    async def _summary(self, run: str) -> RunSummary | None:
+        state = self._states.get(run)
+        if state is None:
+            self._missed.discard(run)
+            try:
+                state = (await read_run(self._tenant, run)).state
+            except ChargehandError:  # it is damaged, or was never written: the list itself tells
+                return None
+            if run not in self._missed:
+                self._states[run] = state
+        if state.ended is not None:
+            self._states.pop(run, None)
+        return summary_of(self._tenant, run, state)
+
+
+@operation("GET", "/api/runs/events", media=(MEDIA_TYPE,))
+async def follow_list(tenant: Tenant, query: ListChanges) -> Response:
+    """Summaries as server-sent events `run.line`: of the runs under way, then of each that changes. They have no ids:
+    who reconnects reads the list again.
+    """  # noqa: D205 - it is one summary
+    return streamed(tenant.part(LiveSummaries).follow(query), slot=tenant.runs.take_stream_slot())
 
 
 async def _summary(tenant: Tenant, row: RunRow) -> RunSummary:

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chargehand.agents.audit.assessment import Traced
+from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
 from chargehand.engine import events as ev
-from chargehand.engine.facts import Statement
+from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
@@ -179,8 +179,22 @@ class EntriesAfter(RequestBody, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
+class ListChanges(RequestBody, frozen=True):
+    """`team`: only runs of this team."""
+
+    team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+
+
 class EventsAfter(RequestBody, frozen=True):
+    """`lean`: instead of texts, results and prompts of more than 2 kB comes where they are to be had.
+
+    That is `{"$entry": NUMBER, "bytes": SIZE}`, for `/entries/NUMBER`. `words`: also what models write as it comes, in
+    events `words`.
+    """
+
     after: Count = 0
+    lean: bool = False
+    words: bool = False
 
 
 class EventsOfRuns(RequestBody, frozen=True):
@@ -203,6 +217,20 @@ class HistoryQuery(RequestBody, frozen=True):
 
 
 # --- replies: teams
+
+
+class CallerInfo(Struct, frozen=True):
+    """Who is calling: `key` is the id of the token, `name` what it was called, `scopes` what it allows.
+
+    `now` is the clock of the server.
+    """
+
+    tenant: str
+    key: str
+    name: str
+    scopes: tuple[str, ...]
+    version: str
+    now: Instant
 
 
 class WorkerInfo(Struct, frozen=True):
@@ -286,8 +314,27 @@ class AmountInfo(Struct, frozen=True):
     calls: int = 0
 
 
+class RunLimits(Struct, frozen=True):
+    """What a run may use at most; null is no cap."""
+
+    usd: float | None
+    tokens: int | None
+    calls: int | None
+
+
+class OpenQuestion(Struct, frozen=True):
+    """What a run asks a person, in short; the run itself has all of it."""
+
+    what: str
+    task: TaskId
+    text: str
+
+
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of."""
+    """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
+
+    `title` are the first words of its goal. `running` and `failed` count tasks.
+    """
 
     run: str
     team: str = ""
@@ -304,6 +351,10 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     gaps: int = 0
     parent: str = ""
     source: str = ""
+    title: str = ""
+    running: int = 0
+    failed: int = 0
+    question: OpenQuestion | None = None
 
 
 class RunPage(Struct, frozen=True):
@@ -335,13 +386,15 @@ class TaskInfo(Struct, frozen=True):
     reused: ReusedResult | None
     result: object
     used: AmountInfo
+    title: str = ""
 
 
 class RunInfo(Struct, frozen=True):
     """A run as it stands, by what is on disk. `notice` is what people must know about the models of its team.
 
     `traced` counts what the figures of its answer rest on, and `untraced` are those that no tool returned and no
-    input gave, by the task that says them; those of the answer itself are under the empty name.
+    input gave, by the task that says them; those of the answer itself are under the empty name. `now` is the clock of
+    the server; `forecast` is what the whole plan takes, null where there is no plan, and after the end of the run.
     """
 
     summary: RunSummary
@@ -352,10 +405,12 @@ class RunInfo(Struct, frozen=True):
     notice: str
     question: ev.InputRequested | None
     deadline: Instant
-    limits: AmountInfo | None
+    limits: RunLimits | None
     notes: tuple[NoteTrace, ...]
     traced: Traced
     untraced: dict[str, tuple[Statement, ...]]
+    now: Instant = 0.0
+    forecast: PlanForecast | None = None
 
 
 class EntryInfo(Struct, frozen=True):
@@ -365,6 +420,30 @@ class EntryInfo(Struct, frozen=True):
     seq: int
     at: Instant
     event: Event
+
+
+class StreamedWords(Struct, frozen=True):
+    """Some words of a model as they come: what it does (`attempt`, `plan`, `refine`, `answer`), and which try it is."""
+
+    run: str
+    work: str
+    task: TaskId
+    attempt: int
+    text: str
+
+
+class Evidence(Struct, frozen=True):
+    """What was counted about the answer of a run (`Result.assessment` in Python); `line` is all of it in a few words.
+
+    `untraced` are pairs: the task that says it (empty: the answer itself), and the figure.
+    """
+
+    coverage: Coverage
+    traced: Traced
+    untraced: tuple[tuple[str, Statement], ...]
+    claims: tuple[Statement, ...]
+    contradictions: tuple[SettledContradiction, ...]
+    line: str
 
 
 class Entries(Struct, frozen=True):

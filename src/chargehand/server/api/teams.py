@@ -5,6 +5,9 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+from starlette.requests import Request
+
+from chargehand import __version__
 from chargehand.agents.draft import draft
 from chargehand.engine.events import Entry
 from chargehand.engine.policy import Instant, Seconds
@@ -23,6 +26,7 @@ from chargehand.server.api.shapes import (
     BlockEdit,
     BlockInfo,
     BlockList,
+    CallerInfo,
     HealthReport,
     History,
     HistoryQuery,
@@ -37,6 +41,7 @@ from chargehand.server.api.shapes import (
     WorkerInfo,
     show,
 )
+from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
@@ -52,6 +57,20 @@ class Drafts:
 
     def __init__(self, _tenant: Tenant) -> None:
         self.turn = asyncio.Semaphore(_MAX_DRAFTS)
+
+
+@operation("GET", "/api/me")
+async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
+    """Who is calling, and what the token allows."""
+    caller: ApiCaller = request.scope[CALLER]
+    return CallerInfo(
+        tenant=caller.tenant,
+        key=caller.key,
+        name=caller.name,
+        scopes=caller.scopes,
+        version=__version__,
+        now=time.time(),
+    )
 
 
 @operation("GET", "/api/teams")

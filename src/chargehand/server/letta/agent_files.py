@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, field, structs
@@ -12,38 +12,39 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from chargehand.memory.blocks import Block, Origin
-from chargehand.memory.catalog import KeptTool, Profile, Thing, Turn
+from chargehand.memory.catalog import KeptTool, Profile, Thing
+from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.custom_tools import require_custom_tools
 from chargehand.server.letta.memory import new_block
-from chargehand.server.letta.models import configured_handle, model_problem
+from chargehand.server.letta.models import model_problem
 from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
-from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, format_time
+from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, Window, format_time
 from chargehand.server.wire import Problem, invalid, misfit, read
 
-routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
 _MAX_MESSAGES = 10_000
-_EMBEDDING_HEADER = "x-override-embedding-model"
-_NOT_EXPORTED = (  # they are of the server that the agent ran on
-    "memory",
-    "llm_config",
-    "pending_approval",
-    "last_stop_reason",
-    "last_run_completion",
-    "last_run_duration_ms",
-)
+_NOT_EXPORTED = ("memory", "llm_config", "pending_approval")  # they are of the server that the agent ran on
+
+
+class FileModel(Struct):
+    """The model of an agent in a file, as Letta's server names it."""
+
+    model: str = ""
+    model_endpoint_type: str = ""
+    handle: str | None = None
+    context_window: Window | None = None
 
 
 class FileAgent(AgentCreate):
     """An agent in a file. Its `block_ids` and `tool_ids` are those of the file."""
 
-    id: str = ""
     messages: Annotated[list[MessageCreate], Meta(max_length=_MAX_MESSAGES)] | None = None
+    llm_config: FileModel | None = None
 
 
 class FileBlock(BlockCreate, frozen=True, kw_only=True):
@@ -71,47 +72,32 @@ class ImportOptions(Struct):
     """What a client wants of an import, as the form names it. Letta has two names for some of it."""
 
     name: str = ""
-    """The name of the agent; refused if the file holds several."""
     override_name: str = ""
     model: str = ""
     override_model_handle: str = ""
-    embedding: str = ""
-    override_embedding_handle: str = ""
-    project_id: str = ""
-    append_copy_suffix: bool = False
     strip_messages: bool = False
-    override_existing_tools: bool = False
 
 
 # --- export
 
 
-@routes.get("/v1/agents/{agent}/export")
+@route("GET", "/v1/agents/{agent}/export")
 async def export_agent(call: LettaCall) -> Response:
+    call.check_query("scrub_messages")
     profile = await call.agent()
-    if call.flag("use_legacy_format"):
-        raise Problem(422, "unsupported", "the old format is not written any more; leave use_legacy_format out")
-    if call.query.get("conversation_id"):
-        advice = "the agent's own messages are exported; leave it out"
-        raise Problem(422, "unsupported", f"conversation_id is not supported: {advice}")
     turns: list[Turn] = []
     if not call.flag("scrub_messages"):
         turns = await call.catalog.turns(profile.id, limit=_MAX_MESSAGES, old=True)
     agent = await describe_agent(call, profile)
-    messages = [_export_turn(number, turn) for number, turn in enumerate(turns) if turn.role != "summary"]
     blocks = _number("block", agent.pop("blocks"))
     tools = _number("tool", agent.pop("tools"))
     for name in _NOT_EXPORTED:
-        agent.pop(name, None)
-    agent |= {
-        "id": "agent-0",
-        "model": profile.model or None,
-        "block_ids": [block["id"] for block in blocks],
-        "tool_ids": [tool["id"] for tool in tools],
-        "messages": messages,
-        "in_context_message_ids": [message["id"] for message in messages],
-        **{name: [] for name in ("memory_blocks", "group_ids", "source_ids", "files_agents")},
-    }
+        del agent[name]
+    agent["id"] = "agent-0"
+    agent["model"] = profile.model or None
+    agent["block_ids"] = [block["id"] for block in blocks]
+    agent["tool_ids"] = [tool["id"] for tool in tools]
+    agent["messages"] = [_export_turn(number, turn) for number, turn in enumerate(turns) if turn.role != "summary"]
     file: Table = {name: [] for name in _PARTS}
     file |= {"agents": [agent], "blocks": blocks, "tools": tools}
     file["metadata"] = {"written_by": f"chargehand {version('chargehand')}"}
@@ -128,7 +114,6 @@ def _export_turn(number: int, turn: Turn) -> Table:
         "id": f"message-{number}",
         "role": "user" if turn.role == "user" else "assistant",
         "content": [{"type": "text", "text": turn.text}],
-        "agent_id": "agent-0",
         "created_at": format_time(turn.when),
     }
 
@@ -136,7 +121,7 @@ def _export_turn(number: int, turn: Turn) -> Table:
 # --- import
 
 
-@routes.post("/v1/agents/import")
+@route("POST", "/v1/agents/import")
 async def import_agents(call: LettaCall) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
@@ -145,13 +130,14 @@ async def import_agents(call: LettaCall) -> Table:
     created: list[tuple[type[Thing], str]] = []
     agents: list[str] = []
     try:
-        tools = await _import_tools(call, file.tools, created, replace=options.override_existing_tools)
+        tools = await _import_tools(call, file.tools, created)
         blocks = {block.id: await _import_block(call, block, created) for block in file.blocks}
         for agent in file.agents:
-            sent = _read_agent(call, agent, options)
-            sent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
-            sent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
-            agents.append((await create_agent(call, sent))["id"])
+            _adapt(call, agent, options)
+            agent.block_ids = tuple(blocks[block] for block in agent.block_ids or ())
+            agent.tools = tuple(dict.fromkeys(tools[tool] for tool in agent.tool_ids or () if tool in tools))
+            agent.tool_ids = None
+            agents.append((await create_agent(call, agent))["id"])
             created.append((Profile, agents[-1]))
             turns = _read_turns(agent)
             if turns and not options.strip_messages:
@@ -170,7 +156,11 @@ async def _read_form(call: LettaCall) -> tuple[bytes, ImportOptions]:
             if not isinstance(upload, UploadFile):
                 raise invalid("there is no file: send one as `file`, in a form (multipart/form-data)")
             texts = {name: value for name, value in form.items() if isinstance(value, str)}
-            return await upload.read(), _read_options(texts, call.request.headers.get(_EMBEDDING_HEADER, ""))
+            refuse_unsupported(texts, ImportOptions.__struct_fields__)
+            options = msgspec.convert(texts, ImportOptions, strict=False)
+            options.name = options.name or options.override_name
+            options.model = options.model or options.override_model_handle
+            return await upload.read(), options
     except msgspec.ValidationError as error:
         raise misfit(error, ImportOptions, UNSET) from error
     except HTTPException as error:
@@ -181,41 +171,25 @@ async def _read_form(call: LettaCall) -> tuple[bytes, ImportOptions]:
         raise Problem(400, "cut", "the file was cut off") from error
 
 
-def _read_options(texts: dict[str, str], embedding: str) -> ImportOptions:
-    refuse_unsupported(texts, ImportOptions.__struct_fields__)
-    options = msgspec.convert(texts, ImportOptions, strict=False)
-    return structs.replace(
-        options,
-        name=options.name or options.override_name,
-        model=options.model or options.override_model_handle,
-        embedding=options.embedding or options.override_embedding_handle or embedding,
-    )
-
-
 def _parse(raw: bytes) -> AgentFile:
-    """What stands in a file; a problem if it is none, or holds too much."""
+    """What stands in a file; a problem if it is none, or if ids in it do not fit together."""
     if not raw.strip():
         raise invalid("the file is empty")
     file = read(raw, AgentFile)
-    ids = _check_ids("block", [block.id for block in file.blocks])
-    ids |= _check_ids("tool", [tool.id for tool in file.tools])
+    ids: set[str] = set()
+    for thing in (*file.blocks, *file.tools):
+        if thing.id and thing.id in ids:
+            raise invalid(f"the file holds two things with the id {thing.id[:60]!r}; each must have its own")
+        ids.add(thing.id)
     for agent in file.agents:
         for which in (*(agent.block_ids or ()), *(agent.tool_ids or ())):
             if which not in ids:
-                name = (agent.name or agent.id)[:60]
-                raise invalid(f"agent {name!r} has {which[:60]!r}, which is not in the file")
+                raise invalid(f"agent {(agent.name or '')[:60]!r} has {which[:60]!r}, which is not in the file")
     return file
 
 
-def _check_ids(kind: str, ids: list[str]) -> set[str]:
-    """The ids, each of which must be there once."""
-    if twice := next((each for each in ids if each and ids.count(each) > 1), ""):
-        raise invalid(f"the file holds two {kind}s with the id {twice[:60]!r}; each must have its own")
-    return set(ids)
-
-
 async def _import_tools(
-    call: LettaCall, tools: list[FileTool], created: list[tuple[type[Thing], str]], *, replace: bool
+    call: LettaCall, tools: list[FileTool], created: list[tuple[type[Thing], str]]
 ) -> dict[str, str]:
     """The names of tools by their ids in the file. Those of Letta that there are not here are left out."""
     own = [tool for tool in tools if tool.name not in built_in() and tool.tool_type == "custom"]
@@ -224,7 +198,7 @@ async def _import_tools(
     for tool in own:
         if not tool.source_code:
             raise Problem(422, "not_a_tool", f"the tool {tool.name[:60]!r} has no source in this file")
-        tool_kept, is_new = await save_tool(call, tool, replace=replace)
+        tool_kept, is_new = await save_tool(call, tool, replace=False)
         if is_new:
             created.append((KeptTool, tool_kept.id))
     available = {tool.name for tool in own} | {*built_in()}
@@ -243,29 +217,25 @@ async def _import_block(call: LettaCall, filed: FileBlock, created: list[tuple[t
     return block.id
 
 
-def _read_agent(call: LettaCall, filed: FileAgent, options: ImportOptions) -> AgentCreate:
-    fields: dict[str, Any] = {name: getattr(filed, name) for name in AgentCreate.__struct_fields__}
-    name = options.name or filed.name
-    model = filed.model or ("" if filed.llm_config is None else configured_handle(filed.llm_config))
+def _adapt(call: LettaCall, agent: FileAgent, options: ImportOptions) -> None:
+    """Change an agent of a file to what it is here: its name and model, and only the tools it had."""
+    agent.name = options.name or agent.name
+    config = agent.llm_config or FileModel()
+    if config.context_window is not None:
+        agent.context_window_limit = config.context_window
+    model = agent.model or config.handle or f"{config.model_endpoint_type}/{config.model}"
     if model_problem(model, call.tenant):
         model = ""  # the server that wrote the file had it; here the default one answers
-    fields |= {
-        "name": f"{name}_copy" if options.append_copy_suffix and name else name,
-        "model": options.model or model,
-        "embedding": options.embedding or filed.embedding,
-        "project_id": options.project_id or filed.project_id,
-        "tool_ids": None,
-        "include_base_tools": False,
-        "initial_message_sequence": None,
-    }
-    return AgentCreate(**fields)
+    agent.model = options.model or model
+    agent.include_base_tools = False
 
 
 def _read_turns(agent: FileAgent) -> list[Turn]:
     """What was said, as far as it was words."""
-    texts = [(message.role, text_of(message.content)) for message in agent.messages or ()]
-    return [
-        Turn("user" if role == "user" else "assistant", text, tainted=True)  # the file may be from anywhere
-        for role, text in texts
-        if role in ("user", "assistant") and text.strip()
-    ]
+    turns: list[Turn] = []
+    for message in agent.messages or ():
+        text = text_of(message.content)
+        if message.role in ("user", "assistant") and text.strip():
+            role = "user" if message.role == "user" else "assistant"
+            turns.append(Turn(role, text, tainted=True))  # the file may be from anywhere
+    return turns

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import UNSET, Struct, structs
-from starlette.responses import Response
 
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.roster import Match
@@ -13,23 +12,19 @@ from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import ModelCard
 from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
 from chargehand.server.letta.executor import MATCHING, is_supervisor
-from chargehand.server.letta.index import ListPage
-from chargehand.server.letta.memory import describe_block, holders_of, new_block, send_block, update_block
-from chargehand.server.letta.models import check_model, configured_handle, find_model, protocol_of, provider_of
-from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
-from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
+from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
+from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
+from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
+from chargehand.server.letta.settings import check_fields, check_rules, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
     AgentUpdate,
     BlockResponse,
-    MessageCreate,
-    ModelConfig,
     Strings,
     Table,
     ToolResponse,
@@ -37,19 +32,11 @@ from chargehand.server.letta.wire import (
 )
 from chargehand.server.wire import invalid, unknown
 
-routes = Routes()
 _AGENT = "/v1/agents/{agent}"
 _MAX_COUNT = 100_000
 _DEFAULT_TOOLS = ("conversation_search", "memory_insert", "memory_replace")
 _MAX_NAME = 500
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_INTERNAL = ("base_tools", "messages_since")  # settings that clients do not know of
-_FILTERS = ("last_stop_reason", "project_id", "template_id", "base_template_id", "created_by_id", "identifier_keys")
-_ORDERS: dict[str, Callable[[Profile], float | str]] = {
-    "created_at": lambda profile: profile.created,
-    "updated_at": lambda profile: profile.updated,
-    "last_run_completion": lambda profile: str(profile.settings.get("last_run_completion") or ""),
-}
 
 
 # --- as clients read them
@@ -63,11 +50,11 @@ async def describe_agents(call: LettaCall, profiles: Sequence[Profile]) -> list[
     """Agents with everything. One that was deleted meanwhile is described as it was, without its blocks."""
     ids = [profile.id for profile in profiles]
     attached = await call.catalog.attached_to(ids)
-    tools = await describe_tools(call.tenant, profiles)
     pending = await call.sessions.pending_approvals(ids)
+    tools = await describe_tools(call.tenant, profiles)
     cards = {handle: find_model(call.tenant, handle).card for handle in {profile.model for profile in profiles}}
     agents: list[Table] = []
-    for profile in await _with_last_runs(call, profiles):
+    for profile in profiles:
         blocks = [each.thing for each in attached.get(profile.id, ()) if isinstance(each.thing, Block)]
         own_tools = [tools[name] for name in profile.tools if name in tools]
         agent = _describe(profile, blocks, own_tools, cards[profile.model])
@@ -79,25 +66,23 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
     """An agent. `model` is the handle that was asked for, `llm_config.handle` the model that answers for it."""
     settings = settings_of(profile)
     options = settings.model_settings
-    provider = provider_of(profile.model or card.handle)
+    handle = profile.model or card.handle
     memory = [describe_block(block) for block in blocks]
-    shared: Table = {"parallel_tool_calls": options.parallel_tool_calls, "response_format": options.response_format}
     return {
-        **{name: value for name, value in to_catalog(settings).items() if name not in _INTERNAL},
-        **shared,
         "id": profile.id,
         "name": profile.name,
         "description": profile.description or None,
         "agent_type": settings.agent_type,
         "system": profile.prompt,
-        "model": profile.model or card.handle,
+        "model": handle,
+        "model_settings": options,
+        "context_window_limit": settings.context_window_limit,
+        "embedding": settings.embedding,
         "llm_config": {
-            **shared,
-            "model": _model_name(profile.model or card.handle),
-            "model_endpoint_type": protocol_of(provider),
+            "model": handle.partition("/")[2] or handle,
+            "model_endpoint_type": protocol_of(provider_of(handle)),
             "context_window": min(settings.context_window_limit or card.window, card.window),
             "handle": card.handle,
-            "provider_name": provider,
             "max_tokens": options.max_output_tokens,
             "temperature": options.temperature,
         },
@@ -106,75 +91,43 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
         "tools": tools,
         "tags": profile.tags,
         "tool_rules": settings.tool_rules,
+        "response_format": options.response_format,
+        "timezone": settings.timezone,
         "metadata": profile.metadata,
+        "message_buffer_autoclear": settings.message_buffer_autoclear,
         "created_at": format_time(profile.created),
         "updated_at": format_time(profile.updated),
-        "message_buffer_autoclear": settings.message_buffer_autoclear,
-        "identity_ids": settings.identity_ids,
-        **dict.fromkeys(("message_ids", "sources", "secrets", "tool_exec_environment_variables", "identities"), ()),
+        "sources": (),
     }
-
-
-async def _with_last_runs(call: LettaCall, profiles: Sequence[Profile]) -> list[Profile]:
-    """Agents with how the latest run of each ended."""
-    runs = await call.sessions.last_runs([profile.id for profile in profiles])
-    with_runs: list[Profile] = []
-    for profile in profiles:
-        settings = profile.settings
-        if (run := runs.get(profile.id)) is not None:
-            milliseconds = (run.total_duration_ns or 0) // 1_000_000
-            settings = {**settings, "last_stop_reason": run.stop_reason, "last_run_duration_ms": milliseconds}
-            settings["last_run_completion"] = run.completed_at
-        with_runs.append(structs.replace(profile, settings=settings))
-    return with_runs
 
 
 # --- lists
 
 
-@routes.get("/v1/agents")
+@route("GET", "/v1/agents")
 async def list_agents(call: LettaCall) -> list[Table]:
-    page = call.page(50, "desc")
-    order = call.choice("order_by", call.query.get("sort_by") or "created_at", tuple(_ORDERS))
-    filters = {name: value for name in _FILTERS if (value := call.query.get(name))}
-    identity = call.query.get("identity_id")
-    if order == "created_at" and not filters and not identity:
-        return await describe_agents(call, await _find(call, page))
-    profiles: list[Profile] = []
-    for profile in await _with_last_runs(call, await _find(call, EVERYTHING)):
-        has_identity = not identity or identity in settings_of(profile).identity_ids
-        if has_identity and all(profile.settings.get(name) == value for name, value in filters.items()):
-            profiles.append(profile)
-    return await describe_agents(call, page.cut(sorted(profiles, key=_ORDERS[order])))
-
-
-async def _find(call: LettaCall, page: ListPage) -> list[Profile]:
-    shows_hidden = call.flag("show_hidden_agents")
-
-    def is_listed(profile: Profile) -> bool:
-        return shows_hidden or not profile.settings.get("hidden")
-
+    page = call.page(50, "desc", "name", "query_text", "tags", "match_all_tags")
     name = call.query.get("name")
     text = call.query.get("query_text", "")
-    return await find_page(call, Profile, page, name=name, text=text, tags=call.tags(), is_listed=is_listed)
+    return await describe_agents(call, await find_page(call, Profile, page, name=name, text=text, tags=call.tags()))
 
 
-@routes.get("/v1/blocks/{block}/agents")
+@route("GET", "/v1/blocks/{block}/agents")
 async def list_holders(call: LettaCall) -> list[Table]:
     return await describe_agents(call, call.page(50, "desc").cut(await holders_of(call)))
 
 
-@routes.get("/v1/tags")
+@route("GET", "/v1/tags")
 async def list_tags(call: LettaCall) -> list[str]:
     words = (call.query.get("query_text") or call.query.get("name") or "").lower()
     tags = sorted(tag for tag in await call.catalog.tags(Profile) if words in tag.lower())
-    return call.page(50, "asc").cut(tags, key=str)
+    return call.page(50, "asc", "name", "query_text", "order_by").cut(tags, key=str)
 
 
 # --- creating
 
 
-@routes.post("/v1/agents")
+@route("POST", "/v1/agents")
 async def create(call: LettaCall) -> Table:
     sent = await call.body(AgentCreate)
     check_fields(await call.raw_body(), AgentCreate)
@@ -203,23 +156,8 @@ async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
     own = [structs.replace(new_block(block), id=f"block-{uuid.uuid4()}") for block in new]
     for block in own:
         block_edits.created(block, PERSON)
-    turns = _first_turns(sent.initial_message_sequence or ())
     profile = await _save(call, profile, own, sorted(shared, key=lambda block: block.created))
-    if turns:
-        await call.catalog.say(profile.id, turns)
     return await describe_agent(call, profile)
-
-
-def _first_turns(messages: Sequence[MessageCreate]) -> list[Turn]:
-    """The messages that an agent begins with, as it remembers them."""
-    turns: list[Turn] = []
-    for number, message in enumerate(messages):
-        if message.role not in ("user", "assistant"):
-            reason = f"initial_message_sequence[{number}].role is {message.role[:40]!r}; it must be user or assistant"
-            raise invalid(f"{reason}: what an agent is to be told beforehand goes into system")
-        if text := text_of(message.content).strip():
-            turns.append(Turn("user" if message.role == "user" else "assistant", text))
-    return turns
 
 
 async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
@@ -244,19 +182,15 @@ async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared:
 
 def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Profile:
     """An agent with what was sent of it, but its tools and blocks; a problem for what cannot be kept."""
-    model = sent.model
-    if model is None and sent.llm_config is not None:
-        model = _configured_model(call, profile, sent.llm_config)
-    if model is not None and model != profile.model:
-        check_model("llm_config" if sent.model is None else "model", model, call.tenant)
+    if sent.model is not None and sent.model != profile.model:
+        check_model("model", sent.model, call.tenant)
     settings = merge(settings_of(profile), sent)
-    check_timezone(settings.timezone)
     changed = replace_given(
         profile,
         name=sent.name,
         description=sent.description,
         prompt=sent.system,
-        model=model,
+        model=sent.model,
         tags=None if sent.tags is None else tuple(dict.fromkeys(sent.tags)),
         metadata=sent.metadata,
         settings=to_catalog(settings),
@@ -268,24 +202,12 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     return changed
 
 
-def _configured_model(call: LettaCall, profile: Profile, config: ModelConfig) -> str:
-    """The model that an `llm_config` names. If it is sent back as it was read, the agent keeps the one it asked for."""
-    handle = find_model(call.tenant, profile.model).card.handle
-    if (config.model, config.handle) == (_model_name(profile.model or handle), handle):
-        return profile.model
-    return configured_handle(config) or profile.model
-
-
-def _model_name(handle: str) -> str:
-    return handle.partition("/")[2] or handle
-
-
-@routes.get(_AGENT)
+@route("GET", _AGENT)
 async def retrieve(call: LettaCall) -> Table:
     return await describe_agent(call, await call.agent())
 
 
-@routes.patch(_AGENT)
+@route("PATCH", _AGENT)
 async def update(call: LettaCall) -> Table:
     sent = await call.body(AgentUpdate)
     check_fields(await call.raw_body(), AgentUpdate)
@@ -299,8 +221,6 @@ async def update(call: LettaCall) -> Table:
             changed = structs.replace(changed, tools=tuple(dict.fromkeys((*changed.tools, MATCHING))))
         if sent.tool_rules is not UNSET:
             check_rules(settings_of(changed).tool_rules, changed.tools)
-        if sent.block_ids is not None:
-            await _set_blocks(call, profile.id, sent.block_ids)
         return changed
 
     return await change_agent(call, change)
@@ -313,21 +233,7 @@ async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Pr
     return await describe_agent(call, profile)
 
 
-async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> None:
-    """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
-    for block in wanted:
-        await call.find(Block, block)
-    attached = await call.catalog.attached(agent)
-    current = [each.thing.id for each in attached if isinstance(each.thing, Block) and not each.via]
-    for block in current:
-        if block not in wanted:
-            await call.catalog.detach(agent, block)
-    for block in dict.fromkeys(wanted):
-        if block not in current:
-            await call.catalog.attach(agent, block, FULL_ACCESS)
-
-
-@routes.delete(_AGENT)
+@route("DELETE", _AGENT)
 async def delete(call: LettaCall) -> dict[str, str]:
     """With its conversations and what was attached; blocks and archives stay, others may have them too."""
     agent = call.path("agent")
@@ -339,45 +245,39 @@ async def delete(call: LettaCall) -> dict[str, str]:
         runs += await sessions.open_runs(conversation.id)
         await call.catalog.delete(KeptConversation, conversation.id)
     await sessions.cancel(dict.fromkeys(runs), "the agent was deleted")
-    await sessions.forget(agent)
+    await sessions.index.forget_agent(agent)
     return {"message": f"agent {agent} was deleted"}
-
-
-@routes.post(f"{_AGENT}/recompile", "read")
-async def recompile(call: LettaCall) -> str:
-    """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
-    return await call.sessions.executor.system_prompt(await call.agent())
 
 
 # --- what is attached
 
 
-@routes.patch(f"{_AGENT}/archives/attach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/attach/{{archive}}")
 async def attach_archive_to_agent(call: LettaCall) -> None:
     profile = await call.agent()
     await attach_archive(call.tenant, profile.id, (await call.find(Archive)).id)
 
 
-@routes.patch(f"{_AGENT}/archives/detach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/detach/{{archive}}")
 async def detach_archive(call: LettaCall) -> None:
     await call.catalog.detach((await call.agent()).id, call.path("archive"))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/attach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/attach/{{block}}")
 async def attach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.attach(profile.id, (await call.find(Block)).id, FULL_ACCESS)
     return await describe_agent(call, profile)
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/detach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/detach/{{block}}")
 async def detach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.detach(profile.id, call.path("block"))
     return await describe_agent(call, profile)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks")
+@route("GET", f"{_AGENT}/core-memory/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
     blocks = await blocks_of(call.tenant, (await call.agent()).id)
     return [describe_block(block) for block in call.page(100, "desc").cut(blocks)]
@@ -391,29 +291,29 @@ async def _block_with_label(call: LettaCall) -> Block:
     raise unknown("block with the label", label)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks/{{label}}")
-async def retrieve_block(call: LettaCall) -> Response:
-    return send_block(await _block_with_label(call))
+@route("GET", f"{_AGENT}/core-memory/blocks/{{label}}")
+async def retrieve_block(call: LettaCall) -> BlockResponse:
+    return describe_block(await _block_with_label(call))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/{{label}}")
-async def change_block(call: LettaCall) -> Response:
+@route("PATCH", f"{_AGENT}/core-memory/blocks/{{label}}")
+async def change_block(call: LettaCall) -> BlockResponse:
     return await update_block(call, (await _block_with_label(call)).id)
 
 
-@routes.get(f"{_AGENT}/tools")
+@route("GET", f"{_AGENT}/tools")
 async def list_tools(call: LettaCall) -> list[ToolResponse]:
     profile = await call.agent()
     tools = await describe_tools(call.tenant, [profile])
     return call.page(10, "desc").cut([tools[name] for name in profile.tools if name in tools])
 
 
-@routes.patch(f"{_AGENT}/tools/attach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/attach/{{tool}}")
 async def attach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: (*tools, *names))
 
 
-@routes.patch(f"{_AGENT}/tools/detach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/detach/{{tool}}")
 async def detach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: tuple(tool for tool in tools if tool not in names))
 
@@ -431,7 +331,7 @@ class ApprovalUpdate(Struct):
     requires_approval: bool
 
 
-@routes.patch(f"{_AGENT}/tools/approval/{{name}}")
+@route("PATCH", f"{_AGENT}/tools/approval/{{name}}")
 async def require_approval(call: LettaCall) -> Table:
     """Whether a person must approve this agent's calls of this tool: a rule more, or a rule less."""
     name = call.path("name")

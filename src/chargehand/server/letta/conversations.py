@@ -3,46 +3,29 @@
 An agent's own conversation is called `default`, with the agent's id beside it, or by the agent's id alone.
 """
 
-import time
-from operator import itemgetter
-
 from msgspec import UNSET, Struct, structs
 from starlette.responses import Response
 
 from chargehand.engine.roster import Match
-from chargehand.memory.catalog import KeptConversation, Profile, Turn
+from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import MessageFilter
-from chargehand.server.letta.messages import (
-    OWN_CONVERSATION,
-    cancel_runs,
-    compact_turns,
-    list_messages,
-    read_message_request,
-    respond,
-)
-from chargehand.server.letta.models import check_model
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.index import OWN_CONVERSATION
+from chargehand.server.letta.messages import cancel_runs, list_messages, read_message_request, respond
+from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.runs import follow_run
-from chargehand.server.letta.settings import check_fields, conversation_settings, merge, to_catalog
-from chargehand.server.letta.settings import in_conversation as agent_in_conversation
-from chargehand.server.letta.wire import CompactRequest, ModelFields, Nullable, StreamRequest, Table, format_time
-from chargehand.server.wire import Problem, invalid, unknown
+from chargehand.server.letta.settings import check_fields
+from chargehand.server.letta.wire import Nullable, StreamRequest, Table, format_time
+from chargehand.server.wire import Problem, invalid
 
-routes = Routes()
 _PATH = "/v1/conversations/{conversation}"
 _MAX_COUNT = 100_000
-_MAX_TURNS = 10_000
 
 
-class ConversationFields(ModelFields):
+class ConversationFields(Struct):
     """A new conversation, or a change of one."""
 
     summary: Nullable[str] = UNSET
     description: Nullable[str] = UNSET
-    model: Nullable[str] = UNSET
-    hidden: Nullable[bool] = UNSET
-    archived: bool | None = None
 
 
 class _Resolved(Struct, frozen=True):
@@ -58,11 +41,6 @@ class _Resolved(Struct, frozen=True):
     @property
     def lane(self) -> str:
         return self.id or self.profile.id
-
-    @property
-    def inherited(self) -> tuple[tuple[str, float], ...]:
-        """What it began with, if it is a fork."""
-        return () if self.conversation is None else conversation_settings(self.conversation).inherited
 
 
 async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
@@ -82,25 +60,12 @@ async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
     return _Resolved(await call.find(Profile, conversation.agent), conversation)
 
 
-async def _describe_all(call: LettaCall, conversations: list[KeptConversation]) -> list[Table]:
-    only = conversations[0].id if len(conversations) == 1 else ""
-    last_active = await (await call.sessions.flush()).last_active(only)
-    return [_describe(conversation, last_active.get(conversation.id)) for conversation in conversations]
-
-
-def _describe(conversation: KeptConversation, last_active: float | None) -> Table:
-    settings = conversation_settings(conversation)
+def _describe(conversation: KeptConversation) -> Table:
     return {
         "id": conversation.id,
         "agent_id": conversation.agent,
         "summary": conversation.name or None,
         "description": conversation.description or None,
-        "archived": settings.archived_at is not None,
-        "archived_at": None if settings.archived_at is None else format_time(settings.archived_at),
-        "model": settings.model or None,
-        "model_settings": conversation.settings.get("model_settings"),
-        "context_window_limit": settings.context_window_limit,
-        "last_message_at": None if last_active is None else format_time(last_active),
         "created_at": format_time(conversation.created),
         "updated_at": format_time(conversation.updated),
     }
@@ -110,61 +75,48 @@ async def _read_fields(call: LettaCall, conversation: KeptConversation) -> KeptC
     """A conversation with what was sent of it."""
     sent = await call.body(ConversationFields)
     check_fields(await call.raw_body(), ConversationFields)
-    if sent.model is not UNSET:
-        check_model("model", sent.model or "", call.tenant)
-    settings = merge(conversation_settings(conversation), sent)
-    if sent.archived is not None:
-        settings = structs.replace(settings, archived_at=time.time() if sent.archived else None)
     return structs.replace(
         conversation,
         name=conversation.name if sent.summary is UNSET else sent.summary or "",
         description=conversation.description if sent.description is UNSET else sent.description or "",
-        settings=to_catalog(settings),
     )
 
 
-@routes.post("/v1/conversations")
+@route("POST", "/v1/conversations")
 async def create(call: LettaCall) -> Table:
     agent = call.query.get("agent_id")
     if not agent:
         raise invalid("agent_id is missing: say in the query with which agent the conversation is")
     profile = await call.find(Profile, agent)
     new = await _read_fields(call, KeptConversation(agent=profile.id, tags=(profile.id,)))
-    return _describe(await call.catalog.add(new), None)
+    return _describe(await call.catalog.add(new))
 
 
-@routes.get("/v1/conversations")
+@route("GET", "/v1/conversations")
 async def list_conversations(call: LettaCall) -> list[Table]:
     """All, or those of an agent; the newest first unless it is said otherwise."""
-    page = call.page(50, "desc")
-    order = call.choice("order_by", "created_at", ("created_at", "last_run_completion", "last_message_at"))
-    status = call.choice("archive_status", "unarchived", ("unarchived", "archived", "all"))
+    page = call.page(50, "desc", "agent_id", "summary_search")
     agent = call.query.get("agent_id")
     words = call.query.get("summary_search", "").casefold()
     match = Match((agent,), ()) if agent else Match()
     stored = await call.catalog.find(KeptConversation, tags=match, limit=_MAX_COUNT)
-    conversations = await _describe_all(call, [each for each in stored if not each.settings.get("hidden")])
-    if status != "all":
-        conversations = [each for each in conversations if each["archived"] == (status == "archived")]
-    conversations = [each for each in conversations if words in (each["summary"] or "").casefold()]
-    if order != "created_at":
-        conversations.sort(key=lambda each: each["last_message_at"] or "")
-    return page.cut(conversations, key=itemgetter("id"))
+    wanted = page.cut([each for each in stored if words in each.name.casefold()])
+    return [_describe(conversation) for conversation in wanted]
 
 
-@routes.get(_PATH)
+@route("GET", _PATH)
 async def retrieve(call: LettaCall) -> Table:
-    return (await _describe_all(call, [await call.find(KeptConversation)]))[0]
+    return _describe(await call.find(KeptConversation))
 
 
-@routes.patch(_PATH)
+@route("PATCH", _PATH)
 async def update(call: LettaCall) -> Table:
     async with lock_of(call.tenant, call.path("conversation")):
         changed = await _read_fields(call, await call.find(KeptConversation))
-        return (await _describe_all(call, [await call.catalog.change(changed)]))[0]
+        return _describe(await call.catalog.change(changed))
 
 
-@routes.delete(_PATH)
+@route("DELETE", _PATH)
 async def delete(call: LettaCall) -> None:
     """With what was said in it; its runs stay."""
     sessions = call.sessions
@@ -175,69 +127,16 @@ async def delete(call: LettaCall) -> None:
         await sessions.index.forget_messages(conversation.agent, conversation.id)
 
 
-@routes.post(f"{_PATH}/cancel")
+@route("POST", f"{_PATH}/cancel")
 async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what goes on in a conversation."""
     return await cancel_runs(call, await call.sessions.open_runs((await _resolve(call)).lane))
 
 
-@routes.post(f"{_PATH}/recompile", "read")
-async def recompile(call: LettaCall) -> str:
-    """What the agent would be told now: blocks are read before each step, so nothing is compiled."""
-    resolved = await _resolve(call, (await call.body(CompactRequest)).agent_id)
-    profile = resolved.profile
-    if resolved.conversation is not None:
-        profile = agent_in_conversation(profile, resolved.conversation)
-    return await call.sessions.executor.system_prompt(profile)
-
-
-# --- forks
-
-
-@routes.post(f"{_PATH}/fork")
-async def fork(call: LettaCall) -> Table:
-    """A new conversation that begins with what was said in this one, up to a message if one is named."""
-    resolved = await _resolve(call)
-    turns = await call.catalog.turns(resolved.lane, limit=_MAX_TURNS, old=True)
-    turns = [turn for turn in turns if turn.role != "summary"]
-    if message := call.query.get("message_id"):
-        turns = await _up_to(call, turns, message)
-    original = resolved.conversation or KeptConversation(agent=resolved.profile.id, tags=(resolved.profile.id,))
-    settings = structs.replace(
-        conversation_settings(original),
-        inherited=await _inherited(call, resolved, turns),
-        hidden=call.flag("hidden"),
-        archived_at=None,
-    )
-    copy = structs.replace(original, id="", settings=to_catalog(settings))
-    new = await call.catalog.add(copy)
-    if turns:
-        await call.catalog.say(new.id, turns)
-    return _describe(new, None)
-
-
-async def _inherited(call: LettaCall, resolved: _Resolved, turns: list[Turn]) -> tuple[tuple[str, float], ...]:
-    """Which messages a fork begins with: of which conversations, and of each up to which moment."""
-    runs = [turn.run for turn in turns if turn.run]
-    until = await call.sessions.index.last_message_time(runs[-1]) if runs else None
-    if until is None:
-        return ()
-    return *((which, min(moment, until)) for which, moment in resolved.inherited), (resolved.id, until)
-
-
-async def _up_to(call: LettaCall, turns: list[Turn], message: str) -> list[Turn]:
-    """The turns up to a message, with the answer it belongs to."""
-    indexed = await call.sessions.index.message(message)
-    places = [place for place, turn in enumerate(turns, 1) if indexed is not None and turn.run == indexed.run]
-    if not places:
-        raise unknown("message", message)
-    return turns[: places[-1]]
-
-
 # --- messages
 
 
-@routes.post(f"{_PATH}/messages")
+@route("POST", f"{_PATH}/messages")
 async def send(call: LettaCall) -> Response:
     """Send messages; the answer is streamed unless the client says otherwise."""
     sent = await read_message_request(call)
@@ -245,31 +144,18 @@ async def send(call: LettaCall) -> Response:
     return await respond(call, sent, resolved.profile, resolved.id, is_streaming=sent.streaming is not False)
 
 
-@routes.get(f"{_PATH}/messages")
+@route("GET", f"{_PATH}/messages")
 async def messages(call: LettaCall) -> Response:
     resolved = await _resolve(call)
-    wanted = MessageFilter(agent=resolved.profile.id, conversation=resolved.id, inherited=resolved.inherited)
-    return await list_messages(call, wanted)
+    return await list_messages(call, resolved.profile.id, resolved.id or OWN_CONVERSATION)
 
 
-@routes.post(f"{_PATH}/stream", "read")
+@route("POST", f"{_PATH}/stream", "read")
 async def stream(call: LettaCall) -> Response:
-    """Follow the run that goes on in a conversation, or one that is named."""
+    """Follow the run that goes on in a conversation."""
     sent = await call.body(StreamRequest)
-    if sent.otid:
-        advice = "send the message again with its otid, and it is joined"
-        raise Problem(422, "unsupported", f"otid is not supported: {advice}")
-    lane = (await _resolve(call, sent.agent_id)).lane
-    runs = [sent.run_id] if sent.run_id else await call.sessions.open_runs(lane)
+    check_fields(await call.raw_body(), StreamRequest)
+    runs = await call.sessions.open_runs((await _resolve(call, sent.agent_id)).lane)
     if not runs:
         raise Problem(404, "unknown", "no run goes on in this conversation")
-    log = await call.sessions.log_of(runs[-1])
-    if log is None or log.lane != lane:
-        raise unknown("run", runs[-1])
     return await follow_run(call, runs[-1], sent)
-
-
-@routes.post(f"{_PATH}/compact")
-async def compact(call: LettaCall) -> Table:
-    sent = await call.body(CompactRequest)
-    return await compact_turns(call, sent, (await _resolve(call, sent.agent_id)).lane)

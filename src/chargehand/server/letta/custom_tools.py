@@ -6,29 +6,26 @@ what it returns.
 """
 
 import ast
-import re
 import secrets
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field
 
+from chargehand.agents.setup import OURS
 from chargehand.engine.value import encode_value
-from chargehand.errors import ChargehandError
+from chargehand.errors import ChargehandError, Invalid
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
-from chargehand.models.messages import ToolSpec
-from chargehand.server.letta.request import NO_PARAMETERS, ClientReturn, ClientReturns
+from chargehand.server.letta.request import ClientReturns, call_key
 from chargehand.server.letta.wire import ClientTool, Table
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem
+from chargehand.server.wire import Problem, invalid
 from chargehand.tools.sandbox import Ran, available, python_sandbox
-from chargehand.tools.schema import problems
-from chargehand.tools.tool import Caller, Tool, ToolFailed
+from chargehand.tools.schema import split_docstring
+from chargehand.tools.tool import Tool, ToolFailed, tool_from_schema
 
 RETURN_LIMIT = 50_000
 """Characters that a tool returns at most, unless its client says otherwise."""
-_MAX_PROBLEMS = 5
 _SECONDS = 30.0
 _MAX_ERROR = 2000  # characters of what a program printed in the end
 _CALL = """
@@ -47,7 +44,6 @@ print("\\n{mark}" + _json.dumps(_found, default=str))
 # --- reading a source: its name, what it does, what it takes
 
 _MAX_LENGTH = 256 * 1024
-_MAX_DEPTH = 12  # annotations inside annotations
 _TYPES: Mapping[str, str] = {
     **dict.fromkeys(("str", "bytes"), "string"),
     "int": "integer",
@@ -55,12 +51,8 @@ _TYPES: Mapping[str, str] = {
     "bool": "boolean",
     **dict.fromkeys(("dict", "Dict", "Mapping"), "object"),
     **dict.fromkeys(("list", "List", "Sequence", "tuple", "Tuple", "set", "Set"), "array"),
-    **dict.fromkeys(("None", "NoneType"), "null"),
 }
-_NULL: Table = {"type": "null"}
 _FILLED_IN = frozenset(("agent_state", "self"))  # parameters that a model does not know of
-_ARGUMENT = re.compile(r"\s+(\w+)\s*(?:\([^)]*\)\s*)?:\s*(.+)")
-_HEADING = re.compile(r"\s*(Args|Arguments|Parameters|Returns?|Raises|Yields|Examples?)\s*:\s*$")
 
 
 class SourceFunction(Struct, frozen=True):
@@ -80,13 +72,13 @@ def read_source(source: str, name: str = "") -> SourceFunction:
     if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         raise _refused(f"{function.name} takes *, ** or positional arguments; give each argument a name")
     defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + arguments.defaults + arguments.kw_defaults
-    description, meanings = _read_docstring(ast.get_docstring(function) or "")
+    description, meanings = split_docstring(ast.get_docstring(function) or "")
     properties: dict[str, Table] = {}
     required: list[str] = []
     for argument, default in zip((*arguments.args, *arguments.kwonlyargs), defaults, strict=True):
         if argument.arg in _FILLED_IN:
             continue
-        properties[argument.arg] = schema_of(argument.annotation)
+        properties[argument.arg] = _schema_within_bounds(argument.annotation)
         if argument.arg in meanings:
             properties[argument.arg]["description"] = meanings[argument.arg]
         if default is None:
@@ -110,66 +102,47 @@ def _refused(why: str) -> Problem:
     return Problem(422, "not_a_tool", f"this source cannot be a tool: {why}")
 
 
-def schema_of(annotation: ast.expr | None, depth: int = 0) -> Table:
+def _schema_within_bounds(annotation: ast.expr | None) -> Table:
+    try:
+        return schema_of(annotation)
+    except RecursionError as error:
+        raise _refused("an annotation is nested too deep") from error
+
+
+def schema_of(annotation: ast.expr | None) -> Table:
     """The JSON Schema of an annotation; one that cannot be read allows anything."""
-    if annotation is None or depth > _MAX_DEPTH:
-        return {}
     match annotation:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return {"type": _TYPES[name]} if name in _TYPES else {}
-        case ast.Constant(value=None):
-            return {**_NULL}
-        case ast.Constant(value=str(text)):  # an annotation in quotes
-            try:
-                return schema_of(ast.parse(text[:1000].strip(), mode="eval").body, depth + 1)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                return {}
+        case ast.Name(id=name) | ast.Attribute(attr=name) if name in _TYPES:
+            return {"type": _TYPES[name]}
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union([left, right], depth + 1)
+            return _union([left, right])
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
-            return _generic(name, list(inner.elts) if isinstance(inner, ast.Tuple) else [inner], depth + 1)
+            return _generic(name, inner.elts if isinstance(inner, ast.Tuple) else [inner])
         case _:
             return {}
 
 
-def _generic(name: str, inner: list[ast.expr], depth: int) -> Table:
+def _generic(name: str, inner: Sequence[ast.expr]) -> Table:
     if name == "Literal":
         values = [each.value for each in inner if isinstance(each, ast.Constant)]
-        choices = [value for value in values if isinstance(value, str | int | bool)]
-        return {"enum": choices} if choices else {}
+        return {"enum": [value for value in values if isinstance(value, str | int | bool)]}
     if name in ("Optional", "Annotated"):
-        return _union(inner[:1], depth)
+        return schema_of(inner[0])
     if name == "Union":
-        return _union(inner, depth)
+        return _union(inner)
     kind = _TYPES.get(name)
     if kind == "array":
-        return {"type": kind, "items": schema_of(inner[0], depth) if inner else {}}
-    if kind == "object" and len(inner) == 2:
-        return {"type": kind, "additionalProperties": schema_of(inner[1], depth)}
+        return {"type": kind, "items": schema_of(inner[0])}
     return {"type": kind} if kind else {}
 
 
-def _union(options: list[ast.expr], depth: int) -> Table:
+def _union(options: Sequence[ast.expr]) -> Table:
     """Null is left out where there is anything else: leaving an argument out says the same."""
-    schemas = [schema for schema in (schema_of(option, depth) for option in options) if schema != _NULL]
+    is_null = [isinstance(option, ast.Constant) and option.value is None for option in options]
+    schemas = [schema_of(option) for option, null in zip(options, is_null, strict=True) if not null]
     if not schemas or {} in schemas:
         return {}
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of each argument under a heading such as `Args:`."""
-    summary: list[str] = []
-    arguments: dict[str, str] = {}
-    heading = ""
-    for line in text.splitlines():
-        if match := _HEADING.fullmatch(line):
-            heading = match[1]
-        elif not heading:
-            summary.append(line)
-        elif heading in ("Args", "Arguments", "Parameters") and (match := _ARGUMENT.fullmatch(line)):
-            arguments[match[1]] = match[2].strip()
-    return "\n".join(summary).strip(), arguments
 
 
 # --- running a source
@@ -234,36 +207,6 @@ def _read_value(text: str, limit: int) -> object:
 # --- as agents have them
 
 
-def _read_arguments(tool: Tool, arguments: str) -> Table:
-    try:
-        return msgspec.json.decode(arguments or "{}", type=Table)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ToolFailed(f"the arguments of {tool.name} must be one JSON object: {error}") from error
-
-
-async def _no_function() -> None:
-    """Stands where a tool has its function: that of a client's tool is not in this process."""
-
-
-def _spec(name: str, description: str, parameters: Mapping[str, object]) -> ToolSpec:
-    return ToolSpec(name, description, Raw(msgspec.json.encode(parameters)))
-
-
-class CustomTool(Tool, frozen=True):
-    """A tool that a client brought. Its arguments are checked by its own function, in the sandbox."""
-
-    stored: KeptTool = KeptTool("")
-
-    def check(self, arguments: str) -> None:
-        _read_arguments(self, arguments)
-
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
-        result = await execute(self.stored, _read_arguments(self, arguments))
-        if result.status == "error":
-            raise ToolFailed(f"{self.name} failed: {result.func_return}")
-        return result.func_return
-
-
 async def find_custom(catalog: Catalog, name: str) -> KeptTool | None:
     """The tool that a client brought under this name."""
     tools = await catalog.find(KeptTool, name=name, limit=1)
@@ -276,46 +219,54 @@ async def custom_tools(tenant: Tenant, profile: Profile) -> dict[str, Tool]:
     for name in profile.tools if tenant.settings.custom_tools else ():
         stored = await find_custom(tenant.memory.catalog, name)
         if stored is not None:
-            tools[name] = CustomTool(
-                _spec(stored.name, stored.description, stored.parameters),
-                partial(_no_function),
-                timeout=_SECONDS + 15,
-                approve=bool(stored.settings.get("approval")),
-                stored=stored,
-            )
+            tools[name] = custom_tool(stored)
     return tools
 
 
-class ClientSideTool(Tool, frozen=True):
-    """A tool that the client runs. Every call waits for its client, which sends what it returned."""
+def custom_tool(stored: KeptTool) -> Tool:
+    """A tool that a client brought; Invalid if no model could call it."""
 
-    schema: Table = field(default_factory=Table)
-    returns: ClientReturns = field(default_factory=dict[tuple[str, str], ClientReturn])
+    async def run(**arguments: object) -> object:
+        result = await execute(stored, arguments)
+        if result.status == "error":
+            raise ToolFailed(f"{stored.name} failed: {result.func_return}")
+        return result.func_return
 
-    def check(self, arguments: str) -> None:
-        if wrong := list(problems(_read_arguments(self, arguments), self.schema))[:_MAX_PROBLEMS]:
-            raise ToolFailed(f"the arguments of {self.name} do not fit: {'; '.join(wrong)}")
-
-    async def call(self, arguments: str, key: str, caller: Caller | None = None) -> object:  # noqa: ARG002 - not needed
-        returned = self.returns.get((self.name, arguments))
-        if returned is None:
-            raise ToolFailed(f"the client sent no result of {self.name}; go on without it")
-        if not returned.good:
-            raise ToolFailed(f"{self.name} failed: {returned.text}")
-        return returned.text
+    return tool_from_schema(
+        stored.name,
+        stored.description,
+        stored.parameters,
+        run,
+        timeout=_SECONDS + 15,
+        approve=bool(stored.settings.get("approval")),
+    )
 
 
 def client_side_tools(tools: Sequence[ClientTool], returns: ClientReturns) -> dict[str, Tool]:
-    """The tools of a client, for the agent that it writes to."""
+    """The tools that a client runs itself, for the agent that it writes to. A problem if no model could call them.
+
+    Every call waits for the client, which sends what it returned.
+    """
     client_side: dict[str, Tool] = {}
-    for tool in tools:
-        schema = tool.parameters or NO_PARAMETERS
-        client_side[tool.name] = ClientSideTool(
-            _spec(tool.name, tool.description or "", schema),
-            partial(_no_function),
-            approve=True,
-            poll=True,
-            schema=schema,
-            returns=returns,
-        )
+    for number, tool in enumerate(tools):
+        if tool.name in OURS or tool.name in client_side:
+            raise invalid(f"client_tools[{number}].name is {tool.name[:80]!r}, which is taken; choose another")
+        try:
+            client_side[tool.name] = _client_side_tool(tool, returns)
+        except Invalid as error:
+            raise invalid(f"client_tools[{number}]: {error}") from error
     return client_side
+
+
+def _client_side_tool(tool: ClientTool, returns: ClientReturns) -> Tool:
+    async def read_return(**arguments: object) -> str:
+        returned = returns.get(call_key(tool.name, arguments))
+        if returned is None:
+            raise ToolFailed(f"the client sent no result of {tool.name}; go on without it")
+        if not returned.good:
+            raise ToolFailed(f"{tool.name} failed: {returned.text}")
+        return returned.text
+
+    return tool_from_schema(
+        tool.name, tool.description or "", tool.parameters or {}, read_return, approve=True, poll=True
+    )

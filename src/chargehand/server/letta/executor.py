@@ -14,7 +14,6 @@ from msgspec import structs
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.messages import WorkerMessage, replies_value, send
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import instructions, material, visible_blocks
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
 from chargehand.agents.spending import Spending
@@ -27,10 +26,10 @@ from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
-from chargehand.server.letta.message_log import read_log
+from chargehand.server.letta.message_log import read_logs
 from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
 from chargehand.server.letta.request import AgentRequest, ClientReturns, recorded_request
-from chargehand.server.letta.settings import in_conversation, read_rules, settings_of
+from chargehand.server.letta.settings import read_rules, settings_of
 from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem
@@ -151,11 +150,8 @@ class LettaExecutor(Executor):
         profile = await self._catalog.get(Profile, brief.worker)
         if profile is None:
             raise _gone(f"agent {brief.worker}")
-        if request.conversation:
-            conversation = await self._catalog.get(KeptConversation, request.conversation)
-            if conversation is None:
-                raise _gone(f"conversation {request.conversation}")
-            profile = in_conversation(profile, conversation)
+        if request.conversation and await self._catalog.get(KeptConversation, request.conversation) is None:
+            raise _gone(f"conversation {request.conversation}")
         if _INSERT in profile.tools:
             await archive_of(self._tenant, profile)  # somewhere to keep what it finds
         model = request.model or profile.model
@@ -172,7 +168,7 @@ class LettaExecutor(Executor):
 
     async def _client_returns(self, request: AgentRequest, run: str) -> ClientReturns:
         """What the client sent so far for calls that it made itself."""
-        return read_log(run, await self._tenant.journal.read(run)).client_returns if request.tools else {}
+        return read_logs(run, await self._tenant.journal.read(run))[0].client_returns if request.tools else {}
 
     # --- what agents are
 
@@ -182,12 +178,6 @@ class LettaExecutor(Executor):
             name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
         )
         return roster_agent(worker, find_model(self._tenant, profile.model).card.handle)
-
-    async def system_prompt(self, profile: Profile) -> str:
-        """What an agent would be told about itself now, with its blocks."""
-        ready = await self._equip(profile, AgentRequest(profile.id, ()), {})
-        blocks = visible_blocks(await self._catalog.attached(profile.id)).values()
-        return ready.system(self._kit.prompts).text + instructions(blocks) + "\n\n" + material(blocks, (), "now", {})
 
     async def _equip(self, profile: Profile, request: AgentRequest, client_side: Mapping[str, Tool]) -> ReadyWorker:
         """An agent ready to work, with what is attached to it now.

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from chargehand.errors import Conflict
 from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.blocks import LIMIT, PERSON, Block
-from chargehand.memory.catalog import Group, Profile
+from chargehand.memory.catalog import Profile
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.attachments import archive_of, archives_of, lock_of
-from chargehand.server.letta.routing import EVERYTHING, LettaCall, Routes, find_page, replace_given
+from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.wire import (
     ArchiveCreate,
     ArchiveUpdate,
@@ -31,13 +31,7 @@ from chargehand.server.letta.wire import (
     format_time,
     parse_time,
 )
-from chargehand.server.wire import Problem, check_choice, invalid, nothing, reply, unknown
-
-routes = Routes()
-_HIDDEN = "letta.hidden"
-_MAX_COUNT = 100_000
-_COUNTS = tuple(f"connected_to_agents_count_{sign}" for sign in ("gt", "lt", "eq"))
-_WITHOUT = ("identity_id", "identifier_keys", "project_id", "templates_only")  # no block here belongs to one
+from chargehand.server.wire import Problem, invalid, nothing, unknown
 
 
 def new_block(sent: BlockCreate) -> Block:
@@ -53,9 +47,6 @@ def new_block(sent: BlockCreate) -> Block:
 
 def _change_fields(block: Block, sent: BlockUpdate) -> Block:
     """The block with new fields; a new value is an edit, and not made here."""
-    metadata = dict(block.metadata if sent.metadata is None else sent.metadata)
-    if sent.hidden is not None:
-        metadata[_HIDDEN] = sent.hidden
     return replace_given(
         block,
         label=sent.label,
@@ -63,110 +54,65 @@ def _change_fields(block: Block, sent: BlockUpdate) -> Block:
         limit=sent.limit,
         read_only=sent.read_only,
         tags=sent.tags,
-        metadata=metadata,
+        metadata=sent.metadata,
     )
 
 
-def _is_hidden(block: Block) -> bool:
-    return bool(block.metadata.get(_HIDDEN))
-
-
 def describe_block(block: Block) -> BlockResponse:
-    response = msgspec.convert(block, BlockResponse, from_attributes=True)
-    if _HIDDEN in response.metadata:
-        response.hidden = response.metadata.pop(_HIDDEN)
-    return response
+    return msgspec.convert(block, BlockResponse, from_attributes=True)
 
 
-def send_block(block: Block) -> Response:
-    """A block, and its version where a cache would look for it."""
-    return reply(describe_block(block), headers={"ETag": f'"{block.version}"'})
-
-
-@routes.post("/v1/blocks")
-async def create_block(call: LettaCall) -> Response:
-    return send_block(await call.catalog.add(new_block(await call.body(BlockCreate))))
+@route("POST", "/v1/blocks")
+async def create_block(call: LettaCall) -> BlockResponse:
+    return describe_block(await call.catalog.add(new_block(await call.body(BlockCreate))))
 
 
 # --- lists
 
 
-@routes.get("/v1/blocks")
+@route("GET", "/v1/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
-    page = call.page(50, "asc")
+    page = call.page(50, "asc", "label", "name", "tags", "match_all_tags")
     name = call.query.get("label") or call.query.get("name")
-    shows_hidden = call.flag("show_hidden_blocks")
-
-    def is_listed(block: Block) -> bool:
-        return (shows_hidden or not _is_hidden(block)) and _is_wanted(call, block)
-
-    by_count = any(count in call.query for count in _COUNTS)
-    wanted = EVERYTHING if by_count else page
-    blocks = await find_page(call, Block, wanted, name=name, tags=call.tags(), is_listed=is_listed)
-    if by_count:
-        blocks = page.cut([block for block in blocks if await _is_connected(call, block)])
+    blocks = await find_page(call, Block, page, name=name, tags=call.tags())
     return [describe_block(block) for block in blocks]
 
 
-def _is_wanted(call: LettaCall, block: Block) -> bool:
-    """Whether a block is one that the query asks for by what the catalog has no index for."""
-    if any(call.query.get(name, "false") != "false" for name in _WITHOUT):
-        return False
-    texts = {"label_search": block.label, "value_search": block.value, "description_search": block.description}
-    return all(call.query.get(name, "").casefold() in text.casefold() for name, text in texts.items())
-
-
-async def _is_connected(call: LettaCall, block: Block) -> bool:
-    """Whether a block has as many agents as the query asks for."""
-    more, fewer, equal = _COUNTS
-    connected = sum(owner.startswith("agent-") for owner in await call.catalog.owners(block.id))
-    if connected <= call.number(more, -1, least=-1, most=_MAX_COUNT):
-        return False
-    if connected >= call.number(fewer, _MAX_COUNT, least=-1, most=_MAX_COUNT):
-        return False
-    return str(connected) in (call.query.getlist(equal) or [str(connected)])
-
-
 async def holders_of(call: LettaCall) -> list[Profile]:
-    """The agents that have a block, by themselves or through a group, in the order of making."""
+    """The agents that have a block, in the order of making."""
     block = await call.find(Block)
-    ids: dict[str, None] = {}
-    for owner in await call.catalog.owners(block.id):
-        group = await call.catalog.get(Group, owner)
-        ids |= dict.fromkeys((owner,) if group is None else group.members)
-    profiles = [await call.catalog.get(Profile, agent) for agent in ids]
+    profiles = [await call.catalog.get(Profile, agent) for agent in await call.catalog.owners(block.id)]
     return sorted((profile for profile in profiles if profile is not None), key=lambda profile: profile.created)
 
 
 # --- one block
 
 
-@routes.get("/v1/blocks/{block}")
-async def retrieve_block(call: LettaCall) -> Response:
-    return send_block(await call.find(Block))
+@route("GET", "/v1/blocks/{block}")
+async def retrieve_block(call: LettaCall) -> BlockResponse:
+    return describe_block(await call.find(Block))
 
 
-@routes.patch("/v1/blocks/{block}")
-async def update(call: LettaCall) -> Response:
+@route("PATCH", "/v1/blocks/{block}")
+async def update(call: LettaCall) -> BlockResponse:
     return await update_block(call, call.path("block"))
 
 
-async def update_block(call: LettaCall, block_id: str) -> Response:
+async def update_block(call: LettaCall, block_id: str) -> BlockResponse:
     """Change a block: all of it, or nothing and a problem."""
     sent = await call.body(BlockUpdate)
     async with lock_of(call.tenant, block_id):
         block = await call.find(Block, block_id)
         wanted = _change_fields(block, sent)
-        version = _if_match(call) if sent.version is None else sent.version
         value = block.value if sent.value is None else sent.value
-        _check(block, wanted, value, version)
+        _check(block, wanted, value, sent.version)
         if wanted.limit > block.limit:  # room first, then what needs it
             block = await call.catalog.change(structs.replace(block, limit=wanted.limit))
-        if value != block.value or version is not None:
-            block = await call.catalog.edit(block.id, Rethink(value), PERSON, expect=version)
+        if value != block.value or sent.version is not None:
+            block = await call.catalog.edit(block.id, Rethink(value), PERSON, expect=sent.version)
         # agents may have edited it since it was read: only the fields of the change are ours
         wanted = _change_fields(block, sent)
-        return send_block(block if wanted == block else await call.catalog.change(wanted))
+        return describe_block(block if wanted == block else await call.catalog.change(wanted))
 
 
 def _check(block: Block, wanted: Block, value: str, version: int | None) -> None:
@@ -180,18 +126,7 @@ def _check(block: Block, wanted: Block, value: str, version: int | None) -> None
         raise invalid(f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
 
 
-def _if_match(call: LettaCall) -> int | None:
-    version = call.request.headers.get("if-match", "*").strip()
-    if version == "*":
-        return None
-    try:
-        return int(version.removeprefix("W/").strip('"'))
-    except ValueError as error:
-        advice = "it must be a version, as blocks tell it"
-        raise invalid(f"If-Match is {version[:40]!r}; {advice}") from error
-
-
-@routes.delete("/v1/blocks/{block}")
+@route("DELETE", "/v1/blocks/{block}")
 async def delete_block(call: LettaCall) -> None:
     await call.delete(Block)
 
@@ -218,7 +153,7 @@ def _describe(archive: Archive) -> Table:
     }
 
 
-@routes.post("/v1/archives")
+@route("POST", "/v1/archives")
 async def create_archive(call: LettaCall) -> Table:
     """A new archive. It gets the embedding that the server has, whichever its client names."""
     sent = await call.body(ArchiveCreate)
@@ -226,22 +161,22 @@ async def create_archive(call: LettaCall) -> Table:
     return _describe(await call.catalog.add(archive))
 
 
-@routes.get("/v1/archives")
+@route("GET", "/v1/archives")
 async def list_archives(call: LettaCall) -> list[Table]:
-    page = call.page(50, "desc")
+    page = call.page(50, "desc", "name", "agent_id")
     name = call.query.get("name")
     if agent := call.query.get("agent_id"):
         archives = [archive for archive in await archives_of(call.tenant, agent) if name in (None, archive.name)]
         return [_describe(archive) for archive in page.cut(archives)]
-    return [_describe(archive) for archive in await find_page(call, Archive, page, name=name, is_listed=lambda _: True)]
+    return [_describe(archive) for archive in await find_page(call, Archive, page, name=name)]
 
 
-@routes.get("/v1/archives/{archive}")
+@route("GET", "/v1/archives/{archive}")
 async def retrieve_archive(call: LettaCall) -> Table:
     return _describe(await call.find(Archive))
 
 
-@routes.patch("/v1/archives/{archive}")
+@route("PATCH", "/v1/archives/{archive}")
 async def update_archive(call: LettaCall) -> Table:
     archive = await call.find(Archive)
     sent = await call.body(ArchiveUpdate)
@@ -249,7 +184,7 @@ async def update_archive(call: LettaCall) -> Table:
     return _describe(await call.catalog.change(changed))
 
 
-@routes.delete("/v1/archives/{archive}")
+@route("DELETE", "/v1/archives/{archive}")
 async def delete_archive(call: LettaCall) -> Response:
     await call.delete(Archive)
     return nothing()
@@ -285,17 +220,17 @@ async def _add(call: LettaCall, archive: Archive, sent: Sequence[PassageCreate])
     return [_describe_passage(passage) for passage in saved if passage is not None]
 
 
-@routes.post("/v1/archives/{archive}/passages")
+@route("POST", "/v1/archives/{archive}/passages")
 async def add_passage(call: LettaCall) -> Table:
     return (await _add(call, await call.find(Archive), [await call.body(PassageCreate)]))[0]
 
 
-@routes.post("/v1/archives/{archive}/passages/batch")
+@route("POST", "/v1/archives/{archive}/passages/batch")
 async def add_passages(call: LettaCall) -> list[Table]:
     return await _add(call, await call.find(Archive), (await call.body(PassageBatch)).passages)
 
 
-@routes.delete("/v1/archives/{archive}/passages/{passage}")
+@route("DELETE", "/v1/archives/{archive}/passages/{passage}")
 async def delete_passage(call: LettaCall) -> Response:
     archive = await call.find(Archive)
     if not await call.catalog.forget(archive.id, [call.path("passage")]):
@@ -303,9 +238,9 @@ async def delete_passage(call: LettaCall) -> Response:
     return nothing()
 
 
-@routes.post("/v1/passages/search", "read")
+@route("POST", "/v1/passages/search", "read")
 async def search(call: LettaCall) -> list[Table]:
-    """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
+    """In one archive, in those of an agent, or in all."""
     sent = await call.body(PassageQuery)
     if sent.archive_id:
         archives = [await call.find(Archive, sent.archive_id)]
@@ -313,40 +248,34 @@ async def search(call: LettaCall) -> list[Table]:
         archives = await archives_of(call.tenant, sent.agent_id)
     else:
         archives = await call.catalog.find(Archive, limit=_MAX_ARCHIVES)
-    within = _filter(sent.tags or (), sent.tag_match_mode, sent.start_date, sent.end_date)
-    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    hits = await _search(call, archives, sent)
+    return [
+        {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
+    ]
+
+
+async def _search(call: LettaCall, archives: Sequence[Archive], sent: PassageQuery) -> list[Hit]:
     query = (sent.query or "").strip()
-    if query:
-        hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
-        return [
-            {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
-        ]
-    passages: list[Passage] = []
-    for archive in archives:
-        passages += await call.catalog.passages(archive.id, within=within, limit=limit, order="desc")
-    passages.sort(key=lambda passage: passage.created, reverse=True)
-    return [{"passage": _describe_passage(passage), "score": 0.0, "metadata": None} for passage in passages[:limit]]
+    if not query:
+        raise invalid("query is missing; say what to look for")
+    within = Filter(
+        sent.tags or (),
+        sent.tag_match_mode or "any",
+        parse_time(sent.start_date, "start"),
+        parse_time(sent.end_date, "end"),
+    )
+    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    return await call.tenant.memory.search(archives, query, within=within, limit=limit)
 
 
 def _relevance(hit: Hit) -> Table:
     return {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
 
 
-def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str | None) -> Filter:
-    """What passages must be, as a client says it."""
-    check_choice("tag_match_mode", mode or "any", ("any", "all"))
-    return Filter(
-        tuple(tags),
-        "all" if mode == "all" else "any",
-        parse_time(start, "start"),
-        parse_time(end, "end"),
-    )
-
-
 # --- the archival memory of an agent: all its archives taken together
 
 
-@routes.post(_OF_AGENT)
+@route("POST", _OF_AGENT)
 async def add_to_agent(call: LettaCall) -> list[Table]:
     profile = await call.agent()
     sent = await call.body(PassageCreate)
@@ -355,11 +284,11 @@ async def add_to_agent(call: LettaCall) -> list[Table]:
     return await _add(call, await archive_of(call.tenant, profile), [sent])
 
 
-@routes.get(_OF_AGENT)
+@route("GET", _OF_AGENT)
 async def list_of_agent(call: LettaCall) -> list[Table]:
     """In the order of keeping. With `search` those in which these words stand."""
     profile = await call.agent()
-    page = call.page(100, "asc")
+    page = call.page(100, "asc", "search")
     archives = await archives_of(call.tenant, profile.id)
     words = call.query.get("search", "").casefold()
     if len(archives) == 1 and not words and not page.before:
@@ -373,17 +302,19 @@ async def list_of_agent(call: LettaCall) -> list[Table]:
     return [_describe_passage(passage) for passage in page.cut(wanted)]
 
 
-@routes.get(f"{_OF_AGENT}/search")
+@route("GET", f"{_OF_AGENT}/search")
 async def search_of_agent(call: LettaCall) -> Table:
     profile = await call.agent()
-    query = call.query.get("query", "").strip()
-    if not query:
-        raise invalid("query is missing; say what to look for")
-    mode, start, end = (call.query.get(name) for name in ("tag_match_mode", "start_datetime", "end_datetime"))
-    within = _filter(call.query.getlist("tags"), mode, start, end)
-    limit = call.number("top_k", 5, least=1, most=_MAX_HITS)
-    archives = await archives_of(call.tenant, profile.id)
-    hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
+    mode = call.choice("tag_match_mode", "any", ("any", "all"))
+    sent = PassageQuery(
+        query=call.query.get("query"),
+        tags=tuple(call.query.getlist("tags")),
+        tag_match_mode="all" if mode == "all" else "any",
+        limit=call.number("top_k", 5, least=1, most=_MAX_HITS),
+        start_date=call.query.get("start_datetime"),
+        end_date=call.query.get("end_datetime"),
+    )
+    hits = await _search(call, await archives_of(call.tenant, profile.id), sent)
     results = [
         {
             "id": hit.passage.id,
@@ -397,7 +328,7 @@ async def search_of_agent(call: LettaCall) -> Table:
     return {"count": len(hits), "results": results}
 
 
-@routes.delete(f"{_OF_AGENT}/{{passage}}")
+@route("DELETE", f"{_OF_AGENT}/{{passage}}")
 async def delete_of_agent(call: LettaCall) -> None:
     profile = await call.agent()
     passage = await call.catalog.passage(call.path("passage"))

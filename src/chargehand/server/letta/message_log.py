@@ -1,11 +1,11 @@
-"""What an agent said and did in a run, read off its entries, as messages and steps.
+"""What an agent said and did in a run, read off its entries, as messages.
 
 Pure: the same entries give the same messages, with the same ids.
 """
 
 import uuid
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,19 +16,17 @@ from chargehand.engine.plan import TaskId, digest
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.models.messages import Reply
-from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, recorded_request, text_of
+from chargehand.server.letta.request import AgentRequest, Approval, ClientReturn, call_key, recorded_request, text_of
 from chargehand.server.letta.wire import (
     LettaMessage,
     LettaResponse,
     MessageCreate,
     RunResponse,
-    StepResponse,
     StopReason,
     ToolCallWire,
     UsageStatistics,
     VerdictWire,
     format_time,
-    nanoseconds,
 )
 
 TASK = TaskId("reply")
@@ -45,15 +43,6 @@ _STATUSES = {
 }
 _REFUSED = "this call was not made: it does not fit the agent's tools or rules"
 _STOPPED = "this call was not finished: the run was stopped"
-_TaskEvent = (
-    ev.AttemptStarted
-    | ev.StepStarted
-    | ev.StepFinished
-    | ev.AttemptSucceeded
-    | ev.AttemptFailed
-    | ev.InputRequested
-    | ev.TaskFailed
-)
 
 
 class _PendingCall(Struct):
@@ -69,7 +58,7 @@ class _PendingCall(Struct):
 
 
 class MessageLog:
-    """Reads the entries of one run. `messages` and `steps` grow; `stop` is set while the run does not go on.
+    """Reads the entries of one run. `messages` grow; `stop` is set while the run does not go on.
 
     `run` is what clients call it. `name` is that of the journal, where the run may be inside another, with a task for
     each of several agents.
@@ -83,23 +72,26 @@ class MessageLog:
         self.request = request
         self.agent = agent if request is None else request.agent
         self.messages: list[LettaMessage] = []
-        self.steps: list[StepResponse] = []
         self.began: Instant = 0.0
-        self.ended: Instant = 0.0
         self.stop = ""
         self.over = False
         self.approval: Approval | None = None
         """The calls that wait for the client."""
+        self.approval_request: LettaMessage | None = None
+        """The last message that asked the client about calls."""
         self.answered_from = 0
         """How many messages there were when the client last answered about calls."""
-        self.client_returns: dict[tuple[str, str], ClientReturn] = {}
-        """What the client sent last for a call, by the name of its tool and the arguments."""
+        self.client_returns: dict[bytes, ClientReturn] = {}
+        """What the client sent last for a call, by `call_key`."""
         self.usage = UsageStatistics(run_ids=(self.run,))
         self._task = task or TASK
-        self._is_nested = task is not None
-        self._model = ""
+        self._at: Instant = 0.0
+        """When the entry was written that is read now, or was read last."""
         self._input_messages = 0
-        self._has_started = False
+        self._step_id = ""
+        """The id of the last call of the model, with the tool calls that follow from it."""
+        self._reply_key = "0 0"
+        """The attempt and the step of the last call of the model: the ids of its messages are made of it."""
         self._last_reply = Reply("")
         self._calls: list[_PendingCall] = []
         self._exit_tool = ""
@@ -116,6 +108,10 @@ class MessageLog:
         return self.conversation or self.agent
 
     @property
+    def is_background(self) -> bool:
+        return self.request is not None and self.request.background
+
+    @property
     def is_waiting(self) -> bool:
         """Whether nothing happens before the client answers."""
         return self.stop == "requires_approval"
@@ -123,7 +119,7 @@ class MessageLog:
     @property
     def is_working(self) -> bool:
         """Whether the agent works on it; if not, the run may still be in the agent's queue."""
-        return bool(self.steps) or (self._is_nested and self._has_started)
+        return bool(self._step_id)
 
     @property
     def status(self) -> str:
@@ -134,30 +130,24 @@ class MessageLog:
             return "completed"
         return "running" if self.is_working else "created"
 
-    @property
-    def approval_request(self) -> LettaMessage | None:
-        """The message that asks the client about calls which wait."""
-        request_id = None if self.approval is None else self.approval.request_id
-        return next((message for message in self.messages if message.id == request_id), None)
-
     def describe_run(self) -> RunResponse:
-        first = next((step.replied for step in self.steps if step.replied), 0.0)
-        return RunResponse(
+        run = RunResponse(
             id=self.run,
             agent_id=self.agent,
             status=self.status,
             created_at=format_time(self.began),
-            completed_at=format_time(self.ended) if self.over else None,
             stop_reason=self.stop or None,
-            background=self.request is not None and self.request.background,
-            total_duration_ns=nanoseconds(self.ended - self.began) if self.over else None,
-            ttft_ns=nanoseconds(first - self.began) if first else None,
+            background=self.is_background,
             conversation_id=self.conversation or None,
         )
+        if self.over:
+            run.completed_at = format_time(self._at)
+            run.total_duration_ns = max(0, int((self._at - self.began) * 1e9))
+        return run
 
-    def describe_answer(self, since: int = 0, types: Sequence[str] | None = None) -> LettaResponse:
-        """All that the agent said after the first `since` messages; what its client said is left out."""
-        messages = [message for message in self.messages[since:] if self.is_wanted(message, types)]
+    def describe_answer(self, types: Sequence[str] | None) -> LettaResponse:
+        """All that the agent said since its client last did."""
+        messages = [message for message in self.messages[self.answered_from :] if self.is_wanted(message, types)]
         return LettaResponse(messages, StopReason(self.stop or "error"), self.usage)
 
     def is_wanted(self, message: LettaMessage, types: Sequence[str] | None) -> bool:
@@ -174,86 +164,41 @@ class MessageLog:
 
     def read(self, entry: ev.Entry) -> None:
         event = entry.event
-        if isinstance(event, ev.RunRequested):
-            self._read_request(entry.at, event)
-        elif isinstance(event, ev.RunEnded):
-            self._read_end(entry.at, event)
-        elif isinstance(event, ev.InputAnswered):
-            self._read_answer(entry.at, event)
-        elif isinstance(event, _TaskEvent) and event.task == self._task:
-            self._read_work(entry.at, event)
+        reader = self._READERS.get(type(event))
+        if reader is not None and getattr(event, "task", self._task) == self._task:
+            self._at = entry.at
+            reader(self, event)
 
-    def _read_request(self, at: Instant, requested: ev.RunRequested) -> None:
-        self.began = at
+    def _read_request(self, requested: ev.RunRequested) -> None:
+        self.began = self._at
         self.request = recorded_request(requested)
         if self.request is not None:
             self.agent = self.request.agent
             inputs = self.request.messages
-        else:
+        else:  # another agent wrote to it
             sender = None if requested.parent is None else requested.parent.worker
-            role = "user" if sender is None else "system"
-            inputs = (MessageCreate(role, requested.goal, sender_id=sender),)
-        models = [agent.model for agent in requested.roster.agents if agent.name == self.agent]
-        self._model = models[0] if models else ""
+            inputs = (MessageCreate("system", requested.goal, sender_id=sender),)
         self._input_messages = len(inputs)
         for number, message in enumerate(inputs):
             self._add(
                 f"{message.role}_message",
                 f"said {number}",
-                at,
                 content=text_of(message.content),
                 otid=message.otid,
                 name=message.name,
                 sender_id=message.sender_id,
             )
 
-    def _read_work(self, at: Instant, event: _TaskEvent) -> None:
-        match event:
-            case ev.AttemptStarted():
-                self._has_started = True
-            case ev.StepStarted():
-                self._read_step_start(at, event)
-            case ev.StepFinished():
-                self._read_step_end(at, event)
-            case ev.AttemptSucceeded():
-                self._send_calls(at)
-                self._exit_tool = event.exit_tool
-                if not event.exit_tool:  # else the result was sent as what the tool returned
-                    tail = f"{self._reply_key} result" if self._has_thoughts else self._reply_key
-                    self._add("assistant_message", tail, at, content=_result_text(event.result))
-            case ev.AttemptFailed():
-                self._read_failure(at, event.failure)
-            case ev.InputRequested():
-                self._read_question(at, event)
-            case ev.TaskFailed():
-                text = f"I could not do this: {event.failure.message}"
-                self._add("assistant_message", "failed", at, content=text, is_err=True)
-
     # --- steps
 
-    def _read_step_start(self, at: Instant, event: ev.StepStarted) -> None:
-        self._send_calls(at)
+    def _read_step_start(self, event: ev.StepStarted) -> None:
+        self._send_calls()
         if event.kind != "model":
             self._match_call(event)
             return
-        self._close_calls(at, _REFUSED)
-        step_id = f"step-{self._uuid(f'step {event.attempt} {event.step}')}"
-        if self.steps and self.steps[-1].id == step_id:
-            return  # resumed after a crash
-        self.steps.append(
-            StepResponse(
-                id=step_id,
-                agent_id=self.agent,
-                run_id=self.run,
-                trace_id=self.run,
-                model=self._model,
-                model_handle=self._model,
-                provider_name=self._model.partition(":")[0],
-                started=at,
-                attempt=event.attempt,
-                number=event.step,
-            )
-        )
+        self._close_calls(_REFUSED)
+        self._reply_key = f"{event.attempt} {event.step}"
+        self._step_id = f"step-{self._uuid(f'step {self._reply_key}')}"
 
     def _match_call(self, event: ev.StepStarted) -> None:
         """Find the call that a step makes. Of several alike it is the first that has no step yet."""
@@ -263,62 +208,61 @@ class MessageLog:
         if free:
             free[0].step = event.step
 
-    def _read_step_end(self, at: Instant, event: ev.StepFinished) -> None:
-        if self.steps and (event.attempt, event.step) == (self.steps[-1].attempt, self.steps[-1].number):
-            self._read_reply(at, msgspec.json.decode(event.result, type=Reply))
+    def _read_step_end(self, event: ev.StepFinished) -> None:
+        if self._reply_key == f"{event.attempt} {event.step}":
+            self._read_reply(msgspec.json.decode(event.result, type=Reply))
             return
         for call in self._calls:
             if call.step == event.step and not call.is_done:
                 text, is_good = _read_return(event.result)
-                self._return(call, at, text, is_good=is_good and event.good)
+                self._return(call, text, is_good=is_good and event.good)
                 return
 
-    def _read_reply(self, at: Instant, reply: Reply) -> None:
+    def _read_reply(self, reply: Reply) -> None:
         self._last_reply = reply
-        self._count(at, reply)
+        self._count(reply)
         if self._has_thoughts:
             text = reply.text.strip()
-            self._add("reasoning_message", self._reply_key, at, reasoning=text, source="non_reasoner_model")
+            self._add("reasoning_message", self._reply_key, reasoning=text, source="non_reasoner_model")
         self._calls = []
         for number, call in enumerate(reply.calls, 1):
             if call.name not in _INTERNAL:
                 call_id = f"call-{self._uuid(f'{self._reply_key} call id {number}')}"  # those of models may repeat
                 self._calls.append(_PendingCall(ToolCallWire(call.name, call.arguments, call_id), number))
 
-    def _count(self, at: Instant, reply: Reply) -> None:
-        step = self.steps[-1]
-        step.status = "success"
-        step.replied = at
-        step.finished = at
-        step.model = reply.model or step.model
+    def _count(self, reply: Reply) -> None:
         total = self.usage
         total.step_count += 1
         if reply.usage is None:
             return
-        step.prompt_tokens = reply.usage.input
-        step.completion_tokens = reply.usage.output
-        step.cached_input_tokens = reply.usage.cached
-        step.total_tokens = reply.usage.input + reply.usage.output
-        total.prompt_tokens += step.prompt_tokens
-        total.completion_tokens += step.completion_tokens
-        total.cached_input_tokens += step.cached_input_tokens
-        total.total_tokens += step.total_tokens
-        total.context_tokens = step.total_tokens
+        total.prompt_tokens += reply.usage.input
+        total.completion_tokens += reply.usage.output
+        total.cached_input_tokens += reply.usage.cached
+        total.context_tokens = reply.usage.input + reply.usage.output
+        total.total_tokens += total.context_tokens
 
-    def _read_failure(self, at: Instant, failure: Failure) -> None:
+    # --- attempts
+
+    def _read_success(self, event: ev.AttemptSucceeded) -> None:
+        self._send_calls()
+        self._exit_tool = event.exit_tool
+        if not event.exit_tool:  # else the result was sent as what the tool returned
+            tail = f"{self._reply_key} result" if self._has_thoughts else self._reply_key
+            self._add("assistant_message", tail, content=_result_text(event.result))
+
+    def _read_failure(self, event: ev.AttemptFailed) -> None:
+        failure = event.failure
         if failure.kind == "approval":  # the question is in the next entry
             self._take_pending(failure.question)
-            self._send_calls(at)
+            self._send_calls()
             return
-        self._send_calls(at)
-        self._close_calls(at, _REFUSED)
+        self._send_calls()
+        self._close_calls(_REFUSED)
         self._failure = failure
-        if self.steps and self.steps[-1].status == "pending":
-            step = self.steps[-1]
-            step.status = "failed"
-            step.error_type = failure.kind
-            step.finished = at
-            step.error_data = {"message": failure.message}
+
+    def _read_task_failure(self, event: ev.TaskFailed) -> None:
+        text = f"I could not do this: {event.failure.message}"
+        self._add("assistant_message", "failed", content=text, is_err=True)
 
     # --- approvals
 
@@ -332,14 +276,16 @@ class MessageLog:
             call.is_sent = True
         return pending
 
-    def _read_question(self, at: Instant, event: ev.InputRequested) -> None:
+    def _read_question(self, event: ev.InputRequested) -> None:
         self.stop = "requires_approval"
         pending = self._take_pending(event.question)
         tail = f"ask {event.number}"
         if pending:
             calls = tuple(call.wire for call in pending)
-            self._add("approval_request_message", tail, at, tool_call=calls[0], tool_calls=calls)
-        names = {tool.name for tool in self.request.tools} if self.request is not None else set[str]()
+            self._add("approval_request_message", tail, tool_call=calls[0], tool_calls=calls)
+            self.approval_request = self.messages[-1]
+        tools = () if self.request is None else self.request.tools
+        names = {tool.name for tool in tools}
         self.approval = Approval(
             question=event,
             request_id=f"message-{self._uuid(tail)}",
@@ -347,7 +293,7 @@ class MessageLog:
             at_client=frozenset(call.wire.tool_call_id for call in pending if call.wire.name in names),
         )
 
-    def _read_answer(self, at: Instant, event: ev.InputAnswered) -> None:
+    def _read_answer(self, event: ev.InputAnswered) -> None:
         approval = self.approval
         self.approval = None
         self.stop = ""
@@ -362,7 +308,6 @@ class MessageLog:
         self._add(
             _RESPONSE,
             f"answer {event.number}",
-            at,
             approve=all(verdict.approve for verdict in verdicts),
             reason=event.feedback or None,
             approval_request_id=approval.request_id,
@@ -371,33 +316,28 @@ class MessageLog:
         for call, verdict in zip(calls, verdicts, strict=True):
             if not verdict.approve:
                 why = verdict.reason or "no reason given"
-                self._return(call, at, f"A person did not allow this call: {why}", is_good=False)
+                self._return(call, f"A person did not allow this call: {why}", is_good=False)
 
     def _read_verdict(self, call: _PendingCall, answer: ev.CallVerdict) -> VerdictWire:
         """The verdict on a call. What it returned at the client is kept for the step that makes it here."""
         verdict = VerdictWire(answer.verdict == "approve", call.wire.tool_call_id, answer.feedback or None)
         if verdict.approve and answer.result is not None:
             returned = msgspec.convert(answer.result, ClientReturn)
-            self.client_returns[call.wire.name, call.wire.arguments] = returned
+            arguments = msgspec.json.decode(call.wire.arguments or "{}", type=dict[str, object])
+            self.client_returns[call_key(call.wire.name, arguments)] = returned
             verdict.type = "tool"
             verdict.tool_return = returned.text
-            verdict.status = _status(is_good=returned.good)
+            verdict.status = "success" if returned.good else "error"
         return verdict
 
     # --- the end
 
-    def _read_end(self, at: Instant, event: ev.RunEnded) -> None:
-        self._send_calls(at)
-        self._close_calls(at, _STOPPED)
+    def _read_end(self, event: ev.RunEnded) -> None:
+        self._send_calls()
+        self._close_calls(_STOPPED)
         self.over = True
-        self.ended = at
         self.approval = None
         self.stop = self._stop_reason(event)
-        for step in self.steps[-1:]:
-            step.stop_reason = self.stop
-            step.finished = at
-            if step.status == "pending":
-                step.status = "cancelled" if self.stop == "cancelled" else "failed"
 
     def _stop_reason(self, event: ev.RunEnded) -> str:
         stop = _STOPS.get(event.ending, "error")
@@ -413,33 +353,28 @@ class MessageLog:
 
     # --- messages
 
-    def _send_calls(self, at: Instant) -> None:
+    def _send_calls(self) -> None:
         """Send calls once it is known that they need no approval."""
         for call in self._calls:
             if not call.is_sent:
                 call.is_sent = True
                 tail = f"{self._reply_key} call {call.number}"
-                self._add("tool_call_message", tail, at, tool_call=call.wire, tool_calls=(call.wire,))
+                self._add("tool_call_message", tail, tool_call=call.wire, tool_calls=(call.wire,))
 
-    def _close_calls(self, at: Instant, why: str) -> None:
+    def _close_calls(self, why: str) -> None:
         for call in self._calls:
             if not call.is_done:
-                self._return(call, at, why, is_good=False)
+                self._return(call, why, is_good=False)
 
-    def _return(self, call: _PendingCall, at: Instant, text: str, *, is_good: bool) -> None:
+    def _return(self, call: _PendingCall, text: str, *, is_good: bool) -> None:
         call.is_done = True
-        self.steps[-1].finished = at
-        at_client = self.client_returns.get((call.wire.name, call.wire.arguments), ClientReturn())
         self._add(
             "tool_return_message",
             f"{self._reply_key} return {call.number}",
-            at,
             name=call.wire.name,
             tool_return=text,
             tool_call_id=call.wire.tool_call_id,
-            status=_status(is_good=is_good),
-            stdout=at_client.stdout or None,
-            stderr=at_client.stderr or None,
+            status="success" if is_good else "error",
         )
 
     @property
@@ -447,31 +382,34 @@ class MessageLog:
         """Whether the text of the last reply was sent as its reasoning; without calls it comes with the result."""
         return bool(self._last_reply.calls and self._last_reply.text.strip())
 
-    @property
-    def _reply_key(self) -> str:
-        """What the ids of messages of the last step are made of."""
-        return f"{self.steps[-1].attempt} {self.steps[-1].number}" if self.steps else "0 0"
-
     def _uuid(self, tail: str) -> uuid.UUID:
         return uuid.uuid5(_NAMESPACE, f"{self.run} {tail}")
 
-    def _add(self, message_type: str, tail: str, at: Instant, *, otid: str | None = None, **fields: Any) -> None:
+    def _add(self, message_type: str, tail: str, *, otid: str | None = None, **fields: Any) -> None:
         message_id = self._uuid(tail)
         message = LettaMessage(
             message_type,
             f"message-{message_id}",
-            format_time(at),
+            format_time(self._at),
             self.run,
-            step_id=self.steps[-1].id if self.steps else None,
+            step_id=self._step_id or None,
             seq_id=len(self.messages) + 1,
             otid=otid or str(message_id),
             **fields,
         )
         self.messages.append(message)
 
-
-def _status(*, is_good: bool) -> str:
-    return "success" if is_good else "error"
+    _READERS: ClassVar[dict[type, Callable[["MessageLog", Any], None]]] = {
+        ev.RunRequested: _read_request,
+        ev.StepStarted: _read_step_start,
+        ev.StepFinished: _read_step_end,
+        ev.AttemptSucceeded: _read_success,
+        ev.AttemptFailed: _read_failure,
+        ev.TaskFailed: _read_task_failure,
+        ev.InputRequested: _read_question,
+        ev.InputAnswered: _read_answer,
+        ev.RunEnded: _read_end,
+    }
 
 
 def _read_return(result: Raw) -> tuple[str, bool]:
@@ -502,19 +440,12 @@ def _plain(value: object) -> str:
 # --- whole journals
 
 
-def read_log(name: str, entries: Sequence[ev.Entry]) -> MessageLog:
-    """The messages of a client with an agent."""
-    log = MessageLog(name)
-    for entry in entries:
-        log.read(entry)
-    return log
-
-
-def read_nested_logs(name: str, entries: Sequence[ev.Entry]) -> list[MessageLog]:
-    """What each agent said in a run inside another, in which all of them were sent the same message."""
+def read_logs(name: str, entries: Sequence[ev.Entry]) -> list[MessageLog]:
+    """What was said in a run: by the agent that a client wrote to, or by each agent that another one wrote to."""
     first = entries[0].event
-    tasks = first.plan.tasks if isinstance(first, ev.RunRequested) and first.plan is not None else ()
-    logs = [MessageLog(name, agent=task.worker, task=task.id) for task in tasks]
+    logs = [MessageLog(name)]
+    if isinstance(first, ev.RunRequested) and first.parent is not None and first.plan is not None:
+        logs = [MessageLog(name, agent=task.worker, task=task.id) for task in first.plan.tasks]
     for entry in entries:
         for log in logs:
             log.read(entry)

@@ -3,58 +3,48 @@
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 from starlette.responses import Response
 
-from chargehand.memory.catalog import LEAST_KEPT, KeptConversation, Profile, plain_summary, summary_turn
+from chargehand.memory.catalog import Profile
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent
 from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.index import MessageFilter
+from chargehand.server.letta.custom_tools import client_side_tools
+from chargehand.server.letta.index import Where
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
-from chargehand.server.letta.routing import LettaCall, Routes, join_json
-from chargehand.server.letta.sessions import Session, View
-from chargehand.server.letta.settings import conversation_settings, settings_of, to_catalog
+from chargehand.server.letta.routing import LettaCall, join_json, route
+from chargehand.server.letta.sessions import Session
+from chargehand.server.letta.settings import refuse_unsupported, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
-    CompactRequest,
-    LettaMessage,
     MessageCreate,
     MessageRequest,
-    ResetRequest,
     RunResponse,
-    SearchRequest,
     Table,
-    parse_time,
 )
 from chargehand.server.wire import Problem, unknown
 
-routes = Routes()
 _OF_AGENT = "/v1/agents/{agent}/messages"
-_MAX_TURNS = 1000
-_MAX_HITS = 100
 _MAX_LISTED = 10_000
-OWN_CONVERSATION = "default"
-"""What clients call the conversation that an agent has by itself."""
 
 
 # --- sending
 
 
-@routes.post(_OF_AGENT)
+@route("POST", _OF_AGENT)
 async def create(call: LettaCall) -> Response:
     sent = await read_message_request(call)
     return await respond(call, sent, await call.agent(), is_streaming=bool(sent.streaming))
 
 
-@routes.post(f"{_OF_AGENT}/stream")
+@route("POST", f"{_OF_AGENT}/stream")
 async def stream(call: LettaCall) -> Response:
     return await respond(call, await read_message_request(call), await call.agent(), is_streaming=True)
 
 
-@routes.post(f"{_OF_AGENT}/async")
+@route("POST", f"{_OF_AGENT}/async")
 async def create_async(call: LettaCall) -> RunResponse:
     """Start a run and do not wait: what came of it is read off the run."""
     sent = structs.replace(await read_message_request(call), background=True)
@@ -74,15 +64,13 @@ async def respond(
     if not is_streaming:
         session = await _start(call, sent, profile, conversation)
         return await session.respond(sent.include_return_message_types, call.tenant.settings.pulse)
-    tokens = bool(sent.stream_tokens)
     slot = call.tenant.runs.take_stream_slot()
     try:
-        session = await _start(call, sent, profile, conversation, streams_tokens=tokens)
+        session = await _start(call, sent, profile, conversation, streams_tokens=bool(sent.stream_tokens))
     except BaseException:
         slot.leave()
         raise
-    view = View(sent.include_return_message_types, tokens, bool(sent.include_pings), session.since)
-    return session.stream(view, slot)
+    return session.stream(slot, types=sent.include_return_message_types, after=session.log.answered_from)
 
 
 async def _start(
@@ -95,6 +83,7 @@ async def _start(
     if approvals := approvals_in(sent):
         return await _answer_approval(call, approvals, conversation or profile.id, repeated=repeated)
     check_model("override_model", sent.override_model or "", call.tenant)
+    client_side_tools(sent.client_tools or (), {})  # a problem now, not when the agent is at work
     request = read_request(profile.id, call.tenant.redact(sent), await mark_of(call.request), conversation)
     return await call.sessions.start(profile, request, repeated=repeated, streams_tokens=streams_tokens)
 
@@ -120,15 +109,13 @@ async def _answer_approval(call: LettaCall, sent: Sequence[MessageCreate], lane:
     session = await sessions.join(answered)
     if session is None:
         raise unknown("run", answered)
-    if session.is_over:
-        session.since = session.log.answered_from
     return session
 
 
 # --- stopping and forgetting
 
 
-@routes.post(f"{_OF_AGENT}/cancel")
+@route("POST", f"{_OF_AGENT}/cancel")
 async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what an agent does, with all it had others do: the runs that are named, or all of them."""
     profile = await call.agent()
@@ -148,13 +135,11 @@ async def cancel_runs(call: LettaCall, runs: Sequence[str]) -> dict[str, str]:
     return {log.run: log.status for log in logs if log is not None}
 
 
-@routes.patch("/v1/agents/{agent}/reset-messages")
+@route("PATCH", "/v1/agents/{agent}/reset-messages")
 async def reset(call: LettaCall) -> Table:
     """Forget a conversation: the agent does not remember it any more, and lists do not show it. Runs stay."""
     sessions = call.sessions
-    if (await call.body(ResetRequest)).add_default_initial_messages:
-        advice = "an agent begins without messages here; leave it out"
-        raise Problem(422, "unsupported", f"add_default_initial_messages is not supported: {advice}")
+    refuse_unsupported(await call.body(Table), ())
 
     async def forget_messages(profile: Profile) -> Profile:
         settings = structs.replace(settings_of(profile), messages_since=time.time())
@@ -167,90 +152,26 @@ async def reset(call: LettaCall) -> Table:
     return await change_agent(call, forget_messages)
 
 
-@routes.post("/v1/agents/{agent}/summarize")
-async def summarize(call: LettaCall) -> Table:
-    return await compact_turns(call, await call.body(CompactRequest), (await call.agent()).id)
-
-
-async def compact_turns(call: LettaCall, sent: CompactRequest, lane: str) -> Table:
-    """Put what was said before behind a summary: it is found by searching, but not shown to the agent any more."""
-    if sent.compaction_settings:
-        advice = "the oldest messages are summarised by a plain rule; leave it out"
-        raise Problem(422, "unsupported", f"compaction_settings is not supported: {advice}")
-    async with call.tenant.memory.gate(lane):
-        turns = await call.catalog.turns(lane, limit=_MAX_TURNS)
-        old = turns[: max(0, len(turns) - LEAST_KEPT)]
-        text = plain_summary(old) if old else ""
-        if any(turn.role != "summary" for turn in old):
-            await call.catalog.summarise(lane, summary_turn(old, text, 0.0))
-        remaining = await call.catalog.turns(lane, limit=_MAX_TURNS)
-    return {"summary": text, "num_messages_before": len(turns), "num_messages_after": len(remaining)}
-
-
 # --- lists
 
 
-@routes.get(_OF_AGENT)
+@route("GET", _OF_AGENT)
 async def list_of_agent(call: LettaCall) -> Response:
-    profile = await call.agent()
-    return await list_messages(call, MessageFilter(agent=profile.id))
+    return await list_messages(call, (await call.agent()).id, call.query.get("conversation_id"))
 
 
-@routes.get("/v1/messages")
+@route("GET", "/v1/messages")
 async def list_all(call: LettaCall) -> Response:
-    return await list_messages(call, MessageFilter())
+    return await list_messages(call, "", call.query.get("conversation_id"))
 
 
-async def list_messages(call: LettaCall, wanted: MessageFilter) -> Response:
-    """The messages that the query asks for among these."""
+async def list_messages(call: LettaCall, agent: str, conversation: str | None) -> Response:
+    """The messages of an agent, or of all, that the query asks for."""
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
-    page = call.page(_MAX_LISTED if wanted.agent else 100, "desc")
-    if call.query.get("group_id"):
-        raise Problem(422, "unsupported", "group_id is not supported: there are no groups here; leave it out")
-    if conversation := call.query.get("conversation_id"):
-        stored = await call.catalog.get(KeptConversation, conversation)
-        inherited = () if stored is None else conversation_settings(stored).inherited
-        wanted = structs.replace(wanted, conversation=conversation_filter(conversation), inherited=inherited)
-    wanted = structs.replace(wanted, types=call.query.getlist("include_return_message_types"))
-    return join_json(await (await call.sessions.flush(wanted.agent)).messages(wanted, page))
-
-
-def conversation_filter(conversation: str | None) -> str | None:
-    """What a client calls a conversation, as the index is asked for it; None: any."""
-    return "" if conversation == OWN_CONVERSATION else conversation or None
-
-
-@routes.post("/v1/messages/search", "read")
-async def search(call: LettaCall) -> list[Table]:
-    sent = await call.body(SearchRequest)
-    wanted = MessageFilter(
-        agent=sent.agent_id or "",
-        since=parse_time(sent.start_date, "start_date"),
-        until=parse_time(sent.end_date, "end_date"),
-    )
-    index = await call.sessions.flush(sent.agent_id or "")
-    limit = min(_MAX_HITS, max(1, sent.limit or 50))
-    hits: list[Table] = []
-    for hit in await index.search(sent.query, wanted, limit):
-        message = msgspec.json.decode(hit.body, type=LettaMessage)
-        has_thoughts = message.reasoning is not None
-        text = {"reasoning": message.reasoning} if has_thoughts else {"content": message.content or ""}
-        hits.append(
-            {
-                "message_id": message.id,
-                "message_type": message.message_type,
-                "created_at": message.date,
-                "agent_id": hit.agent,
-                **text,
-            }
-        )
-    return hits
-
-
-@routes.get("/v1/messages/{message}")
-async def retrieve(call: LettaCall) -> Response:
-    """One message, as a list of it: so its client has it."""
-    message = await (await call.sessions.flush()).message(call.path("message"))
-    if message is None:
-        raise unknown("message", call.path("message"))
-    return join_json([message.body])
+    limit = _MAX_LISTED if agent else 100
+    page = call.page(limit, "desc", "agent_id", "conversation_id", "include_return_message_types", "include_err")
+    where = Where()
+    where.equal("agent", agent)
+    where.in_conversation(conversation)
+    where.among("type", call.query.getlist("include_return_message_types"))
+    return join_json(await (await call.sessions.flush(agent)).messages(where, page))

@@ -3,21 +3,18 @@
 Messages are kept in the journal with the request of the run, so that the run can be described from its entries alone.
 """
 
-import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.agents.setup import OURS
 from chargehand.engine import events as ev
 from chargehand.runtime.runner import checked_goal
 from chargehand.server.letta.settings import check_fields, refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.wire import Problem, check_choice, invalid
-from chargehand.tools.schema import schema_problem
 
 MAX_STEPS = 50
 """Model calls that an agent may make for one request, as Letta has it."""
@@ -25,8 +22,6 @@ _API = "letta"
 _NAMESPACE = uuid.UUID("5c3ab7d2-8d0e-4b0a-9d5b-6a1f4a7c0e21")
 _ROLES = ("user", "system", "assistant")
 _IMAGE = "(an image, which cannot be looked at here)"
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class AgentRequest(Struct, frozen=True, omit_defaults=True):
@@ -102,7 +97,6 @@ def read_request(agent: str, sent: MessageRequest, digest: str, conversation: st
     )
     if not request.messages:
         raise invalid("there is nothing to say: send `messages` with a content, or `input`")
-    _check_client_tools(request.tools)
     checked_goal(request.text)
     return request
 
@@ -121,23 +115,6 @@ def text_of(content: str | Sequence[dict[str, Any]] | None) -> str:
     return "\n".join(_IMAGE if part.get("type") == "image" else str(part.get("text", "")) for part in content)
 
 
-def _check_client_tools(tools: Sequence[ClientTool]) -> None:
-    """Raise a problem for tools that a model could not be told of."""
-    names = [tool.name for tool in tools]
-    for number, tool in enumerate(tools):
-        place = f"client_tools[{number}]"
-        if not _TOOL_NAME.match(tool.name) or tool.name in OURS:
-            allowed = "up to 64 letters, digits, - and _, and none of this server's own"
-            raise invalid(f"{place}.name is {tool.name[:80]!r}; it must be {allowed}")
-        if names.count(tool.name) > 1:
-            raise invalid(f"two client_tools are called {tool.name!r}; rename one")
-        schema = tool.parameters or NO_PARAMETERS
-        if schema.get("type", "object") != "object":
-            raise invalid(f"{place}.parameters must be a JSON Schema of an object")
-        if problem := schema_problem(schema):
-            raise invalid(f"{place}.parameters: {problem}")
-
-
 # --- verdicts on calls that wait
 
 
@@ -146,12 +123,16 @@ class ClientReturn(Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     good: bool = True
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
 
 
-ClientReturns: TypeAlias = Mapping[tuple[str, str], ClientReturn]
-"""What the client sent last for a call, by the name of its tool and the arguments."""
+ClientReturns: TypeAlias = Mapping[bytes, ClientReturn]
+"""What the client sent last for a call, by `call_key`."""
+
+
+def call_key(tool: str, arguments: Mapping[str, object]) -> bytes:
+    """The same for the same call. An argument that is null says the same as one that is left out."""
+    sent = {name: value for name, value in arguments.items() if value is not None}
+    return msgspec.json.encode([tool, sent], order="deterministic")
 
 
 class Approval(Struct, frozen=True):
@@ -183,49 +164,45 @@ def read_answer(approval: Approval, sent: Sequence[MessageCreate]) -> ev.InputAn
         if message.approval_request_id not in (None, "", approval.request_id):
             reason = f"approval_request_id is {message.approval_request_id!r}, and {approval.request_id!r} waits"
             raise _refused(reason, approval)
-        for call, verdict in _verdicts_in(message, approval):
+        entries = [*(message.tool_returns or message.approvals or ())]
+        if message.approve is not None or not entries:  # that is about every call of the request
+            entries += [ApprovalEntry(call, message.approve, message.reason) for call in approval.calls]
+        for entry in entries:
+            call = entry.tool_call_id
+            if call not in approval.calls:
+                raise _refused(f"no call with the id {call[:100]} waits", approval)
+            verdict = _read_verdict(approval, entry)
             if verdicts.setdefault(call, verdict).verdict != verdict.verdict:
                 raise _refused(f"there are two verdicts on {call!r}, and they contradict each other", approval)
-    if unknown := [call for call in verdicts if call not in approval.calls]:
-        raise _refused(f"no call with the id {_join(unknown)} waits", approval)
     if missing := [call for call in approval.calls if call not in verdicts]:
-        raise _refused(f"there is no verdict on {_join(missing)}", approval)
-    for call, verdict in verdicts.items():
-        if call in approval.at_client and verdict.verdict == "approve" and verdict.result is None:
-            reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
-            raise _refused(f"{reason}, or reject it", approval)
-        if call not in approval.at_client and verdict.result is not None:
-            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", approval)
+        raise _refused(f"there is no verdict on {', '.join(missing)}", approval)
     first, *others = sorted(verdicts.values(), key=lambda verdict: verdict.call)
     result = Raw(msgspec.json.encode(first.result))
     number = approval.question.number
     return ev.InputAnswered(number, first.verdict, first.feedback, result=result, also=tuple(others))
 
 
-def _verdicts_in(message: MessageCreate, approval: Approval) -> Iterator[tuple[str, ev.CallVerdict]]:
-    """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
-    whole = [ApprovalEntry(call, message.approve) for call in approval.calls]
-    for entry in message.tool_returns or message.approvals or whole:
-        result: object = None
-        if entry.tool_return is not None:
-            if entry.status not in ("success", "error"):
-                raise _refused("a tool_return needs a status: success or error", approval)
-            text = text_of(entry.tool_return)
-            returned = ClientReturn(text, entry.status == "success", entry.stdout or (), entry.stderr or ())
-            result = msgspec.json.decode(msgspec.json.encode(returned))
-        elif entry.approve is None:
-            reason = "there is no verdict: send `approvals`, with tool_call_id and approve of each call"
-            raise _refused(reason, approval)
-        elif message.approve not in (None, entry.approve):
-            raise _refused("`approve` and a verdict in `approvals` contradict each other", approval)
-        word = "approve" if result is not None or entry.approve else "reject"
-        feedback = "" if result is not None else entry.reason or message.reason or ""
-        yield entry.tool_call_id, ev.CallVerdict(approval.calls.get(entry.tool_call_id, 0), word, feedback, result)
+def _read_verdict(approval: Approval, entry: ApprovalEntry) -> ev.CallVerdict:
+    """What is said of one call: whether it may be made, or what it returned at the client."""
+    call = entry.tool_call_id
+    place = approval.calls[call]
+    if entry.tool_return is not None:
+        if call not in approval.at_client:
+            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", approval)
+        if entry.status not in ("success", "error"):
+            raise _refused("a tool_return needs a status: success or error", approval)
+        returned = ClientReturn(text_of(entry.tool_return), entry.status == "success")
+        return ev.CallVerdict(place, "approve", result=msgspec.to_builtins(returned))
+    if entry.approve is None:
+        raise _refused("there is no verdict: send `approvals`, with tool_call_id and approve of each call", approval)
+    if not entry.approve:
+        return ev.CallVerdict(place, "reject", entry.reason or "")
+    if call in approval.at_client:
+        reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
+        raise _refused(f"{reason}, or reject it", approval)
+    return ev.CallVerdict(place, "approve", entry.reason or "")
 
 
 def _refused(reason: str, approval: Approval) -> Problem:
-    return invalid(f"{reason}; send one verdict on each call that waits: {_join(approval.calls)}. Nothing was done.")
-
-
-def _join(calls: Iterable[str]) -> str:
-    return ", ".join(call[:100] for call in calls)
+    waiting = ", ".join(approval.calls)
+    return invalid(f"{reason}; send one verdict on each call that waits: {waiting}. Nothing was done.")

@@ -1,9 +1,9 @@
 """Routes of the Letta API: a call with its tenant in, a value or a response out; pages of lists."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,9 +13,9 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.routing import Api, Method, Scope
+from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
+from chargehand.server.wire import Problem, Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
 
 _MAX_LIMIT = 1000
 _MAX_PREVIOUS = 100_000
@@ -26,8 +26,9 @@ _NAMES: dict[type[Thing], str] = {
     KeptTool: "tool",
     KeptConversation: "conversation",
 }
+_PAGE_PARAMETERS = ("after", "before", "limit", "order", "order_by", "ascending", "include", "include_relationships")
+"""Parameters of every list. What is listed is always complete, whatever `include` says."""
 _Stored = TypeVar("_Stored", bound=Thing)
-EVERYTHING = ListPage()
 
 
 class LettaCall:
@@ -65,8 +66,17 @@ class LettaCall:
         check_choice(name, value, choices)
         return value
 
-    def page(self, limit: int = 50, order: Order = "asc") -> ListPage:
-        """The page that the query asks for; `ascending` is the older way to say the order."""
+    def check_query(self, *names: str) -> None:
+        """Raise a problem for a query parameter that would have no effect."""
+        for name, value in self.query.items():
+            if name not in names and value not in ("", "false"):
+                raise Problem(422, "unsupported", f"{name[:60]} in the query is not supported here; leave it out")
+
+    def page(self, limit: int, order: Order, *filters: str) -> ListPage:
+        """The page that the query asks for. `ascending` is the older way to say the order."""
+        self.check_query(*_PAGE_PARAMETERS, *filters)
+        if "order_by" not in filters:
+            self.choice("order_by", "created_at", ("created_at",))
         if "ascending" in self.query:
             order = "asc" if self.flag("ascending") else "desc"
         wanted: Order = "asc" if self.choice("order", order, ("asc", "desc")) == "asc" else "desc"
@@ -101,44 +111,30 @@ Handler: TypeAlias = Callable[[LettaCall], Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Routes:
-    """The routes of one module. What a handler returns is sent as JSON, unless it is a response."""
+class Route(Struct, frozen=True):
+    method: Method
+    path: str
+    handler: Handler
+    scope: Scope
 
-    def __init__(self) -> None:
-        self._routes: list[tuple[Method, str, Handler, Scope]] = []
-
-    def add(self, method: Method, path: str, scope: Scope | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Register the decorated handler; reading needs the scope `read`, all else `run`, unless it is said."""
-
-        def register(handler: AnyHandler) -> AnyHandler:
-            self._routes.append((method, path, handler, scope or ("read" if method == "GET" else "run")))
-            return handler
-
-        return register
-
-    def get(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("GET", path)
-
-    def post(self, path: str, scope: Literal["read", "run"] = "run") -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("POST", path, scope)
-
-    def patch(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("PATCH", path)
-
-    def delete(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("DELETE", path)
-
-    def add_to(self, api: Api) -> None:
-        for method, path, handler, scope in self._routes:
-            api.add(method, path, _respond(handler), scope)
-
-
-def _respond(handler: Handler) -> Callable[[Request, Tenant], Awaitable[Response]]:
-    async def respond(request: Request, tenant: Tenant) -> Response:
-        result = await handler(LettaCall(request, tenant))
+    async def answer(self, request: Request, tenant: Tenant) -> Response:
+        """What the handler returns, as JSON unless it is a response."""
+        result = await self.handler(LettaCall(request, tenant))
         return result if isinstance(result, Response) else reply(result)
 
-    return respond
+
+ROUTES: list[Route] = []
+"""Every route of this API: modules add theirs when they are imported."""
+
+
+def route(method: Method, path: str, scope: Scope | None = None) -> Callable[[AnyHandler], AnyHandler]:
+    """Register the decorated handler. Reading needs the scope `read`, all else `run`, unless it is said."""
+
+    def register(handler: AnyHandler) -> AnyHandler:
+        ROUTES.append(Route(method, path, handler, scope or ("read" if method == "GET" else "run")))
+        return handler
+
+    return register
 
 
 def join_json(bodies: Sequence[bytes]) -> Response:
@@ -156,8 +152,6 @@ class Previous:
         self._ids: dict[tuple[Order, str], str] = {}
 
     def remember(self, page: ListPage, things: Sequence[Thing]) -> None:
-        if page.before:
-            return
         previous = page.after
         for thing in things:
             self._ids[page.order, thing.id] = previous
@@ -174,27 +168,14 @@ class Previous:
 
 
 async def find_page(
-    call: LettaCall,
-    kind: type[Kept],
-    page: ListPage,
-    *,
-    name: str | None = None,
-    text: str = "",
-    tags: Match = ANYONE,
-    is_listed: Callable[[Kept], bool],
+    call: LettaCall, kind: type[Kept], page: ListPage, *, name: str | None = None, text: str = "", tags: Match = ANYONE
 ) -> list[Kept]:
-    """A page of what the catalog keeps. The whole list is read only where something on the page is not listed."""
+    """A page of what the catalog keeps."""
     previous = call.tenant.part(Previous)
     page = await previous.existing(call, kind, page)
-
-    async def find(wanted: ListPage) -> list[Kept]:
-        return await call.catalog.find(kind, name=name, text=text, tags=tags, **structs.asdict(wanted))
-
-    things = await find(page)
-    if not all(is_listed(thing) for thing in things):
-        cursors = (page.after, page.before)
-        things = page.cut([thing for thing in await find(EVERYTHING) if thing.id in cursors or is_listed(thing)])
-    previous.remember(page, things)
+    things = await call.catalog.find(kind, name=name, text=text, tags=tags, **structs.asdict(page))
+    if not page.before:
+        previous.remember(page, things)
     return things
 
 

@@ -8,9 +8,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import chain
 
@@ -29,18 +28,18 @@ from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
+from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.executor import AgentQueue, LettaExecutor
 from chargehand.server.letta.index import Index, SavedLog
-from chargehand.server.letta.message_log import TASK, MessageLog, read_log, read_nested_logs
+from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
-from chargehand.server.letta.sqlite_index import SqliteIndex
-from chargehand.server.letta.wire import ErrorMessage, LettaMessage, RunResponse, StopReason, format_time
-from chargehand.server.streams import PING, Output, event, streamed
-from chargehand.server.tenant_runs import StreamSlot, retry_when_full, root_of
+from chargehand.server.letta.wire import ErrorMessage, LettaMessage, StopReason, format_time
+from chargehand.server.streams import Output, event, streamed
+from chargehand.server.tenant_runs import StreamSlot, retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, problem_of, reply, unknown
-from chargehand.sqlite import StoreUrl, file_of_url
+from chargehand.sqlite import file_of_url
 
 _DONE = b"data: [DONE]\n\n"
 _SIGN_OF_LIFE = b" \n"
@@ -54,46 +53,20 @@ class _TextPiece(Struct, frozen=True):
     text: str
 
 
-class View(Struct, frozen=True):
-    """What of a session a client wants: messages of these types after number `after`, pieces, pings."""
-
-    types: Sequence[str] | None = None
-    tokens: bool = False
-    pings: bool = False
-    after: int = 0
-
-
 class Session:
-    """A run that is carried here. `root` is the run it is inside of, or itself."""
+    """A run as its client follows it. `root` is the run it is inside of, or itself."""
 
     def __init__(self, log: MessageLog, *, root: str = "", streams_tokens: bool = False) -> None:
         self.log = log
         self.root = root or log.run
         self.streams_tokens = streams_tokens
-        self.since = 0
-        """How many messages there were when its latest client began to wait."""
-        loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[None] = loop.create_future()
-        """Done when the run is on disk."""
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run has ended or waits for its client."""
         self._output = Output[LettaMessage | _TextPiece](log.messages)
 
     @property
     def run(self) -> str:
         return self.log.run
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more comes, or not before the client answers."""
-        return self._output.is_closed
-
-    def check_same(self, request: AgentRequest) -> "Session":
-        """Return the session for a request with the same otids; 409 if it has other words, which must not get lost."""
-        if self.log.request is not None and self.log.request.messages != request.messages:
-            advice = "send it with an otid of its own"
-            raise Problem(409, "otid_taken", f"a message with this otid was sent before, with other words; {advice}")
-        return self
 
     # --- what happens
 
@@ -102,20 +75,22 @@ class Session:
         for entry in entries:
             self.log.read(entry)
         self._output.add(*self.log.messages[before:])
+        if self.log.over:  # it is on disk: clients need not wait until it is indexed
+            self.finish()
 
     def record_text(self, message: str, text: str) -> None:
         self._output.add(_TextPiece(message, text))
 
-    def start(self, error: Exception | None = None) -> None:
-        """The run is on disk, or could not be started."""
-        _settle(self.started, error)
-
     def finish(self, error: Exception | None = None) -> None:
         """Nothing more comes, or not before the client answers."""
-        if not self.done.done():
-            self.start(error)
-            _settle(self.done, error)
-            self._output.close(error)
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+            self.done.exception()  # it counts as seen, if no caller waits for it
+        self._output.close(error)
 
     # --- how clients follow it
 
@@ -126,41 +101,36 @@ class Session:
         """
         if await self._is_done_within(patience):
             self.done.result()
-            return reply(self.log.describe_answer(self.since, types))
+            return reply(self.log.describe_answer(types))
         return StreamingResponse(self._respond_slowly(types, patience), media_type="application/json")
 
     async def _respond_slowly(self, types: Sequence[str] | None, patience: Seconds) -> AsyncIterator[bytes]:
         yield _SIGN_OF_LIFE
         while not await self._is_done_within(patience):
             yield _SIGN_OF_LIFE
-        answer = self.log.describe_answer(self.since, types)
+        answer = self.log.describe_answer(types)
         if (error := self.done.exception()) is not None:  # the status was sent long ago
-            answer.messages = [self._message("assistant_message", content=_describe(error), is_err=True)]
+            answer.messages = [self._message(_describe(error))]
             answer.stop_reason = StopReason("error")
         yield msgspec.json.encode(answer)
 
     async def _is_done_within(self, patience: Seconds) -> bool:
         return bool((await asyncio.wait((self.done,), timeout=patience))[0])
 
-    def stream(self, view: View, slot: StreamSlot) -> Response:
-        """The answer as it comes, event by event. A client that goes away stops nothing."""
+    def stream(self, slot: StreamSlot, *, types: Sequence[str] | None = None, after: int = 0) -> Response:
+        """The messages after number `after` as they come. A client that goes away stops nothing."""
+        return streamed(self._events(types, after), every=_PING, slot=slot)
 
-        def ping() -> bytes:
-            return event(self._message("ping")) if view.pings else PING
-
-        return streamed(self._events(view), ping=ping, every=_PING, slot=slot)
-
-    async def _events(self, view: View) -> AsyncGenerator[bytes]:
+    async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
         stop = ""
         sent_text: dict[str, str] = {}
         try:
-            async with aclosing(self._output.read(self._position_after(view.after))) as items:
+            async with aclosing(self._output.read(self._position_after(after))) as items:
                 async for item in items:
                     if isinstance(item, _TextPiece):
-                        if view.tokens:
-                            sent_text[item.message] = sent_text.get(item.message, "") + item.text
-                            yield event(self._message("assistant_message", item.message, content=item.text))
-                    elif self.log.is_wanted(item, view.types):
+                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
+                        yield event(self._message(item.text, item.message))
+                    elif self.log.is_wanted(item, types):
                         rest = _without_sent(item, sent_text.pop(item.id, "").strip())
                         if rest is not None:
                             yield event(rest)
@@ -178,18 +148,15 @@ class Session:
                 return place
         return number
 
-    def _message(
-        self, message_type: str, message_id: str = "", *, content: str | None = None, is_err: bool | None = None
-    ) -> LettaMessage:
+    def _message(self, text: str, message_id: str = "") -> LettaMessage:
         """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
         return LettaMessage(
-            message_type=message_type,
+            message_type="assistant_message",
             id=message_id or f"message-{uuid.uuid4()}",
             date=format_time(time.time()),
             run_id=self.run,
             otid=message_id.partition("-")[2] or None,
-            content=content,
-            is_err=is_err,
+            content=text,
         )
 
 
@@ -210,16 +177,6 @@ def _without_sent(message: LettaMessage, sent: str) -> LettaMessage | None:
     return msgspec.structs.replace(message, content=rest) if rest else None
 
 
-def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-        return
-    future.set_exception(error)
-    future.exception()  # it counts as seen, if no caller waits for it
-
-
 # --- the sessions of a tenant
 
 
@@ -236,27 +193,20 @@ logger = logging.getLogger(__name__)
 _Carry = Callable[[Runner], Awaitable[Outcome]]
 
 
-def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
-    """The index at a URL; `clean` takes secrets out of what is written."""
-    return SqliteIndex(file_of_url(url), clean)
-
-
 class Sessions:
     """The sessions of one tenant: `tenant.part(Sessions)`."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self.index = open_index(tenant.stores.index, tenant.redactor.clean)
+        self.index = Index(file_of_url(tenant.stores.index), tenant.redactor.clean)
         tenant.stack.push_async_callback(self.index.close)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
         self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
         self._runner = tenant.open_runner(self.executor, tenant.on_entries)
         self._token_runner = tenant.open_runner(self.executor, tenant.on_entries, self._on_text)
         self._is_indexed = asyncio.Event()
-        self.running: dict[str, Session] = {}
-        """The runs that are carried here."""
-        self._nested: dict[str, list[Session]] = {}
-        """What agents do that were written to in these runs, by the journal of the message."""
+        self._live: dict[str, list[Session]] = {}
+        """The runs that are carried here, by journal. A message between agents is one journal, with a run for each."""
 
     # --- starting and stopping
 
@@ -268,13 +218,12 @@ class Sessions:
         repeats = self._tenant.part(Repeats)
         if repeated:
             run = await repeats.begun_by(request.digest) or run
-        earlier = await self.join(run) if repeated or request.otids else None
-        earlier = earlier or self.running.get(run)
-        if earlier is not None:
-            return (await _started(earlier)).check_same(request)
-        self._tenant.runs.check()
-        session = self.running[run] = Session(MessageLog(run, request), streams_tokens=streams_tokens)
-        async with self._starting(session):
+        async with lock_of(self._tenant, run):  # who sends the same otids meanwhile waits, and joins
+            earlier = await self.join(run) if repeated or request.otids else None
+            if earlier is not None:
+                return _check_same(earlier, request)
+            self._tenant.runs.check()
+            session = Session(MessageLog(run, request), streams_tokens=streams_tokens)
             await repeats.begin(request.digest, lambda: self._begin(session, profile, request))
         return session
 
@@ -305,40 +254,40 @@ class Sessions:
 
         None if there is no such run.
         """
-        if run in self.running:
-            return await _started(self.running[run])
-        log = await self._read(run)
+        session = self.find(run)
+        log = None if session is not None else await self.log_of(run)
         if log is None:
-            return None
-        if not log.over and not log.is_waiting:
+            return session
+        if log.name == run and not log.over and not log.is_waiting:
             return await self.resume(run)
         session = Session(log)
         session.finish()
         return session
 
     async def resume(self, run: str, *reports: ev.Event) -> Session:
-        """Go on with a run that waits for its client, or that a crash left open."""
-        if run in self.running and not self.running[run].is_over:
-            session = await _started(self.running[run])
-            for report in reports:
-                await self._runner_of(session).ask(run, self._tenant.redact(report))
-            return session
-        if self._tenant.runs.is_running(run):  # it is being released just now
-            with suppress(Exception):
-                await self._tenant.runs.outcome(run)
+        """Go on with a run that waits for its client, or that a crash left open; back when the reports are on disk."""
         await self._wait_until_indexed()
-        log = await self._read(run)
-        if log is None:
-            raise unknown("run", run)
-        if log.over:
-            raise Refused(f"run {run} has ended")
-        if run in self.running and not self.running[run].is_over:  # another caller was faster
-            return await self.resume(run, *reports)
-        session = self.running[run] = Session(log)
-        session.since = len(log.messages)
-        async with self._starting(session):
-            await self._carry(session, lambda runner: runner.resume(run, *map(self._tenant.redact, reports)))
-        return session
+        async with lock_of(self._tenant, f"resume {run}"):
+            session = self.find(run)
+            if session is not None and not session.done.done() and not session.log.is_waiting:
+                for report in reports:
+                    await self._runner_of(session).ask(run, self._tenant.redact(report))
+                return session
+            with suppress(Exception):
+                await self._tenant.runs.outcome(run)  # it may be about to stop
+            log = await self.log_of(run)
+            if log is None:
+                raise unknown("run", run)
+            if log.over:
+                raise Refused(f"run {run} has ended")
+            for name in await self._tenant.journal.inside(run):
+                nested = read_logs(name, await self._tenant.journal.read(name))
+                if not all(each.over for each in nested):
+                    self._live[name] = [Session(each, root=run) for each in nested]
+            session = Session(log)
+            events = [self._tenant.redact(report) for report in reports]
+            await self._carry(session, lambda runner: runner.resume(run, *events))
+            return session
 
     async def cancel(self, runs: Iterable[str], reason: str = "") -> None:
         """Stop these, with all that was started inside them; back when they have stopped."""
@@ -353,32 +302,50 @@ class Sessions:
 
     async def open_runs(self, lane: str, agent: str = "") -> list[str]:
         """The runs of a lane that have not ended, also one that waits; with `agent`, those of all its lanes."""
-        logs = [session.log for session in self.running.values() if not session.log.over]
+        logs = [session.log for session in self._sessions() if session.root == session.run and not session.log.over]
         runs = [log.run for log in logs if log.lane == lane or log.agent == agent]
         waiting = await self.waiting_run(lane)
-        return [*runs, waiting] if waiting else runs
-
-    async def forget(self, agent: str) -> None:
-        """An agent was deleted: nothing of it is listed any more."""
-        for session in [*self.running.values()]:
-            if session.log.agent == agent:
-                del self.running[session.run]
-        await self.index.forget_agent(agent)
+        return [*runs, waiting] if waiting and waiting not in runs else runs
 
     # --- what runs have come to
+
+    def _sessions(self) -> list[Session]:
+        return list(chain.from_iterable(self._live.values()))
+
+    def find(self, run: str) -> Session | None:
+        """The session of a run that goes on here, also of one inside another."""
+        return next((session for session in self._sessions() if session.run == run), None)
+
+    async def log_of(self, run: str) -> MessageLog | None:
+        """What a run has come to, under way or not; None if there is none."""
+        session = self.find(run)
+        if session is not None:
+            return session.log
+        indexed = await self.index.run(run)
+        try:
+            logs = await self._read(run if indexed is None else indexed.name)
+        except RunUnknown:
+            return None
+        return next((log for log in logs if log.run == run), None)
+
+    async def _read(self, name: str) -> list[MessageLog]:
+        """What agents said in a journal; nothing if it is the run of a team."""
+        logs = read_logs(name, await self._tenant.journal.read(name))
+        return [log for log in logs if log.agent]
 
     async def waiting_run(self, lane: str) -> str:
         """The run of a conversation or an agent that waits for its client; empty if none does."""
         await self._wait_until_indexed()
-        logs = [session.log for session in self.running.values() if session.log.lane == lane]
-        if any(log.is_waiting for log in logs):
-            return next(log.run for log in logs if log.is_waiting)
+        for session in self._sessions():
+            is_in_lane = session.root == session.run and session.log.lane == lane
+            if is_in_lane and session.log.is_waiting:
+                return session.run
         run = await self.index.waiting_run(lane)
-        return "" if run in self.running else run  # it goes on already
+        return "" if self.find(run) is not None else run  # it goes on already
 
     async def waiting_log(self, lane: str) -> MessageLog | None:
         run = await self.waiting_run(lane)
-        log = await self._read(run) if run else None
+        log = await self.log_of(run) if run else None
         return log if log is not None and log.is_waiting else None
 
     async def pending_approvals(self, agents: Sequence[str]) -> dict[str, LettaMessage | None]:
@@ -386,20 +353,6 @@ class Sessions:
         waiting = await self.index.waiting_agents()
         logs = [await self.waiting_log(agent) for agent in waiting if agent in agents]
         return {log.agent: log.approval_request for log in logs if log is not None}
-
-    async def last_runs(self, agents: Sequence[str]) -> dict[str, RunResponse]:
-        """The latest run of each agent that has ended; those that have just ended need not be indexed yet."""
-        logs = [session.log for session in self._sessions() if session.log.over and session.log.agent in agents]
-        return {**await self.index.last_runs(agents), **{log.agent: log.describe_run() for log in logs}}
-
-    def find(self, run: str) -> Session | None:
-        """The session of a run that goes on here, also of one inside another."""
-        return self.running.get(run) or next((session for session in self._sessions() if session.run == run), None)
-
-    async def log_of(self, run: str) -> MessageLog | None:
-        """What a run has come to, under way or not; None if there is none."""
-        session = self.find(run)
-        return session.log if session is not None else await self._read(run)
 
     async def flush(self, agent: str = "") -> Index:
         """The index with what is not in it yet, so that a list that is read next is whole.
@@ -411,17 +364,11 @@ class Sessions:
         await self._save([log for log in logs if agent in ("", log.agent)])
         return self.index
 
-    def _sessions(self) -> Iterable[Session]:
-        return [*self.running.values(), *chain.from_iterable(self._nested.values())]
-
     async def _save(self, logs: Sequence[MessageLog]) -> None:
         """Index these, but not what was deleted or forgotten since they began."""
-        profiles: dict[str, Profile | None] = {}
         saved: list[SavedLog] = []
         for log in logs:
-            if log.agent not in profiles:
-                profiles[log.agent] = await self._tenant.memory.catalog.get(Profile, log.agent)
-            profile = profiles[log.agent]
+            profile = await self._tenant.memory.catalog.get(Profile, log.agent)
             if profile is None:
                 saved.append(SavedLog(log, is_deleted=True))
             else:
@@ -434,12 +381,6 @@ class Sessions:
             return await self._tenant.memory.catalog.get(KeptConversation, log.conversation) is not None
         return log.began >= settings_of(profile).messages_since
 
-    async def _read(self, run: str) -> MessageLog | None:
-        try:
-            return read_log(run, await self._tenant.journal.read(run))
-        except RunUnknown:
-            return None
-
     # --- how a run is carried
 
     async def _wait_until_indexed(self) -> None:
@@ -448,84 +389,73 @@ class Sessions:
             async with asyncio.timeout(_INDEXED_TIMEOUT):
                 await self._is_indexed.wait()
 
-    @asynccontextmanager
-    async def _starting(self, session: Session) -> AsyncGenerator[None]:
-        """Callers who join hear what the first one hears. A run that is carried goes on without its caller."""
+    async def _carry(self, session: Session, carry: _Carry) -> None:
+        """Carry a run to its end, or until it waits for its client; back when its first new entry is on disk."""
+        run = session.run
+        lane = session.log.lane
+
+        async def carry_to_end() -> Outcome:
+            try:
+                outcome = await carry(self._runner_of(session))
+                self._queue.leave(lane, run)
+                await self._try_to_save([each.log for each in self._sessions() if each.root == run])
+            except BaseException as error:
+                self._close(session, error)
+                raise
+            self._close(session)
+            return outcome
+
+        self._live[run] = [session]
+        self._queue.join(lane, run)
         try:
-            yield
+            await self._tenant.runs.begin(run, carry_to_end)
         except BaseException as error:
-            session.start(_as_problem(error))
-            if not self._tenant.runs.is_running(session.run):
+            if not self._tenant.runs.is_running(run):  # one that is carried goes on without its caller
                 self._close(session, error)
             raise
-        session.start()
 
-    async def _carry(self, session: Session, carry: _Carry) -> None:
-        self._queue.join(session.log.lane, session.run)
-        await self._tenant.runs.begin(session.run, lambda: self._carry_to_end(session, carry))
-
-    async def _carry_to_end(self, session: Session, carry: _Carry) -> Outcome:
-        try:
-            outcome = await carry(self._runner_of(session))
-            self._queue.leave(session.log.lane, session.run)
-            logs = [session.log, *(nested.log for nested in self._inside(session))]
-            with_index = await self._try_to_save(logs)
-        except BaseException as error:
-            self._close(session, error)
-            raise
-        self._close(session, is_kept=not with_index)
-        return outcome
-
-    async def _try_to_save(self, logs: Sequence[MessageLog]) -> bool:
+    async def _try_to_save(self, logs: Sequence[MessageLog]) -> None:
         try:
             await self._save(logs)
-        except StoreError as error:  # it stays in `running`, so lists have it, and the journal has it anyway
+        except StoreError as error:  # the journal has it; the index gets it after the next start
             logger.warning("run %s is not indexed: %s", logs[0].run, error)
-            return False
-        return True
 
-    def _inside(self, session: Session) -> list[Session]:
-        return [nested for nested in chain.from_iterable(self._nested.values()) if nested.root == session.run]
-
-    def _close(self, session: Session, error: BaseException | None = None, *, is_kept: bool = False) -> None:
+    def _close(self, session: Session, error: BaseException | None = None) -> None:
         """Nothing more comes of a run here, or not before its client answers."""
-        if not is_kept:
-            self.running.pop(session.run, None)
+        problem = _as_problem(error)
         self._queue.leave(session.log.lane, session.run)
-        for nested in self._inside(session):
-            self._nested.pop(nested.log.name, None)
-            nested.finish(_as_problem(error))
-        session.finish(_as_problem(error))
+        for each in self._sessions():
+            if each.root == session.run:
+                self._live.pop(each.log.name, None)
+                each.finish(problem)
+        session.finish(problem)
 
     def _runner_of(self, session: Session) -> Runner:
         return self._token_runner if session.streams_tokens else self._runner
 
     # --- what the runners report
 
-    def _on_entries(self, run: str, entries: Sequence[ev.Entry]) -> None:
+    def _on_entries(self, name: str, entries: Sequence[ev.Entry]) -> None:
         """Hear what is written in a run, or in one inside it."""
         first = entries[0].event if entries else None
         if isinstance(first, ev.RunRequested) and first.parent is not None:
-            logs = read_nested_logs(run, entries[:1])
-            self._nested[run] = [Session(log, root=first.parent.root) for log in logs]
-            entries = entries[1:]
-        session = self.running.get(run)
-        sessions = self._nested.get(run, ()) if session is None else (session,)
-        for each in sessions:
-            each.record(entries)
-            if each.log.over:  # it is on disk: clients need not wait until it is indexed
-                self._queue.leave(each.log.lane, run)
-                each.finish()
+            logs = read_logs(name, entries)
+            self._live[name] = [Session(log, root=first.parent.root) for log in logs]
+            return
+        for session in self._live.get(name, ()):
+            session.record(entries)
+            if session.log.over:
+                self._queue.leave(session.log.lane, name)
 
     def _on_text(self, run: str, work: Work, text: str) -> None:
         self._tenant.on_words(run, work, text)
-        session = self.running.get(run)
         state = self._token_runner.under_way.get(run)
-        if session is None or state is None or work.kind != "attempt":
+        if state is None or work.kind != "attempt":
             return
         steps = state.tasks[work.task].steps or {}
         step = max((number for number, step in steps.items() if step.result is None), default=0)
-        session.record_text(session.log.reply_id(work.number, step), text)
+        for session in self._live.get(run, ()):
+            session.record_text(session.log.reply_id(work.number, step), text)
 
     # --- after a restart
 
@@ -548,48 +478,38 @@ class Sessions:
         return len(runs)
 
     async def _index_unfinished(self) -> list[str]:
-        """Index what is missing; the runs that have to be resumed. Nested runs are resumed by their parents."""
+        """Index what is missing; the runs that have to be resumed, the oldest first."""
         ended = await self.index.ended()
-        runs: list[str] = []
-        nested = defaultdict[str, list[str]](list)
+        unfinished: list[str] = []
         before = _LATEST
         while page := await self._tenant.journal.latest(before=before, limit=_PAGE):
             before = page[-1].number
             for row in page:
-                if row.request is None or row.run in ended:
+                if row.run in ended or row.request is None or recorded_request(row.request) is None:
                     continue
-                root = root_of(row.run, row.request)
-                if root != row.run:
-                    nested[root].append(row.run)
-                elif recorded_request(row.request) is not None:
-                    runs.append(row.run)
-        unfinished: list[str] = []
-        for run in reversed(runs):  # the oldest first
-            try:
-                if run not in self.running and await self._index_run(run, nested[run]):
-                    unfinished.append(run)
-            except ChargehandError as error:
-                logger.warning("run %s was not indexed: %s", run, error)
-        return unfinished
+                if await self._index_run(row.run):
+                    unfinished.append(row.run)
+        return unfinished[::-1]
 
-    async def _index_run(self, run: str, nested: Sequence[str]) -> bool:
+    async def _index_run(self, run: str) -> bool:
         """Index a run and those inside it; whether it has to be resumed."""
-        log = await self._read(run)
-        if log is None:
+        try:
+            logs = await self._read(run)
+            for name in await self._tenant.journal.inside(run):
+                logs += await self._read(name)
+        except ChargehandError as error:
+            logger.warning("run %s was not indexed: %s", run, error)
             return False
-        goes_on = not log.over and not log.is_waiting
-        logs = [log]
-        for name in nested:
-            inside = read_nested_logs(name, await self._tenant.journal.read(name))
-            logs += inside
-            if goes_on and not all(each.over for each in inside):
-                self._nested[name] = [Session(each, root=run) for each in inside]
         await self._save(logs)
-        return goes_on
+        return self.find(run) is None and not logs[0].over and not logs[0].is_waiting
 
 
-async def _started(session: Session) -> Session:
-    await asyncio.shield(session.started)
+def _check_same(session: Session, request: AgentRequest) -> Session:
+    """Return the session for a request with the same otids; 409 if it has other words, which must not get lost."""
+    recorded = session.log.request
+    if recorded is not None and recorded.messages != request.messages:
+        advice = "send it with an otid of its own"
+        raise Problem(409, "otid_taken", f"a message with this otid was sent before, with other words; {advice}")
     return session
 
 

@@ -38,10 +38,6 @@ def parse_time(text: str | None, name: str) -> Instant | None:
         raise invalid(f"{name} is {text[:60]!r}, which is no ISO 8601 time") from error
 
 
-def nanoseconds(seconds: float) -> int:
-    return max(0, int(seconds * 1e9))
-
-
 # --- blocks
 
 
@@ -55,7 +51,6 @@ class BlockUpdate(Struct, frozen=True):
     read_only: bool | None = None
     metadata: Table | None = None
     tags: Strings | None = None
-    hidden: bool | None = None
     version: int | None = None
 
 
@@ -82,7 +77,6 @@ class BlockResponse(Struct, omit_defaults=True):
     metadata: Table
     version: int
     description: str = ""
-    hidden: bool = False
     tainted: bool = False
     untainted: str = ""
 
@@ -126,38 +120,18 @@ class PassageQuery(Struct):
 # --- agents
 
 
-class ModelConfig(Struct):
-    """`llm_config`, which clients may send in place of a handle and settings."""
-
-    model: str = ""
-    handle: str | None = None
-    model_endpoint_type: str = ""
-    context_window: Window | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: Table | None = None
-
-
-class ModelFields(Struct):
-    """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
-
-    model_settings: Nullable[Table] = UNSET
-    context_window_limit: Nullable[Window] = UNSET
-
-
-class AgentUpdate(ModelFields):
-    """A change of an agent. Tools are named by id."""
+class AgentUpdate(Struct):
+    """A change of an agent. Tools are named by id. `letta.settings` says what the settings mean."""
 
     name: str | None = None
     description: str | None = None
     system: str | None = None
     model: str | None = None
-    llm_config: ModelConfig | None = None
-    block_ids: Strings | None = None
     tags: Strings | None = None
     tool_ids: Strings | None = None
     metadata: Table | None = None
+    model_settings: Nullable[Table] = UNSET
+    context_window_limit: Nullable[Window] = UNSET
     max_tokens: Nullable[int] = UNSET
     response_format: Nullable[Table] = UNSET
     parallel_tool_calls: Nullable[bool] = UNSET
@@ -165,14 +139,6 @@ class AgentUpdate(ModelFields):
     tool_rules: Nullable[list[Table]] = UNSET
     message_buffer_autoclear: Nullable[bool] = UNSET
     timezone: Nullable[str] = UNSET
-    hidden: Nullable[bool] = UNSET
-    identity_ids: Nullable[list[str]] = UNSET
-    project_id: Nullable[str] = UNSET
-    template_id: Nullable[str] = UNSET
-    base_template_id: Nullable[str] = UNSET
-    last_stop_reason: Nullable[str] = UNSET
-    last_run_completion: Nullable[str] = UNSET
-    last_run_duration_ms: Nullable[int] = UNSET
 
 
 class ApprovalEntry(Struct):
@@ -183,8 +149,6 @@ class ApprovalEntry(Struct):
     reason: str | None = None
     tool_return: str | list[Table] | None = None
     status: str | None = None
-    stdout: Strings | None = None
-    stderr: Strings | None = None
 
 
 class MessageCreate(Struct, omit_defaults=True):
@@ -208,17 +172,13 @@ class MessageCreate(Struct, omit_defaults=True):
 
 
 class AgentCreate(AgentUpdate):
-    """A new agent. `tools` are names, `tool_ids` ids; base tools are added unless refused.
-
-    Agents have no base tool rules here, whatever `include_base_tool_rules` says.
-    """
+    """A new agent. `tools` are names, `tool_ids` ids; base tools are added unless refused."""
 
     memory_blocks: tuple[BlockCreate, ...] | None = None
+    block_ids: Strings | None = None
     tools: Strings | None = None
     include_base_tools: bool | None = None
-    include_base_tool_rules: bool | None = None
     agent_type: Nullable[str] = UNSET
-    initial_message_sequence: list[MessageCreate] | None = None
 
 
 class ToolResponse(Struct, omit_defaults=True):
@@ -232,7 +192,6 @@ class ToolResponse(Struct, omit_defaults=True):
     source_code: str = ""
     return_char_limit: int = 0
     default_requires_approval: bool = False
-    metadata_: Table | None = None
 
 
 # --- messages
@@ -247,60 +206,30 @@ class ClientTool(Struct, frozen=True, omit_defaults=True):
 
 
 class MessageRequest(Struct):
-    """What an agent is sent, and how the answer is wanted. `agent_id` is for a conversation called `default`.
-
-    The last three are about agents that answer through a tool; there are none here, so they make no difference.
-    """
+    """What an agent is sent, and how the answer is wanted. `agent_id` is for a conversation called `default`."""
 
     messages: tuple[MessageCreate, ...] | None = ()
     input: str | list[Table] | None = None
     max_steps: Annotated[int, Meta(ge=1, le=500)] | None = None
     streaming: bool | None = None
     stream_tokens: bool | None = None
-    include_pings: bool | None = None
     background: bool | None = None
     include_return_message_types: Strings | None = None
     override_model: str | None = None
     override_system: str | None = None
     client_tools: Annotated[tuple[ClientTool, ...], Meta(max_length=128)] | None = None
     agent_id: str | None = None
-    use_assistant_message: bool | None = None
-    assistant_message_tool_name: str | None = None
-    assistant_message_tool_kwarg: str | None = None
 
 
 class CancelRequest(Struct):
     run_ids: Strings | None = None
 
 
-class ResetRequest(Struct):
-    add_default_initial_messages: bool | None = None
-
-
-class CompactRequest(Struct):
-    compaction_settings: Table | None = None
-    agent_id: str | None = None
-
-
 class StreamRequest(Struct):
+    """What of a run is streamed. `agent_id` is for a conversation called `default`."""
+
     starting_after: int | None = None
-    include_pings: bool | None = None
     agent_id: str | None = None
-    run_id: str | None = None
-    otid: str | None = None
-
-
-class SearchRequest(Struct):
-    query: str = ""
-    agent_id: str | None = None
-    limit: int | None = None
-    start_date: str | None = None
-    end_date: str | None = None
-
-
-class FeedbackRequest(Struct):
-    feedback: Literal["positive", "negative"] | None = None
-    tags: Strings | None = None
 
 
 class ToolCallWire(Struct):
@@ -341,8 +270,6 @@ class LettaMessage(Struct, omit_defaults=True):
     tool_return: str | None = None
     tool_call_id: str | None = None
     status: str | None = None
-    stdout: Strings | None = None
-    stderr: Strings | None = None
     approve: bool | None = None
     approval_request_id: str | None = None
     approvals: tuple[VerdictWire, ...] | None = None
@@ -380,7 +307,7 @@ class ErrorMessage(Struct):
     message_type: str = "error_message"
 
 
-# --- runs and steps
+# --- runs
 
 
 class RunResponse(Struct):
@@ -393,32 +320,4 @@ class RunResponse(Struct):
     background: bool = False
     metadata: Table = field(default_factory=dict[str, Any])
     total_duration_ns: int | None = None
-    ttft_ns: int | None = None
     conversation_id: str | None = None
-
-
-class StepResponse(Struct):
-    """One call of a model, with the tool calls that followed from it. The last five fields are additions."""
-
-    id: str
-    agent_id: str
-    run_id: str
-    trace_id: str
-    model: str
-    model_handle: str
-    provider_name: str
-    status: str = "pending"
-    stop_reason: str | None = None
-    error_type: str | None = None
-    error_data: Table | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    cached_input_tokens: int = 0
-    feedback: str | None = None
-    tags: Strings = ()
-    started: Instant = 0.0
-    replied: Instant = 0.0
-    finished: Instant = 0.0
-    attempt: int = 0
-    number: int = 0

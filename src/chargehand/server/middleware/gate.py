@@ -24,6 +24,7 @@ from chargehand.server.middleware.keys import ApiKey, KeyStore, create_key, dige
 from chargehand.server.middleware.limits import Bodies, check_crowd, trust
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.middleware.sqlite_keys import SqliteKeys
+from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
 from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings, key_store_url
 from chargehand.server.wire import Problem
@@ -32,11 +33,12 @@ from chargehand.sqlite import StoreUrl, file_of_url
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
 _LONGEST_TOKEN = 512
+_BROWSER_TOKEN: Seconds = 12 * 3600
 _LOOK_EVERY: Seconds = 0.25
 """How often a revoked key is looked for while streams are open."""
 _ID_IN_TOKEN = slice(3, 11)
-OPEN = frozenset(("/", "/healthz", "/readyz"))
-"""Paths that need no token: they show nothing of any tenant."""
+OPEN = frozenset(("/healthz", "/readyz"))
+"""Paths besides those of the page that need no token: they show nothing of any tenant."""
 _STRANGER = ApiCaller(FIRST)
 _ONCE = frozenset(
     (
@@ -57,7 +59,10 @@ _HIDDEN_SLASH = re.compile(rb"%(?:2f|5c)", re.IGNORECASE)
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HTTP_PORT = 80
 _REPLY_HEADERS = (
-    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; frame-ancestors 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
@@ -86,6 +91,16 @@ def first_token(settings: ServerSettings, now: Instant) -> str | None:
         return token
 
 
+def browser_token(settings: ServerSettings, now: Instant) -> str:
+    """A token for a browser on this machine: the operator's own, else a new one that is good for half a day."""
+    if settings.token or settings.unlocked:
+        return settings.token
+    with closing(open_keys(key_store_url(settings.data))) as store:
+        key, token = create_key(FIRST, "browser", "admin", now, expires=now + _BROWSER_TOKEN)
+        store.add(key)
+        return token
+
+
 class Keyring:
     """A token against the keys there are: the same work for a good one and a bad one.
 
@@ -96,7 +111,7 @@ class Keyring:
         self._settings = settings
         self._now = now
         self._own = digest_of(settings.token.encode() or secrets.token_bytes(32))
-        self._operator = ApiCaller(FIRST, OPERATOR, "admin")
+        self._operator = ApiCaller(FIRST, OPERATOR, "admin", OPERATOR)
         self._no_key, _ = create_key(FIRST, "", "read", 0.0, expires=0.0)
         self._keys: dict[str, ApiKey] = {}
         self._store: KeyStore | None = None
@@ -136,7 +151,7 @@ class Keyring:
         is_known = hmac.compare_digest(digest, key.digest)
         if is_own:
             return self._operator
-        return ApiCaller(key.tenant, key.id, key.scope) if is_known and key.good(self._now()) else None
+        return ApiCaller(key.tenant, key.id, key.scope, key.name) if is_known and key.good(self._now()) else None
 
     def opened(self, key: str, until: asyncio.Timeout) -> None:
         """Something is open under this key: `until` runs out when the key is revoked or expires."""
@@ -178,6 +193,11 @@ class Keyring:
             for until in () if is_good else tuple(streams):
                 if not until.expired():
                     until.reschedule(asyncio.get_running_loop().time())
+
+
+def is_open_path(path: str) -> bool:
+    """Whether a path needs no token."""
+    return path in OPEN or is_page(path)
 
 
 def token_of(authorization: bytes) -> bytes:
@@ -400,7 +420,7 @@ class Access:
 
     def _caller(self, scope: Scope) -> ApiCaller:
         headers: Mapping[bytes, bytes] = scope[HEADERS]
-        is_open = scope["path"] in OPEN
+        is_open = is_open_path(scope["path"])
         # a browser that says another site makes it call may have kept a password of ours
         if not is_open and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, "foreign_site", "pages of other sites may not call this server")

@@ -1,0 +1,83 @@
+"""The page folds entries in TypeScript, the server in Python: both must make the same of every history."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from chargehand.engine.events import Entry
+from chargehand.runtime import trace
+from chargehand.runtime.trace import Tracer
+from tests.histories.kept import entries_of, names, read_lines
+from tests.page.web_tools import has_node, run_script
+from tests.sim.run import play
+from tests.sim.scenario import scenario
+
+pytestmark = pytest.mark.skipif(not has_node(), reason="needs node and npm")
+SEEDS = 60
+_LEFT_OUT = {"damage", "runs", "gaps"}
+_NOT_TOLD = {"worker"}
+"""Of a task: the page names who does it now, also after a retry by another worker was decided."""
+
+
+def plain(value: object) -> object:
+    """A trace as plain data with every default written out; what is from an event, as the event has it."""
+    if isinstance(value, Struct) and type(value).__module__ != trace.__name__:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    if isinstance(value, Struct):
+        left_out = _LEFT_OUT | (_NOT_TOLD if type(value).__name__ == "TaskTrace" else set[str]())
+        fields = [name for name in value.__struct_fields__ if name not in left_out]
+        return {name: plain(getattr(value, name)) for name in fields}
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in cast("list[object]", value)]
+    return value
+
+
+def traces_of(run: str, entries: list[Entry]) -> dict[str, Any]:
+    tracer = Tracer(run, entries[0])
+    traces: dict[str, Any] = {}
+    for entry in entries:
+        if entry.seq > 1:
+            tracer.record(entry)
+        if entry.seq % 10 == 0 or entry is entries[-1]:
+            traces[str(entry.seq)] = plain(tracer.snapshot())
+    return traces
+
+
+def without_empty(value: Any) -> Any:
+    """Data without what is nothing anyway: nulls, empty texts, empty lists, zeros, `false`."""
+    if isinstance(value, dict):
+        fields = {name: without_empty(part) for name, part in cast("dict[str, Any]", value).items()}
+        return {name: part for name, part in fields.items() if part not in (None, "", [], {}, 0, False)}
+    if isinstance(value, list):
+        return [without_empty(part) for part in cast("list[Any]", value)]
+    return value
+
+
+def check_parity(histories: dict[str, list[Entry]], folder: Path) -> None:
+    sent = {
+        name: [{"run": name, "seq": entry.seq, "at": entry.at, "event": entry.event} for entry in entries]
+        for name, entries in histories.items()
+    }
+    printed = msgspec.json.decode(run_script("print_traces.ts", msgspec.json.encode(sent), folder))
+    for name, entries in histories.items():
+        expected = msgspec.json.decode(msgspec.json.encode(traces_of(name, entries)))
+        for seq, expected_trace in expected.items():
+            found = without_empty(printed[name][seq])
+            found.pop("gaps", None)
+            assert found == without_empty(expected_trace), (name, seq)
+
+
+def test_both_folds_make_the_same_of_every_history(tmp_path: Path) -> None:
+    histories = {name: entries_of(read_lines(name), name) for name in names()}
+    assert len(histories) >= 16
+    check_parity(histories, tmp_path)
+
+
+def test_both_folds_make_the_same_of_simulated_runs_with_crashes_and_people(tmp_path: Path) -> None:
+    check_parity({f"seed {seed}": play(scenario(seed)) for seed in range(SEEDS)}, tmp_path)

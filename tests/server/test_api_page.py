@@ -1,0 +1,122 @@
+"""What the page reads over our own API: who is calling, a run with clock and forecast, live lists, lean entries."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from chargehand import __version__
+from tests.server.api import BOTH, Garden, garden, key_for
+from tests.server.model_server import Answer
+from tests.server.test_openai import desk
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Garden]:
+    with garden(tmp_path) as opened:
+        yield opened
+
+
+def test_a_caller_is_told_who_it_is_and_what_its_key_allows(home: Garden, tmp_path: Path) -> None:
+    operator = home.client.get("/api/me").json()
+    assert (operator["key"], operator["scopes"]) == ("operator", ["read", "run", "admin"])
+    assert operator["version"] == __version__
+    assert abs(operator["now"] - time.time()) < 60
+    reader = home.client.get("/api/me", headers=key_for(tmp_path, "acme", "read")).json()
+    assert (reader["tenant"], reader["name"], reader["scopes"]) == ("acme", "for a test", ["read"])
+
+
+def test_a_run_under_way_shows_the_clock_its_forecast_and_null_for_no_cap(home: Garden) -> None:
+    home.hold()
+    run = home.begin(BOTH, budget={"calls": 50})
+    home.tool_called(run)
+    shown: Any = home.show(run)
+    home.let_go()
+    assert shown["limits"] == {"usd": None, "tokens": None, "calls": 50}
+    assert shown["summary"]["started"] <= shown["now"] <= time.time()
+    assert (shown["forecast"]["width"], shown["forecast"]["usd"]["about"]) == (2, 0)
+    assert home.wait(run)["forecast"] is None
+
+
+def test_the_page_and_its_views_need_no_token_and_may_show_images_they_made(home: Garden) -> None:
+    with httpx.Client(base_url=home.server.url) as stranger:
+        for path in ("/assets/page.js", "/runs/garden-1", "/new", "/teams/garden", "/memory", "/evals", "/compare"):
+            assert stranger.get(path).status_code in (200, 404), path
+        for path in ("/api/runs", "/api/me", "/runsome", "/metrics"):
+            assert stranger.get(path).status_code == 401, path
+        assert "img-src 'self' blob:" in stranger.get("/").headers["content-security-policy"]
+
+
+def events_of(reply: httpx.Response) -> Iterator[tuple[str, Any]]:
+    """The events of a stream, each with its name."""
+    name = ""
+    for line in reply.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def test_the_list_of_runs_is_told_as_it_changes_with_the_question_in_the_line(home: Garden) -> None:
+    home.hold()
+    before = home.begin(BOTH)
+    home.tool_called(before)
+    with home.client.stream("GET", "/api/runs/events") as reply:
+        lines = events_of(reply)
+        name, first = next(lines)
+        assert (name, first["run"], first["state"]) == ("run.line", before, "running")
+        assert first["running"] >= 1
+        assert (first["title"], first["question"]) == ("What do 40 tomato seedlings cost, and what do…", None)
+        asking = home.begin(approve=True)
+        asked = next(line for _, line in lines if line["run"] == asking and line["state"] == "needs_input")
+        assert asked["question"] == {"what": "plan", "task": "", "text": ""}
+        home.let_go()
+        ended = next(line for _, line in lines if line["run"] == before and line["state"] == "complete")
+        assert (ended["done"], ended["running"], ended["failed"]) == (2, 0, 0)
+        home.client.post(f"/api/runs/{asking}/plan", json={"number": 1, "verdict": "approve"})
+        done = next(line for _, line in lines if line["run"] == asking and line["state"] == "complete")
+    listed = {line["run"]: line for line in home.client.get("/api/runs").json()["runs"]}
+    assert listed == {before: ended, asking: done}
+
+
+def test_lean_entries_point_to_what_is_large_and_one_entry_is_told_whole(home: Garden) -> None:
+    run = home.begin()
+    home.wait(run)
+    whole = home.client.get(f"/api/runs/{run}/events").text
+    lean = home.client.get(f"/api/runs/{run}/events?lean=true").text
+    assert len(lean) < len(whole)
+    entries = [json.loads(line.removeprefix("data: ")) for line in lean.splitlines() if line.startswith("data: ")]
+    prompts = [entry for entry in entries if entry["event"]["type"] == "prompt.sent"]
+    large = next(entry for entry in prompts if "$entry" in entry["event"]["messages"])
+    pointer = large["event"]["messages"]
+    assert (pointer["$entry"], pointer["bytes"] > 2048) == (large["seq"], True)
+    found = home.client.get(f"/api/runs/{run}/entries/{large['seq']}").json()
+    assert {**found["event"], "messages": pointer} == large["event"]
+    assert home.client.get(f"/api/runs/{run}/entries/100000").status_code == 404
+    assert home.client.get(f"/api/runs/{run}/entries/x").status_code == 404
+
+
+def test_the_evidence_of_an_answer_is_told_in_fields_and_in_a_line(home: Garden) -> None:
+    run = home.begin()
+    home.wait(run)
+    evidence = home.client.get(f"/api/runs/{run}/evidence").json()
+    assert evidence["coverage"] == {"covered": ["t1"], "missing": [], "unused": [], "unplanned": 0}
+    assert evidence["traced"]["tools"] > 0
+    assert "traced to tools" in evidence["line"]
+
+
+def test_words_of_models_come_between_the_entries_and_the_stream_ends_with_the_run(tmp_path: Path) -> None:
+    with desk(tmp_path, Answer("One two three four five six.", pause=0.05)) as (server, _):
+        calling = httpx.Client(base_url=server.url, headers=server.headers, timeout=30)
+        with calling:
+            run = calling.post("/api/runs", json={"team": "desk", "goal": "Count."}).json()["run"]
+            with calling.stream("GET", f"/api/runs/{run}/events?words=true") as reply:
+                events = list(events_of(reply))
+    words = [data for name, data in events if name == "words" and data["work"] == "answer"]
+    assert len(words) > 3
+    assert "".join(data["text"] for data in words) == "One two three four five six."
+    assert events[-1][0] == "run.ended"

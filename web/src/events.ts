@@ -1,0 +1,60 @@
+// What the journal holds, as the server sends it. Only fields that the page reads are named; docs/journal.md has all.
+
+export type Amount = { tokens: number; micros: number; calls: number };
+export type Failure = { kind: string; message: string; permanent?: boolean; question?: Question };
+export type Finding = { code: string; place: string; message: string; grave?: boolean };
+export type Need = "required" | "optional" | "quorum";
+export type Edge = { task: string; need?: Need };
+export type PlannedTask = {
+  id: string;
+  title?: string;
+  instruction: string;
+  worker?: string;
+  match?: unknown;
+  after?: (string | Edge)[];
+  quorum?: number;
+  for_each?: string;
+  accept?: string[];
+};
+export type Plan = { tasks: PlannedTask[]; combine?: string; goal?: string };
+export type Gap = {
+  task: string;
+  status: string;
+  reason: string;
+  message: string;
+  because?: string;
+  run?: string;
+  worker?: string;
+};
+export type PendingCall = { call: number; text: string; tool: string; arguments?: Record<string, unknown> };
+export type Question = {
+  what?: string;
+  tool?: string;
+  arguments?: Record<string, unknown>;
+  because?: string;
+  workers?: string[];
+  run?: string;
+  task?: string;
+  plan?: string[];
+  also?: PendingCall[];
+  text?: string;
+  options?: string[];
+  schema?: unknown;
+};
+export type Agent = {
+  name: string;
+  description?: string;
+  tools?: string[];
+  tags?: string[];
+  model?: string;
+  seconds?: number | null;
+  fallbacks?: string[];
+};
+export type Budget = { tokens?: number; usd?: number; calls?: number; seconds?: number };
+export type Message = { role: string; text?: string; [field: string]: unknown };
+export type NoteFact = { type: string; text?: string; workers?: string[]; scores?: [string, number][] };
+
+/** An event: its own fields follow from `type`, which the fold tells apart. */
+// biome-ignore lint: the union of all events is open, and each fold reads its own fields
+export type Event = { type: string; [field: string]: any };
+export type Entry = { run: string; seq: number; at: number; event: Event };

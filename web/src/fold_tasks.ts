@@ -1,0 +1,238 @@
+// The fold of what happens to tasks: attempts, steps, retries, items, and what a person says.
+
+import type { Plan } from "./events.ts";
+import type { Fold } from "./fold.ts";
+import {
+  add, callsIn, dropRound, endAttempt, endWaits, newItem, nothing, openAttempt, settle, takePlan,
+} from "./run_changes.ts";
+import { type Attempt, type Run, type Task, itemsOf } from "./run_state.ts";
+
+const attemptStarted: Fold = (_run, event, { at, task }) => {
+  if (!task) return;
+  const last = task.attempts.at(-1);
+  if (task.attempts.some((attempt) => attempt.attempt === event.attempt)) {
+    // it goes on, and makes the calls again that never came back
+    const lost = last!.steps.filter((step) => step.ended === undefined && step.arguments != null);
+    task.wantedCalls.push(...lost.map((step): [string, unknown] => [step.name, step.arguments]));
+  } else {
+    task.wantedCalls = [];
+  }
+  endWaits(task, at);
+  const attempt: Attempt = {
+    attempt: event.attempt, worker: event.worker, instruction: task.instruction, began: at, ending: "under way",
+    prompts: [], steps: [], used: nothing(), nested: [],
+  };
+  task.attempts.push(attempt);
+  task.worker = event.worker;
+  task.began ??= at;
+  task.status = "running";
+  task.reserved = nothing();
+  add(task.reserved, event.reserve);
+};
+
+const stepStarted: Fold = (run, event, { at, task }) => {
+  if (!task) return;
+  task.reserved = nothing(); // from its first step on an attempt reserves call by call
+  const reserved = nothing();
+  add(reserved, event.reserve);
+  task.openSteps.set(event.step, { reserved, effect: event.effect ?? "read" });
+  const attempt = openAttempt(task);
+  if (!attempt) return;
+  const wanted = task.wantedCalls.findIndex(([name]) => name === event.name);
+  const call = wanted < 0 ? undefined : task.wantedCalls.splice(wanted, 1)[0];
+  attempt.steps.push({
+    step: event.step, name: event.name, kind: event.kind ?? "tool", effect: event.effect ?? "read", began: at,
+    arguments: event.arguments ?? call?.[1], good: true, used: nothing(),
+  });
+  if (event.kind !== "subteam") return;
+  const request = (event.request ?? "").slice(0, 8);
+  attempt.nested.push(`${run.run}/${task.id}/${event.attempt}/${event.step}/${request}`);
+};
+
+const stepEnded: Fold = (run, event, { at, task, entry }) => {
+  if (!task) return;
+  const used = event.used ?? task.openSteps.get(event.step)?.reserved;
+  add(run.spent, used);
+  const isFinished = event.type === "step.finished";
+  if (isFinished) task.openSteps.delete(event.step);
+  else task.openSteps.set(event.step, { ...task.openSteps.get(event.step)!, reserved: nothing() });
+  const attempt = openAttempt(task);
+  if (!attempt) return;
+  add(attempt.used, used);
+  add(task.used, used);
+  for (const step of attempt.steps.filter((each) => each.step === event.step)) {
+    step.ended = at;
+    step.used = nothing();
+    add(step.used, used);
+    step.good = isFinished && event.good !== false;
+    if (isFinished) {
+      step.result = event.result;
+      step.seq = entry.seq;
+      task.wantedCalls.push(...callsIn(event.result));
+    }
+  }
+};
+
+const attemptSucceeded: Fold = (run, event, { at, task, entry }) => {
+  if (!task) return;
+  endAttempt(run, task, event, at, "succeeded");
+  task.result = event.result;
+  task.resultSeq = entry.seq;
+  settle(run, task, "done", at);
+};
+
+const attemptFailed: Fold = (run, event, { at, task }) => {
+  if (!task) return;
+  const isQuestion = event.failure.kind === "approval";
+  const attempt = endAttempt(run, task, event, at, isQuestion ? "asked" : "failed");
+  task.failure = event.failure;
+  task.status = "judged";
+  if (isQuestion) task.waits.push({ kind: "person", began: at });
+  else if (attempt) attempt.failure = event.failure;
+};
+
+/** Its process died too often under it. */
+const attemptAbandoned: Fold = (_run, event, { task }) => {
+  if (!task) return;
+  task.failure = event.failure;
+  task.status = "judged";
+};
+
+const retryScheduled: Fold = (run, event, { at, task, entry }) => {
+  if (!task) return;
+  const wait = Math.max(0, event.after - run.start - at);
+  task.retries.push({ at, wait, worker: event.worker ?? "" });
+  if (event.worker) task.worker = event.worker;
+  const isWait = event.after > entry.at;
+  task.status = isWait ? "backing off" : "ready";
+  if (isWait) task.waits.push({ kind: "backoff", began: at });
+  else task.ready = at;
+};
+
+const backoffEnded: Fold = (_run, _event, { at, task }) => {
+  if (!task) return;
+  endWaits(task, at);
+  task.status = "ready";
+  task.ready = at;
+};
+
+const expanded: Fold = (run, event, { at, task }) => {
+  if (!task) return;
+  task.status = "expanded";
+  task.items = event.count;
+  const source = run.tasks.get(task.forEach);
+  for (let index = 0; index < event.count; index += 1) {
+    const item = newItem(run, task, index);
+    run.tasks.set(item.id, item);
+    const missing = source?.result === undefined && run.tasks.get(`${task.forEach}[${index}]`)?.status !== "done";
+    if (missing) continue;
+    item.status = "ready";
+    item.ready = at;
+  }
+};
+
+const joined: Fold = (run, _event, { at, task }) => {
+  if (!task) return;
+  const starts = itemsOf(run, task).flatMap((item) => item.began ?? []);
+  if (starts.length) task.ready = Math.min(...starts);
+  settle(run, task, "done", at);
+};
+
+const reused: Fold = (run, event, { at, task, entry }) => {
+  if (!task) return;
+  task.reused = { run: event.run, task: event.source };
+  task.result = event.result;
+  task.resultSeq = entry.seq;
+  settle(run, task, "done", at);
+};
+
+const taskFailed: Fold = (run, event, { at, task }) => {
+  if (!task) return;
+  task.failure = event.failure;
+  endWaits(task, at);
+  settle(run, task, "failed", at);
+};
+
+const taskSkipped: Fold = (run, event, { at, task }) => {
+  if (!task) return;
+  task.skipped = event.reason;
+  task.because = event.because;
+  endWaits(task, at);
+  settle(run, task, "skipped", at);
+};
+
+// --- the person
+
+const inputRequested: Fold = (run, event, { at, task }) => {
+  run.questions.push({
+    number: event.number, what: event.what, task: event.task ?? "", text: event.text ?? "", question: event.question,
+    asked: at, verdict: "", feedback: "", also: [], by: "",
+  });
+  if (!task) return;
+  task.status = "asking";
+  if (!task.waits.some((wait) => wait.kind === "person" && wait.ended === undefined)) {
+    task.waits.push({ kind: "person", began: at });
+  }
+};
+
+const inputAnswered: Fold = (run, event, { at }) => {
+  const question = run.questions.find((each) => each.number === event.number);
+  if (!question) return;
+  question.verdict = event.verdict;
+  question.feedback = event.feedback ?? "";
+  question.also = event.also ?? [];
+  question.by = event.by ?? "";
+  question.answered = at;
+  run.deadline += at - question.asked; // the time a person takes is not the run's
+  const task = run.tasks.get(question.task);
+  if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
+  else if (event.verdict === "approve") startPlan(run, at);
+  else replacePlan(run, event.plan, at);
+};
+
+function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, at: number): void {
+  endWaits(task, at);
+  if (answer.what === "effect" && answer.verdict !== "again" && !answer.isNested) task.ended = at;
+  if (answer.isNested || answer.what !== "effect") {
+    task.failure = undefined;
+    task.status = "ready";
+    task.ready = at;
+  } else if (answer.verdict === "done") {
+    task.result = answer.result;
+    settle(run, task, "done", at);
+  } else if (answer.verdict === "again") {
+    task.status = "ready";
+    task.ready = at;
+  } else {
+    settle(run, task, "failed", at);
+  }
+}
+
+/** Tasks of a plan that a person approved were held back until then. */
+function startPlan(run: Run, at: number): void {
+  for (const task of run.tasks.values()) if (task.status === "ready" && !task.attempts.length) task.ready = at;
+}
+
+function replacePlan(run: Run, plan: Plan | undefined, at: number): void {
+  dropRound(run);
+  if (plan) takePlan(run, plan, at);
+}
+
+export const TASK_FOLDS: Record<string, Fold> = {
+  "attempt.started": attemptStarted,
+  "step.started": stepStarted,
+  "step.finished": stepEnded,
+  "step.failed": stepEnded,
+  "attempt.succeeded": attemptSucceeded,
+  "attempt.failed": attemptFailed,
+  "attempt.abandoned": attemptAbandoned,
+  "task.retry_scheduled": retryScheduled,
+  "task.backoff_ended": backoffEnded,
+  "task.expanded": expanded,
+  "task.joined": joined,
+  "task.reused": reused,
+  "task.failed": taskFailed,
+  "task.skipped": taskSkipped,
+  "input.requested": inputRequested,
+  "input.answered": inputAnswered,
+};

@@ -1,0 +1,183 @@
+// What events change in a run: tasks that join, settle and go; attempts and duties that end; what they cost.
+
+import type { Amount, Edge, Event, Plan, PlannedTask } from "./events.ts";
+import { type Attempt, type Duty, type Run, SETTLED, type Task, type WorkEnding } from "./run_state.ts";
+
+export const nothing = (): Amount => ({ tokens: 0, micros: 0, calls: 0 });
+
+export function add(sum: Amount, more?: Partial<Amount> | null): void {
+  sum.tokens += more?.tokens ?? 0;
+  sum.micros += more?.micros ?? 0;
+  sum.calls += more?.calls ?? 0;
+}
+
+const plus = (sum: Amount, more?: Partial<Amount> | null): Amount => {
+  const total = { ...sum };
+  add(total, more);
+  return total;
+};
+
+export function beginRun(run: string): Run {
+  return {
+    run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
+    dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
+    paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
+    downs: [], round: 0, planRedo: false, openDuties: new Map(),
+  };
+}
+
+// --- the plan
+
+const needsOf = (task: PlannedTask): Task["needs"] => {
+  const edges: Edge[] = (task.after ?? []).map((edge) => (typeof edge === "string" ? { task: edge } : edge));
+  const repeated: Edge[] = task.for_each ? [{ task: task.for_each }] : [];
+  return [...repeated, ...edges].map((edge) => ({ task: edge.task, need: edge.need ?? "required" }));
+};
+
+/** The first words of an instruction, for a task that has no title. */
+export function shortTitle(instruction: string): string {
+  const sentence = instruction.replace(/\s+/g, " ").trim().split(/[.;:](?:\s|$)/)[0] ?? "";
+  return sentence.length > 48 ? `${sentence.slice(0, 47).replace(/[\s,]+\S*$/, "")}…` : sentence;
+}
+
+function newTask(run: Run, task: PlannedTask): Task {
+  return {
+    id: task.id, title: task.title || shortTitle(task.instruction), givenTitle: task.title ?? "", instruction: task.instruction,
+    planned: task.instruction, worker: task.worker ?? "", needs: needsOf(task), quorum: task.quorum ?? 0,
+    forEach: task.for_each ?? "", accept: task.accept ?? [], status: "waiting", order: run.tasks.size,
+    round: run.round, attempts: [], refinements: [], retries: [], waits: [], used: nothing(), reserved: nothing(),
+    openSteps: new Map(), wantedCalls: [],
+  };
+}
+
+/** One item of a task that is repeated over a list. */
+export function newItem(run: Run, task: Task, index: number): Task {
+  const item = newTask(run, { id: `${task.id}[${index}]`, instruction: task.planned, title: task.givenTitle });
+  const { worker, needs, quorum, forEach, accept, round } = task;
+  return { ...item, worker, needs, quorum, forEach, accept, round, parent: task.id };
+}
+
+export function addTasks(run: Run, tasks: PlannedTask[], at: number): void {
+  for (const task of tasks) run.tasks.set(task.id, newTask(run, task));
+  for (const task of tasks) makeReady(run, run.tasks.get(task.id)!, at);
+}
+
+/** A task whose inputs are there may begin; one that is repeated over a list is expanded. */
+function makeReady(run: Run, task: Task, at: number): void {
+  if (task.status !== "waiting" || task.parent !== undefined) return;
+  let delivered = 0;
+  for (const { task: name, need } of task.needs) {
+    const status = run.tasks.get(name)?.status ?? "waiting";
+    if (need === "required" && status !== "done") return;
+    if (need === "optional" && !SETTLED.has(status)) return;
+    if (need === "quorum" && status === "done") delivered += 1;
+  }
+  if (task.needs.some((edge) => edge.need === "quorum") && delivered < task.quorum) return;
+  task.status = task.forEach ? "expanded" : "ready";
+  task.ready = at;
+}
+
+export function settle(run: Run, task: Task, status: "done" | "failed" | "skipped", at: number): void {
+  task.status = status;
+  for (const reader of run.tasks.values()) {
+    if (reader.status === "waiting" && reader.needs.some((edge) => edge.task === task.id)) makeReady(run, reader, at);
+  }
+}
+
+export function dropRound(run: Run): void {
+  for (const task of [...run.tasks.values()].filter((each) => each.round === run.round)) {
+    run.tasks.delete(task.id);
+    task.status = "dropped";
+    run.dropped.push(task);
+  }
+}
+
+export function takePlan(run: Run, plan: Plan, at: number): void {
+  run.combine = plan.combine ?? "merge";
+  addTasks(run, plan.tasks, at);
+}
+
+// --- what is under way
+
+export const openAttempt = (task?: Task): Attempt | undefined => {
+  const last = task?.attempts.at(-1);
+  return last?.ending === "under way" ? last : undefined;
+};
+
+export const endWaits = (task: Task, at: number): void => {
+  for (const wait of task.waits) wait.ended ??= at;
+};
+
+/** What an attempt has used that was not told step by step; what was reserved counts where nothing is told. */
+export function closeAttempt(task: Task, used?: Amount | null): Amount {
+  const total = plus(nothing(), used ?? task.reserved);
+  for (const step of task.openSteps.values()) add(total, step.reserved);
+  task.openSteps.clear();
+  task.reserved = nothing();
+  return total;
+}
+
+export function endAttempt(run: Run, task: Task, event: Event, at: number, ending: WorkEnding): Attempt | undefined {
+  const used = closeAttempt(task, event.used);
+  add(run.spent, used);
+  add(task.used, used);
+  const attempt = openAttempt(task);
+  if (attempt) {
+    attempt.ended = at;
+    attempt.ending = ending;
+    add(attempt.used, used);
+  }
+  return attempt;
+}
+
+export const dutyKey = (duty: string, task = ""): string => `${duty} ${task}`;
+
+export function endDuty(run: Run, kind: Duty["duty"], event: Event, moment: { at: number; task?: Task }): Duty | undefined {
+  const key = dutyKey(kind, event.task);
+  const duty = run.openDuties.get(key);
+  const used = event.used ?? duty?.reserved;
+  add(run.spent, used);
+  if (moment.task) add(moment.task.used, used);
+  if (!duty) return undefined;
+  run.openDuties.delete(key);
+  duty.ended = moment.at;
+  duty.ending = "succeeded";
+  add(duty.used, used);
+  return duty;
+}
+
+/** The process ended, or the time, or the run: nothing is under way any more. */
+export function stopAll(run: Run, at: number, stopTask: (task: Task) => void): void {
+  for (const task of run.tasks.values()) {
+    const attempt = openAttempt(task);
+    if (attempt) {
+      attempt.ended = at;
+      attempt.ending = "stopped";
+    }
+    if (task.status === "running" || task.status === "refining") stopTask(task);
+  }
+  for (const duty of run.openDuties.values()) {
+    duty.ended = at;
+    duty.ending = "stopped";
+    add(run.spent, duty.reserved);
+    if (duty.duty === "plan") run.planRedo = true;
+  }
+  run.openDuties.clear();
+}
+
+export const IN_DOUBT = { kind: "uncertain", message: "an effect was begun and it is not known whether it happened" };
+
+/** The calls of tools that a model asks for in its reply. */
+export function callsIn(result: unknown): [string, unknown][] {
+  const calls = (result as { calls?: { name: string; arguments?: string }[] } | null)?.calls;
+  if (!Array.isArray(calls) || !calls.every((call) => typeof call?.name === "string")) return [];
+  return calls.map((call) => [call.name, decoded(call.arguments ?? "{}")]);
+}
+
+function decoded(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,182 @@
+// A run as the page shows it. `fold.ts` makes it from the entries; times are seconds since the run began.
+
+import type { Agent, Amount, Budget, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
+
+export type WorkEnding = "under way" | "succeeded" | "failed" | "stopped" | "asked";
+export type Status =
+  | "waiting"
+  | "ready"
+  | "running"
+  | "judged"
+  | "refining"
+  | "backing off"
+  | "expanded"
+  | "asking"
+  | "done"
+  | "failed"
+  | "skipped"
+  | "unfinished"
+  | "dropped";
+
+export type Prompt = { model: string; messages: Message[]; tools: string[]; firstIn: number; seq: number };
+
+export type Step = {
+  step: number;
+  name: string;
+  kind: string;
+  effect: string;
+  began: number;
+  ended?: number;
+  arguments?: unknown;
+  result?: unknown;
+  good: boolean;
+  used: Amount;
+  /** The entry that has the result. */
+  seq?: number;
+};
+
+export type Attempt = {
+  attempt: number;
+  worker: string;
+  instruction: string;
+  began: number;
+  ended?: number;
+  ending: WorkEnding;
+  failure?: Failure;
+  prompts: Prompt[];
+  steps: Step[];
+  used: Amount;
+  /** Runs of teams that do its work. */
+  nested: string[];
+};
+
+export type Duty = {
+  duty: "plan" | "refine" | "answer";
+  number: number;
+  task: string;
+  why: string;
+  began: number;
+  ended?: number;
+  ending: WorkEnding;
+  failure?: Failure;
+  findings: Finding[];
+  tasks: string[];
+  instruction: string;
+  prompts: Prompt[];
+  used: Amount;
+  reserved: Amount;
+};
+
+/** A stretch in which a task waits: for its next try, for its rewriting, for a person. */
+export type Wait = { kind: "backoff" | "refine" | "person"; began: number; ended?: number };
+
+export type Task = {
+  id: string;
+  title: string;
+  /** The title of the plan; empty: it has none, and `title` are the first words of the instruction. */
+  givenTitle: string;
+  instruction: string;
+  /** As it was planned, before the supervisor rewrote it. */
+  planned: string;
+  worker: string;
+  needs: { task: string; need: Need }[];
+  quorum: number;
+  forEach: string;
+  accept: string[];
+  status: Status;
+  order: number;
+  round: number;
+  /** The `for_each` task that this is an item of. */
+  parent?: string;
+  /** How many items a `for_each` task has. */
+  items?: number;
+  ready?: number;
+  began?: number;
+  ended?: number;
+  attempts: Attempt[];
+  refinements: string[];
+  retries: { at: number; wait: number; worker: string }[];
+  waits: Wait[];
+  failure?: Failure;
+  skipped?: string;
+  because?: string;
+  reused?: { run: string; task: string };
+  result?: unknown;
+  /** The entry that has the result. */
+  resultSeq?: number;
+  used: Amount;
+  reserved: Amount;
+  openSteps: Map<number, { reserved: Amount; effect: string }>;
+  wantedCalls: [string, unknown][];
+};
+
+export type AskedQuestion = {
+  number: number;
+  what: string;
+  task: string;
+  text: string;
+  question?: Question;
+  asked: number;
+  verdict: string;
+  feedback: string;
+  answered?: number;
+  /** Verdicts on the other calls that the question names. */
+  also: { call: number; verdict: string; feedback?: string }[];
+  by: string;
+};
+
+export type Note = { at: number; text: string; task: string; fact?: NoteFact };
+export type AnswerSection = { kind: string; text: string };
+export type Statement = { kind: string; text: string; origin?: string; conflict?: string; sentence?: string };
+
+export type Run = {
+  run: string;
+  team: string;
+  goal: string;
+  /** When it began, in seconds since 1970. */
+  start: number;
+  /** The time of the last entry. */
+  at: number;
+  seq: number;
+  deadline: number;
+  agents: Map<string, Agent>;
+  budget: Budget;
+  tasks: Map<string, Task>;
+  /** Tasks of plans that a person rejected or edited. */
+  dropped: Task[];
+  duties: Duty[];
+  questions: AskedQuestion[];
+  notes: Note[];
+  warnings: Finding[];
+  combine: string;
+  answer?: unknown;
+  sections: AnswerSection[];
+  statements: Statement[];
+  ended?: { ending: string; reason: string; gaps: Gap[] };
+  paused: boolean;
+  cancelled: boolean;
+  /** The process stopped in an orderly way and has not resumed the run. */
+  released: boolean;
+  spent: Amount;
+  source: string;
+  parent: string;
+  unserved: string[];
+  /** Stretches in which no process carried the run. */
+  downs: [number, number][];
+  round: number;
+  planRedo: boolean;
+  openDuties: Map<string, Duty>;
+};
+
+export const SETTLED: ReadonlySet<Status> = new Set<Status>(["done", "failed", "skipped"]);
+
+export const openQuestion = (run: Run): AskedQuestion | undefined =>
+  run.ended ? undefined : run.questions.find((question) => !question.verdict);
+
+/** The tasks of the plan: items of a `for_each` belong to their task. */
+export const planned = (run: Run): Task[] => [...run.tasks.values()].filter((task) => task.parent === undefined);
+
+export const attemptCount = (task: Task): number => new Set(task.attempts.map((attempt) => attempt.attempt)).size;
+
+export const itemsOf = (run: Run, task: Task): Task[] =>
+  [...run.tasks.values()].filter((other) => other.parent === task.id);
