@@ -15,7 +15,7 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.messages import Request, ToolCall, unwrap
+from chargehand.models.messages import Request, ToolCall
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
