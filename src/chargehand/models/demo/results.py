@@ -230,7 +230,7 @@ def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()
             label = "" if is_plain else f"{table.columns[at].replace('_', ' ')} "
             cells.append(label + format_cell(table, row, at))
         parts.append((" " if is_plain else ", ").join(cells))
-    hidden = len(table.rows) - _MOST_LISTED
+    hidden = max(0, len(table.rows) - _MOST_LISTED) + table.more
     more = f" and {hidden} more" if hidden > 0 else ""
     return f"{title}: {(', ' if is_plain else '; ').join(parts) or 'none'}{more}."
 
