@@ -32,6 +32,7 @@ _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
 _OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
+_NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _TASK_ID = re.compile(r"\bt\d+\b")
 _NO_RESULT = re.compile(
@@ -139,13 +140,15 @@ def refine(subject: Refining) -> str:
     """The task with the day that the error offers, and a remark which was asked for; any other task as it is."""
     offered = _OFFERED_DAY.search(subject.failure[:4_000])
     plain = without_returns(subject.instruction)
-    days = [period for period in find_periods(plain) if period.day and period.year]
-    if offered is None or len(days) != 1:
-        return subject.instruction
-    day = days[0]
-    remark = f"The day {offered['day']} is the nearest there is to {day.first_day}: say so."
     returns = subject.instruction[len(plain) :].strip()
-    return f"{plain[: day.start]}{offered['day']}{plain[day.end :]} {remark} {returns}".strip()
+    earlier = _NEAREST_DAY.search(plain)
+    plain = _NEAREST_DAY.sub("", plain)
+    days = [period for period in find_periods(plain) if period.day and period.year]
+    if offered is None or len(days) != 1 or days[0].first_day.isoformat() == offered["day"]:
+        return subject.instruction
+    wanted_day = earlier["asked"] if earlier else days[0].first_day.isoformat()
+    remark = f"The day {offered['day']} is the nearest there is to {wanted_day}: say so."
+    return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
 
 # --- judging

@@ -24,9 +24,10 @@ ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", 
 NEGATIVE = "negative numbers are not read"
 _MEMORY = word_set(
     """archival_memory_insert conversation_search core_memory_append core_memory_replace memory_insert memory_replace
-    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python read_file list_files write_file
+    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python
     fetch send_message_to_agent_and_wait_for_reply send_message_to_agent_async send_message_to_agents_matching_tags"""
 )
+_OF_FILES = ("read_file", "list_files", "write_file")
 """Tools for memory, files and messages, which are used by rules of their own or not at all."""
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
 
@@ -123,7 +124,7 @@ def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -
     required = {parameter.name for parameter in parameters if parameter.is_required}
     kinds: dict[ToolKind, bool] = {
         "archive": name == "archival_memory_search",
-        "memory": name in _MEMORY,
+        "memory": name in _MEMORY or name.endswith(_OF_FILES),
         "table": "sql" in names and read_schema(description) is not None,
         "chart": {"labels", "values"} <= names,
         "compute": required == {"expression"},
@@ -300,7 +301,7 @@ class _Filling:
         rest = [
             place
             for place, token in self.account.open_words.items()
-            if not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
+            if place and not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
         ]
         if not rest:
             return False
