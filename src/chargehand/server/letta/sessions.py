@@ -59,6 +59,8 @@ class Session:
         self.log = log
         self.root = root or log.run
         self.streams_tokens = streams_tokens
+        self.begun = asyncio.Event()
+        """Set when its first new entry is on disk, or it could not be begun."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run has ended or waits for its client."""
         self._output = Output[LettaMessage | _TextPiece](log.messages)
@@ -267,7 +269,9 @@ class Sessions:
         """Go on with a run that waits for its client, or that a crash left open; back when the reports are on disk."""
         await self._wait_until_indexed()
         async with lock_of(self._tenant, f"resume {run}"):
-            session = self.find(run)
+            session = next(iter(self._live.get(run, ())), None)
+            if session is not None:
+                await session.begun.wait()  # it may wait for a slot
             if session is not None and not session.done.done() and not session.log.is_waiting:
                 for report in reports:
                     await self._runner_of(session).ask(run, self._tenant.redact(report))
@@ -275,7 +279,7 @@ class Sessions:
             with suppress(Exception):
                 await self._tenant.runs.outcome(run)  # it may be about to stop
             log = await self.log_of(run)
-            if log is None:
+            if log is None or log.name != run:
                 raise unknown("run", run)
             if log.over:
                 raise Refused(f"run {run} has ended")
@@ -412,6 +416,8 @@ class Sessions:
             if not self._tenant.runs.is_running(run):  # one that is carried goes on without its caller
                 self._close(session, error)
             raise
+        finally:
+            session.begun.set()
 
     async def _try_to_save(self, logs: Sequence[MessageLog]) -> None:
         try:
