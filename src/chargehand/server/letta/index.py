@@ -130,9 +130,6 @@ class Index:
     async def _query(self, query: str, *values: _Value) -> list[tuple[Any, ...]]:
         return await (await self._open()).read(lambda db: db.execute(query, values).fetchall())
 
-    async def _execute(self, statement: str, *values: _Value) -> None:
-        await (await self._open()).write(lambda db: db.execute(statement, values))
-
     # --- writing
 
     async def save(self, saved: Sequence[SavedLog]) -> None:
@@ -176,12 +173,17 @@ class Index:
 
     async def forget_agent(self, agent: str) -> None:
         """Drop everything that is known of an agent."""
-        await self._execute("DELETE FROM messages WHERE agent = ?", agent)
-        await self._execute("UPDATE runs SET agent = '' WHERE agent = ?", agent)
+
+        def work(db: "sqlite3.Connection") -> None:
+            db.execute("DELETE FROM messages WHERE agent = ?", (agent,))
+            db.execute("UPDATE runs SET agent = '' WHERE agent = ?", (agent,))
+
+        await (await self._open()).write(work)
 
     async def forget_messages(self, agent: str, conversation: str = "") -> None:
         """Drop the messages of a conversation, or of the agent's own; its runs stay."""
-        await self._execute("DELETE FROM messages WHERE agent = ? AND conversation = ?", agent, conversation)
+        statement = "DELETE FROM messages WHERE agent = ? AND conversation = ?"
+        await (await self._open()).write(lambda db: db.execute(statement, (agent, conversation)))
 
     # --- runs
 
