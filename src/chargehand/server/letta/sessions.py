@@ -46,9 +46,9 @@ _PING: Seconds = 15.0
 
 
 class _TextPiece(Struct, frozen=True):
-    """Some text as it comes, and the id of the message that it becomes part of."""
+    """Some text as it comes. `id` is that of the message that it becomes part of."""
 
-    message: str
+    id: str
     text: str
 
 
@@ -125,12 +125,15 @@ class Session:
     async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
         stop = ""
         sent_text: dict[str, str] = {}
+        seen = {message.id for message in self.log.messages[:after]}
         try:
-            async with aclosing(self._output.read(self._position_after(after))) as items:
+            async with aclosing(self._output.read()) as items:
                 async for item in items:
+                    if item.id in seen:
+                        continue
                     if isinstance(item, _TextPiece):
-                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
-                        yield event(self._message(item.text, item.message))
+                        sent_text[item.id] = sent_text.get(item.id, "") + item.text
+                        yield event(self._message(item.text, item.id))
                     elif self.log.is_wanted(item, types):
                         rest = _without_sent(item, sent_text.pop(item.id, "").strip())
                         if rest is not None:
@@ -141,13 +144,6 @@ class Session:
         yield event(StopReason(stop or self.log.stop or "error"))
         yield event(self.log.usage)
         yield _DONE
-
-    def _position_after(self, number: int) -> int:
-        """The place in the output after a message."""
-        for place, item in enumerate(self._output.items, 1):
-            if isinstance(item, LettaMessage) and item.seq_id == number:
-                return place
-        return number
 
     def _message(self, text: str, message_id: str = "") -> LettaMessage:
         """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
