@@ -380,7 +380,7 @@ def test_a_plan_in_the_form_that_is_asked_for_can_run(count: int, random: Random
         earlier = [f"t{n}" for n in range(1, number)]
         after = random.sample(earlier, random.randint(0, len(earlier)))
         instruction = f"Count the apples on shelf {number} of the cellar."
-        whose = {"id": f"t{number}", "tool": "sql", "worker": "ann"}
+        whose = {"id": f"t{number}", "title": "Apples", "tool": "sql", "worker": "ann"}
         tasks.append({**whose, "instruction": instruction, "after": after, "optional": []})
     body: dict[str, object] = {"tasks": tasks, "combine": "merge", "assumptions": [], "unserved": []}
     wanted = json.loads(bytes(schema(("ann",), ("sql",), 12)))

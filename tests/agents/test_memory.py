@@ -16,14 +16,16 @@ from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block, Grant, Rethink
-from chargehand.memory.catalog import Memory, Turn
-from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.models.messages import Request, unwrap
+from chargehand.memory.catalog import Memory
+from chargehand.memory.conversations import Turn
+from chargehand.memory.session import open_catalog
+from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
+from tests.envelopes import unwrap
 
 GUIDE = Block("guidelines", "Write in the past tense.", "how we write", trusted=True)
 NOTES = Block("notes", "", "what was found", share="append")
@@ -327,7 +329,7 @@ async def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
 
 
 async def test_a_memory_that_cannot_be_read_fails_the_task_in_words_and_not_the_run() -> None:
-    catalog = await SqliteCatalog.open(None)
+    catalog = await open_catalog()
 
     @tool
     async def shut() -> str:
@@ -349,7 +351,7 @@ async def test_a_memory_that_cannot_be_read_fails_the_task_in_words_and_not_the_
 
 
 async def test_a_result_is_not_lost_because_it_cannot_be_remembered() -> None:
-    catalog = await SqliteCatalog.open(None)
+    catalog = await open_catalog()
 
     def work(request: Request) -> Line:
         catalog._database._closed = True  # pyright: ignore[reportAttributeAccessIssue] - the memory goes away

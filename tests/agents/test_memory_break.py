@@ -16,7 +16,8 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.memory.blocks import Append, Block, Origin
-from chargehand.memory.catalog import Memory, Turn
+from chargehand.memory.catalog import Memory
+from chargehand.memory.conversations import Turn
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Working

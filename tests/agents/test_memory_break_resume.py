@@ -18,7 +18,8 @@ from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Lease
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import Block, Grant
-from chargehand.memory.catalog import Memory, Profile, Turn
+from chargehand.memory.catalog import Memory, Profile
+from chargehand.memory.conversations import Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Request
 from chargehand.models.request_facts import Making, Working

@@ -9,7 +9,8 @@ from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.journal.memory import MemoryJournal
 from chargehand.memory.blocks import PERSON, Append, Block, Rethink
-from chargehand.memory.catalog import Catalog, Memory, Profile, Turn
+from chargehand.memory.catalog import Catalog, Memory, Profile
+from chargehand.memory.conversations import Turn
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.messages import Message, Request
 from chargehand.models.request_facts import Working

@@ -21,7 +21,7 @@ tools: {twice: {python: "tools:double", effect: effect, approve: always}}
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "TEAM_NAME", "MY_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEAM_MODEL", "demo")
     (tmp_path / ".env").write_text("MY_SECRET_KEY=hush-hush\n")
@@ -42,6 +42,17 @@ def test_models_are_checked_without_calling_anybody(file: Path, monkeypatch: pyt
     told = describe(file)
     assert len(told.errors) == 2
     assert "not-a-real-key" not in repr(told)
+
+
+def test_a_model_whose_name_looks_misspelt_is_a_warning(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
+    told = describe(file, model="openai:gpt-55-mni")
+    assert told.errors == []
+    assert "did you mean 'openai:gpt-5-mini'?" in told.findings[0].message
+    for known in ("openai:gpt-5-mini", "openai:something-else-entirely"):
+        assert describe(file, model=known).findings == []
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")
+    assert describe(file, model="openai:gpt-55-mni").findings == []
 
 
 def test_one_model_for_all_needs_no_keys(file: Path) -> None:

@@ -21,7 +21,8 @@ FOLDER = Path(__file__).parent
 Json: TypeAlias = Any
 _PROSE = frozenset(("description", "summary", "title", "examples"))
 """Texts for people: they may be reworded."""
-_MAY_GROW = frozenset(("enum", "anyOf", "oneOf", "tags"))
+_LITERAL = "Literal["
+_MAY_GROW = frozenset(("enum", "anyOf", "oneOf", "tags", "parameters"))
 
 
 def event_format() -> Json:
@@ -89,10 +90,21 @@ def broken(old: Json, new: Json, place: str = "") -> Iterator[str]:
                 still_there = [msgspec.json.encode(item) for item in cast("list[Json]", new[key])]
                 lost = [item for item in cast("list[Json]", value) if msgspec.json.encode(item) not in still_there]
                 yield from (f"{place}/{key}: {item} was removed" for item in lost)
+                if key == "parameters":
+                    required = [item["name"] for item in cast("list[Json]", new[key]) if item["required"]]
+                    before = [item["name"] for item in cast("list[Json]", value)]
+                    yield from (f"{place}/{key}: {name} is required now" for name in required if name not in before)
             else:
                 yield from broken(value, cast("Json", new[key]), f"{place}/{key}")
-    elif old != new:
+    elif old != new and not _grew(old, new):
         yield f"{place} was {str(cast('object', old))[:80]}, is {str(cast('object', new))[:80]}"
+
+
+def _grew(old: Json, new: Json) -> bool:
+    """Whether both are types of a field, and the new one only allows more words."""
+    if not (isinstance(old, str) and isinstance(new, str) and old.startswith(_LITERAL) and new.startswith(_LITERAL)):
+        return False
+    return set(old.removeprefix(_LITERAL)[:-1].split(", ")) < set(new.removeprefix(_LITERAL)[:-1].split(", "))
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chargehand.memory.catalog import (
+from chargehand.memory.conversations import (
     KEPT_TURNS,
     LEAST_KEPT,
     MOST_TURNS,

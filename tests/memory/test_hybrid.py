@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.hybrid import Figures, Half, Kind, Strategy, measured, passages, questions
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.session import open_catalog
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local import pull
 
@@ -32,7 +32,7 @@ def test_every_question_has_one_answer_in_the_set() -> None:
 
 async def test_both_ways_together_are_no_worse_on_paraphrases_and_better_on_names() -> None:
     embedding = LocalEmbedding(pull("minilm", MODELS).parent)
-    catalog = await SqliteCatalog.open(None)
+    catalog = await open_catalog()
     try:
         found = {(one.kind, one.half, one.strategy): one for one in await measured(catalog, embedding)}
     finally:

@@ -15,8 +15,7 @@ from chargehand.memory.archives import Archive, Embedding, Filter, Passage
 from chargehand.memory.blocks import Grant, Origin
 from chargehand.memory.catalog import Profile
 from chargehand.memory.chunking import LONGEST
-from chargehand.memory.session import BATCH, OpenMemory
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.session import BATCH, OpenMemory, open_catalog
 
 
 class HashedWords:
@@ -51,7 +50,7 @@ async def opened(*models: HashedWords) -> AsyncGenerator[OpenMemory]:
     known: dict[str, Embedding] = {model.handle: model for model in models}
     if models:
         known["auto"] = models[0]
-    memory = OpenMemory(await SqliteCatalog.open(None), known.get, clock=lambda: 7.0)
+    memory = OpenMemory(await open_catalog(), known.get, clock=lambda: 7.0)
     try:
         yield memory
     finally:
@@ -180,7 +179,7 @@ async def test_an_archive_begun_with_another_model_goes_on_by_words(caplog: pyte
     before = HashedWords("test:before", 32)
     now = HashedWords("test:now", 64)
     known: dict[str, Embedding] = {"auto": before}
-    memory = OpenMemory(await SqliteCatalog.open(None), known.get)
+    memory = OpenMemory(await open_catalog(), known.get)
     archive = await memory.catalog.add(Archive("notes"))
     await memory.add(archive, [Passage("red apples")])
     known["auto"] = now
@@ -196,7 +195,7 @@ async def test_an_archive_begun_with_another_model_goes_on_by_words(caplog: pyte
 
 async def test_vectors_of_another_model_than_the_one_named_are_refused() -> None:
     model = HashedWords("test:mine")
-    memory = OpenMemory(await SqliteCatalog.open(None), lambda _: model)
+    memory = OpenMemory(await open_catalog(), lambda _: model)
     archive = await memory.catalog.add(Archive("notes", embedding="test:yours"))
     with pytest.raises(Invalid, match="test:yours"):
         await memory.add(archive, [Passage("red apples")])

@@ -12,7 +12,8 @@ import pytest
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.catalog import Catalog
+from chargehand.memory.session import open_catalog
 
 
 @pytest.fixture(params=["memory", "sqlite", "sqlite, process durability"])
@@ -29,12 +30,17 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
     asyncio.run(made.close())
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteCatalog]:
+@pytest.fixture(params=["memory:", "sqlite:///{folder}/memory.db"])
+def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a catalog of each kind is. A new kind of store is one more URL here."""
+    return request.param.format(folder=tmp_path)
+
+
+@pytest.fixture
+def catalog(catalog_url: str) -> Iterator[Catalog]:
     """One that counts the seconds from 1000 on: each call of its clock is one later."""
     ticks = itertools.count(1000)
-    path = tmp_path / "memory.db" if request.param == "sqlite" else None
-    made = asyncio.run(SqliteCatalog.open(path, durability="process", clock=lambda: float(next(ticks))))
+    made = asyncio.run(open_catalog(catalog_url, durability="process", clock=lambda: float(next(ticks))))
     yield made
     asyncio.run(made.close())
 

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from chargehand.engine.roster import Match
 from chargehand.errors import Corrupt, Refused, StoreError, StoreUnavailable
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import PERSON, Block, Grant
-from chargehand.memory.catalog import Catalog, Profile, Turn
-from chargehand.memory.edits import Append
+from chargehand.memory.catalog import Catalog, Group, Profile
+from chargehand.memory.conversations import Turn
+from chargehand.memory.edits import Append, Undo
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.sqlite.connection import connect
 from tests.stores.faults import Fault, failing
+from tests.stores.test_catalog import made, worker
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,7 +167,71 @@ async def test_a_bug_in_one_piece_of_work_does_not_end_the_writer(file: Path) ->
     await catalog.close()
 
 
-async def test_bad_text_in_a_question_is_an_error_in_words(catalog: SqliteCatalog) -> None:
+async def test_what_is_not_attached_is_not_read(tmp_path: Path) -> None:
+    catalog = await SqliteCatalog.open(tmp_path / "memory.db")
+    agent, block = await made(catalog, Block("facts"))
+    other = (await catalog.add(Block("other"))).id
+    await catalog._database.write(
+        lambda db: db.execute("UPDATE things SET body = 'torn' WHERE id = ?", (other,)).rowcount
+    )
+    assert [one.thing.id for one in await catalog.attached(agent)] == [block]
+    await catalog.edit(block, Append("x"), worker(), agent=agent)
+    with pytest.raises(Corrupt, match="restore a backup"):
+        await catalog.get(Block, other)
+    with pytest.raises(Corrupt):
+        await catalog.edit(other, Append("x"), PERSON)
+    await catalog.close()
+
+
+async def test_nothing_walks_through_a_whole_table(tmp_path: Path) -> None:
+    """What is asked for again and again must not get slower by what lies beside it."""
+    catalog = await SqliteCatalog.open(tmp_path / "memory.db")
+    agent, block = await made(catalog, Block("facts", tags=("a",)))
+    group = await catalog.add(Group("crew", (agent,)))
+    await catalog.attach(group.id, block, Grant("write"))
+    asked: list[str] = []
+    for watched in (asked.append, None):
+        for door in (catalog._database.write, catalog._database.read):
+            await door(lambda db, watched=watched: db.set_trace_callback(watched))
+        if watched is not None:
+            await use(catalog, agent, block)
+    plans = await catalog._database.read(
+        lambda db: [
+            (question, row[3])
+            for question in asked
+            if question.lstrip().startswith(("SELECT", "UPDATE", "DELETE"))
+            for row in db.execute("EXPLAIN QUERY PLAN " + question).fetchall()
+        ]
+    )
+    assert len(plans) > 20
+    # the rest is the index's own, or the list that the question itself brings
+    ours = [(question, plan) for question, plan in plans if "turns_words" not in plan and "json_each" not in plan]
+    assert [(question, plan) for question, plan in ours if plan.startswith("SCAN")] == []
+    await catalog.close()
+
+
+async def use(catalog: Catalog, agent: str, block: str) -> None:
+    await catalog.get(Block, block)
+    await catalog.find(Block, name="facts", after=block)
+    await catalog.find(Block, tags=Match(("a",), ("b",)))
+    await catalog.attached(agent)
+    await catalog.owners(block)
+    await catalog.edit(block, Append("x"), worker(key="k"), agent=agent)
+    await catalog.edit(block, Undo(), PERSON)
+    await catalog.history(block)
+    await catalog.tags(Block)
+    await catalog.say(agent, [Turn("user", "hello")])
+    said = (await catalog.turns(agent, before=99))[0]
+    await catalog.turns(agent, old=True)
+    await catalog.summarise(agent, Turn("summary", "hi", upto=said.number))
+    await catalog.recall(agent, "hello")
+    await catalog.recall(agent, "")
+    await catalog.reset(agent)
+    await catalog.delete(Block, block)
+    await catalog.delete(Profile, agent)
+
+
+async def test_bad_text_in_a_question_is_an_error_in_words(catalog: Catalog) -> None:
     with pytest.raises(StoreError, match="could not take"):
         await catalog.get(Block, "\ud800")
     kept = await catalog.add(Block("facts"))

@@ -3,8 +3,8 @@
 import pytest
 
 from chargehand.errors import Invalid, Refused, Unknown
-from chargehand.memory.catalog import Catalog, Profile, Turn
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.catalog import Catalog, Profile
+from chargehand.memory.conversations import Turn
 
 
 async def agent_of(catalog: Catalog, *texts: str) -> str:
@@ -18,7 +18,7 @@ def texts(turns: list[Turn]) -> list[str]:
     return [turn.text for turn in turns]
 
 
-async def test_turns_come_back_in_order_with_all_they_had(catalog: SqliteCatalog) -> None:
+async def test_turns_come_back_in_order_with_all_they_had(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "hello")
     told = Turn("assistant", "häh\nyes", when=5.0, run="r", task="t", tainted=True, upto=99, old=True)
     assert await catalog.say(agent, [told])
@@ -31,7 +31,7 @@ async def test_turns_come_back_in_order_with_all_they_had(catalog: SqliteCatalog
     assert second.number > first.number
 
 
-async def test_what_was_said_under_a_key_is_not_said_again(catalog: SqliteCatalog) -> None:
+async def test_what_was_said_under_a_key_is_not_said_again(catalog: Catalog) -> None:
     agent = await agent_of(catalog)
     other = await agent_of(catalog)
     assert await catalog.say(agent, [Turn("user", "a"), Turn("assistant", "b")], key="k")
@@ -43,7 +43,7 @@ async def test_what_was_said_under_a_key_is_not_said_again(catalog: SqliteCatalo
     assert texts(await catalog.turns(other)) == ["d"]
 
 
-async def test_the_latest_turns_come_first_to_hand_and_pages_end(catalog: SqliteCatalog) -> None:
+async def test_the_latest_turns_come_first_to_hand_and_pages_end(catalog: Catalog) -> None:
     agent = await agent_of(catalog, *"abcdefg")
     await agent_of(catalog, *"xyz")
     page = await catalog.turns(agent, limit=3)
@@ -57,7 +57,7 @@ async def test_the_latest_turns_come_first_to_hand_and_pages_end(catalog: Sqlite
     assert await catalog.turns(agent, limit=0) == []
 
 
-async def test_turns_behind_a_summary_are_found_but_not_shown(catalog: SqliteCatalog) -> None:
+async def test_turns_behind_a_summary_are_found_but_not_shown(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "apples", "pears", "plums", "figs")
     all_turns = await catalog.turns(agent)
     assert await catalog.summarise(agent, Turn("summary", "fruit so far", upto=all_turns[1].number))
@@ -72,7 +72,7 @@ async def test_turns_behind_a_summary_are_found_but_not_shown(catalog: SqliteCat
     assert texts(await catalog.turns(agent, old=True, before=everything[2].number)) == ["apples", "pears"]
 
 
-async def test_only_a_summary_that_reaches_further_counts(catalog: SqliteCatalog) -> None:
+async def test_only_a_summary_that_reaches_further_counts(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "a", "b", "c", "d")
     numbers = [turn.number for turn in await catalog.turns(agent)]
     assert await catalog.summarise(agent, Turn("summary", "abc", upto=numbers[2]))
@@ -84,7 +84,7 @@ async def test_only_a_summary_that_reaches_further_counts(catalog: SqliteCatalog
     assert texts(await catalog.turns(agent)) == ["abcd", "e"]
 
 
-async def test_a_summary_of_nothing_and_a_summary_that_is_said_are_refused(catalog: SqliteCatalog) -> None:
+async def test_a_summary_of_nothing_and_a_summary_that_is_said_are_refused(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "a")
     last = (await catalog.turns(agent))[0].number
     with pytest.raises(Refused):
@@ -99,7 +99,7 @@ async def test_a_summary_of_nothing_and_a_summary_that_is_said_are_refused(catal
     assert texts(await catalog.turns(agent)) == ["a"]
 
 
-async def test_turns_are_recalled_by_words_the_best_first(catalog: SqliteCatalog) -> None:
+async def test_turns_are_recalled_by_words_the_best_first(catalog: Catalog) -> None:
     agent = await agent_of(
         catalog, "The ship sails to Oslo.", "Which ship?", "Oslo, Oslo!", "Nothing of that.", "Crème brûlée"
     )
@@ -115,13 +115,13 @@ async def test_turns_are_recalled_by_words_the_best_first(catalog: SqliteCatalog
 @pytest.mark.parametrize(
     "query", ['"', "oslo AND", "agent : 1", "NEAR(", "a*b^2", "(", "-x", "_", "'; DROP TABLE turns"]
 )
-async def test_no_question_is_a_syntax_error(catalog: SqliteCatalog, query: str) -> None:
+async def test_no_question_is_a_syntax_error(catalog: Catalog, query: str) -> None:
     agent = await agent_of(catalog, "Oslo")
     assert len(await catalog.recall(agent, query)) <= 1
     assert texts(await catalog.turns(agent)) == ["Oslo"]
 
 
-async def test_recall_looks_at_roles_and_times(catalog: SqliteCatalog) -> None:
+async def test_recall_looks_at_roles_and_times(catalog: Catalog) -> None:
     agent = await agent_of(catalog)
     said = [Turn("user", "ship", when=10.0), Turn("assistant", "ship", when=20.0), Turn("user", "ship", when=30.0)]
     await catalog.say(agent, said)
@@ -136,7 +136,7 @@ async def test_recall_looks_at_roles_and_times(catalog: SqliteCatalog) -> None:
     assert [turn.when for turn in await catalog.recall(agent, "", end=25.0)] == [20.0, 10.0]
 
 
-async def test_a_reset_forgets_all_but_what_was_said_already(catalog: SqliteCatalog) -> None:
+async def test_a_reset_forgets_all_but_what_was_said_already(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "a", "b")
     other = await agent_of(catalog, "c")
     await catalog.say(agent, [Turn("user", "d")], key="k")
@@ -148,7 +148,7 @@ async def test_a_reset_forgets_all_but_what_was_said_already(catalog: SqliteCata
     assert texts(await catalog.turns(other)) == ["c"]
 
 
-async def test_an_agent_made_anew_remembers_nothing(catalog: SqliteCatalog) -> None:
+async def test_an_agent_made_anew_remembers_nothing(catalog: Catalog) -> None:
     agent = await agent_of(catalog, "a")
     await catalog.delete(Profile, agent)
     with pytest.raises(Unknown):

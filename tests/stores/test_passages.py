@@ -16,24 +16,22 @@ from msgspec.structs import replace
 from chargehand.errors import Invalid, NotJson, Refused, Unknown
 from chargehand.memory.archives import Archive, Filter, Passage
 from chargehand.memory.blocks import Origin
-from chargehand.memory.catalog import Order
-from chargehand.memory.sqlite_catalog import SqliteCatalog
-from chargehand.memory.sqlite_search import terms
+from chargehand.memory.catalog import Catalog, Order
+from chargehand.memory.ranking import terms
+from chargehand.memory.session import open_catalog
 
 ROOT = Path(__file__).parents[2]
 HANDLE = "test:model"
 SHORT = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-async def archive(catalog: SqliteCatalog, *texts: str, name: str = "notes") -> str:
+async def archive(catalog: Catalog, *texts: str, name: str = "notes") -> str:
     made = await catalog.add(Archive(name))
     await catalog.insert(made.id, [Passage(text) for text in texts])
     return made.id
 
 
-async def said(
-    catalog: SqliteCatalog, where: str, query: str, within: Filter | None = None, limit: int = 10
-) -> list[str]:
+async def said(catalog: Catalog, where: str, query: str, within: Filter | None = None, limit: int = 10) -> list[str]:
     hits = await catalog.search([where], query, within=within or Filter(), limit=limit)
     return [hit.passage.text for hit in hits]
 
@@ -45,7 +43,7 @@ def vector(*numbers: float) -> bytes:
 # --- keeping
 
 
-async def test_a_passage_comes_back_as_it_was_given(catalog: SqliteCatalog) -> None:
+async def test_a_passage_comes_back_as_it_was_given(catalog: Catalog) -> None:
     where = await archive(catalog)
     origin = Origin(
         by="worker", name="ann", run="r1", task="t1", attempt=2, key="r1/t1/2/7", source="notes.txt", tainted=True
@@ -68,13 +66,13 @@ async def test_a_passage_comes_back_as_it_was_given(catalog: SqliteCatalog) -> N
     assert await catalog.passages(where) == [replace(passage, id=told.id, archive=where)]
 
 
-async def test_a_passage_without_a_time_has_that_of_inserting(catalog: SqliteCatalog) -> None:
+async def test_a_passage_without_a_time_has_that_of_inserting(catalog: Catalog) -> None:
     where = await archive(catalog, "text")
     (kept,) = await catalog.passages(where)
     assert kept.created >= 1000
 
 
-async def test_the_same_text_is_kept_once_and_tags_are_joined(catalog: SqliteCatalog) -> None:
+async def test_the_same_text_is_kept_once_and_tags_are_joined(catalog: Catalog) -> None:
     where = await archive(catalog)
     texts = ["A cafe\u0301  by the\nsea ", "other", "A café by the sea"]
     first = await catalog.insert(where, [Passage(text, tags=(f"t{at}", "all")) for at, text in enumerate(texts)])
@@ -88,13 +86,13 @@ async def test_the_same_text_is_kept_once_and_tags_are_joined(catalog: SqliteCat
     assert await catalog.count(where) == (2, 0)
 
 
-async def test_the_same_text_may_be_in_two_archives_and_case_matters(catalog: SqliteCatalog) -> None:
+async def test_the_same_text_may_be_in_two_archives_and_case_matters(catalog: Catalog) -> None:
     one = await archive(catalog, "text", "Text")
     two = await archive(catalog, "text")
     assert (await catalog.count(one), await catalog.count(two)) == ((2, 0), (1, 0))
 
 
-async def test_a_repeated_call_inserts_nothing_again(catalog: SqliteCatalog) -> None:
+async def test_a_repeated_call_inserts_nothing_again(catalog: Catalog) -> None:
     where = await archive(catalog)
     origin = Origin(by="worker", name="ann", run="r", task="t", attempt=1, key="r/t/1/1")
     parts = [Passage(f"part {n}", origin=origin, part=n) for n in range(3)]
@@ -107,7 +105,7 @@ async def test_a_repeated_call_inserts_nothing_again(catalog: SqliteCatalog) -> 
     assert later.new
 
 
-async def test_ids_may_be_brought_once_a_space(catalog: SqliteCatalog) -> None:
+async def test_ids_may_be_brought_once_a_space(catalog: Catalog) -> None:
     one = await archive(catalog)
     two = await archive(catalog)
     await catalog.insert(one, [Passage("text", id="passage-x")])
@@ -138,7 +136,7 @@ async def test_ids_may_be_brought_once_a_space(catalog: SqliteCatalog) -> None:
         (Passage("text", part=1 << 70), "count parts from 0"),
     ],
 )
-async def test_one_wrong_passage_and_none_is_kept(catalog: SqliteCatalog, wrong: Passage, says: str) -> None:
+async def test_one_wrong_passage_and_none_is_kept(catalog: Catalog, wrong: Passage, says: str) -> None:
     where = await archive(catalog, "before")
     with pytest.raises(Invalid, match=says) as caught:
         await catalog.insert(where, [Passage("good"), wrong])
@@ -150,7 +148,7 @@ async def test_one_wrong_passage_and_none_is_kept(catalog: SqliteCatalog, wrong:
 # --- by words
 
 
-async def test_words_are_found_in_any_form_and_the_best_comes_first(catalog: SqliteCatalog) -> None:
+async def test_words_are_found_in_any_form_and_the_best_comes_first(catalog: Catalog) -> None:
     where = await archive(
         catalog, "Refunds are paid within ten days.", "The café pays refunds to travellers.", "Nothing of the kind."
     )
@@ -166,7 +164,7 @@ async def test_words_are_found_in_any_form_and_the_best_comes_first(catalog: Sql
     assert {"refunds", "days"} == set(hit.why.removeprefix("words only: ").split(", "))
 
 
-async def test_identifiers_and_quotes_are_found_as_they_are(catalog: SqliteCatalog) -> None:
+async def test_identifiers_and_quotes_are_found_as_they_are(catalog: Catalog) -> None:
     texts = [
         "ERR-4021: disk",
         "ERR-4022: disk",
@@ -182,12 +180,12 @@ async def test_identifiers_and_quotes_are_found_as_they_are(catalog: SqliteCatal
     assert await said(catalog, where, "“york new”") == ["york new taxi"]
 
 
-async def test_a_question_of_small_words_alone_is_looked_for_as_a_phrase(catalog: SqliteCatalog) -> None:
+async def test_a_question_of_small_words_alone_is_looked_for_as_a_phrase(catalog: Catalog) -> None:
     where = await archive(catalog, "to be or not to be", "be to or not")
     assert await said(catalog, where, "not to be") == ["to be or not to be"]
 
 
-async def test_common_words_serve_where_rare_ones_find_too_little(catalog: SqliteCatalog) -> None:
+async def test_common_words_serve_where_rare_ones_find_too_little(catalog: Catalog) -> None:
     where = await archive(catalog, "the oldest zebra")
     for start in range(0, 6_000, 1_000):
         await catalog.insert(where, [Passage(f"invoice number {n}") for n in range(start, start + 1_000)])
@@ -199,7 +197,7 @@ async def test_common_words_serve_where_rare_ones_find_too_little(catalog: Sqlit
 
 
 @pytest.mark.parametrize("query", ["", " ", "?!", "\x00", "\ud800", "🦩", '"', '""', "*"])
-async def test_a_question_without_words_finds_nothing(catalog: SqliteCatalog, query: str) -> None:
+async def test_a_question_without_words_finds_nothing(catalog: Catalog, query: str) -> None:
     where = await archive(catalog, "text", "🦩 flamingo")
     assert await said(catalog, where, query) == []
 
@@ -211,7 +209,7 @@ NASTY = st.lists(
 
 @SHORT
 @given(query=st.one_of(NASTY, st.text()))
-def test_no_question_is_read_as_query_syntax(nasty: tuple[SqliteCatalog, str], query: str) -> None:
+def test_no_question_is_read_as_query_syntax(nasty: tuple[Catalog, str], query: str) -> None:
     catalog, where = nasty
     for within in (Filter(), Filter(tags=("t",))):
         hits = asyncio.run(catalog.search([where], query, within=within))
@@ -220,7 +218,7 @@ def test_no_question_is_read_as_query_syntax(nasty: tuple[SqliteCatalog, str], q
 
 
 @pytest.fixture
-def nasty(catalog: SqliteCatalog) -> tuple[SqliteCatalog, str]:
+def nasty(catalog: Catalog) -> tuple[Catalog, str]:
     async def fill() -> str:
         where = await archive(catalog)
         passage = Passage("text a b ab 1 near or and not é ß", tags=("t",))
@@ -237,7 +235,7 @@ def test_terms_are_few_and_never_empty(query: str) -> None:
     assert len({term.casefold() for term in found}) == len(found)
 
 
-async def test_a_very_long_question_is_answered_in_time(catalog: SqliteCatalog) -> None:
+async def test_a_very_long_question_is_answered_in_time(catalog: Catalog) -> None:
     where = await archive(catalog, "needle in the stack", *(f"straw {n}" for n in range(500)))
     assert await said(catalog, where, "needle " + "straw hay " * 100_000, limit=1) == ["needle in the stack"]
 
@@ -245,7 +243,7 @@ async def test_a_very_long_question_is_answered_in_time(catalog: SqliteCatalog) 
 # --- by both
 
 
-async def test_meaning_finds_what_words_do_not_and_names_decide_among_the_alike(catalog: SqliteCatalog) -> None:
+async def test_meaning_finds_what_words_do_not_and_names_decide_among_the_alike(catalog: Catalog) -> None:
     where = await archive(catalog)
     texts = {"ORD-4711 was late": (1.0, 0.1), "ORD-4712 was late": (1.0, 0.0), "a fine soup": (0.0, 1.0)}
     await catalog.insert(where, [Passage(text) for text in texts], [vector(*v) for v in texts.values()], handle=HANDLE)
@@ -258,7 +256,7 @@ async def test_meaning_finds_what_words_do_not_and_names_decide_among_the_alike(
     assert hit.score == pytest.approx((hit.meaning or 0.0) + hit.words)
 
 
-async def test_a_name_is_found_though_many_are_nearer_in_meaning(catalog: SqliteCatalog) -> None:
+async def test_a_name_is_found_though_many_are_nearer_in_meaning(catalog: Catalog) -> None:
     where = await archive(catalog)
     rng = random.Random(1)
     passages = [Passage(f"note {n}") for n in range(600)] + [Passage("Zylinski called")]
@@ -271,7 +269,7 @@ async def test_a_name_is_found_though_many_are_nearer_in_meaning(catalog: Sqlite
     assert "has Zylinski" in hit.why
 
 
-async def test_passages_still_without_vectors_are_found_by_words_and_can_be_given_them(catalog: SqliteCatalog) -> None:
+async def test_passages_still_without_vectors_are_found_by_words_and_can_be_given_them(catalog: Catalog) -> None:
     where = await archive(catalog)
     await catalog.insert(where, [Passage("a dressed one")], [vector(1.0, 0.0)], handle=HANDLE)
     await catalog.insert(where, [Passage("a bare passage"), Passage("bare as well")])
@@ -292,14 +290,14 @@ async def test_passages_still_without_vectors_are_found_by_words_and_can_be_give
         await catalog.add_vectors(where, {unembedded[0].id: vector(1.0, 0.0)}, handle="other:model")
 
 
-async def test_a_known_text_that_comes_with_a_vector_takes_it(catalog: SqliteCatalog) -> None:
+async def test_a_known_text_that_comes_with_a_vector_takes_it(catalog: Catalog) -> None:
     where = await archive(catalog, "text")
     (told,) = await catalog.insert(where, [Passage("text")], [vector(1.0, 0.0)], handle=HANDLE)
     assert not told.new
     assert await catalog.count(where) == (1, 1)
 
 
-async def test_several_archives_are_searched_at_once_and_no_others(catalog: SqliteCatalog) -> None:
+async def test_several_archives_are_searched_at_once_and_no_others(catalog: Catalog) -> None:
     one = await archive(catalog, "red apple", "green pear")
     two = await archive(catalog, "red car")
     three = await archive(catalog, "red sea")
@@ -367,7 +365,7 @@ def passes(one: Passage, within: Filter) -> bool:
 @given(passages=st.lists(PASSAGES, max_size=25, unique_by=lambda one: one.text), within=FILTERS)
 def test_filters_do_what_they_say_by_words_by_meaning_and_in_listings(passages: list[Passage], within: Filter) -> None:
     async def all_ways() -> None:
-        catalog = await SqliteCatalog.open(None)
+        catalog = await open_catalog()
         where = await archive(catalog)
         await catalog.insert(where, passages, [vector(1.0, at) for at in range(len(passages))], handle=HANDLE)
         decoy = await archive(catalog)
@@ -387,7 +385,7 @@ def test_filters_do_what_they_say_by_words_by_meaning_and_in_listings(passages: 
 # --- listing and deleting
 
 
-async def test_listing_goes_page_by_page_in_the_order_of_inserting(catalog: SqliteCatalog) -> None:
+async def test_listing_goes_page_by_page_in_the_order_of_inserting(catalog: Catalog) -> None:
     where = await archive(catalog, *(f"text {n}" for n in range(25)))
     await archive(catalog, "another's")
     ways: dict[Order, range] = {"asc": range(25), "desc": range(24, -1, -1)}
@@ -403,7 +401,7 @@ async def test_listing_goes_page_by_page_in_the_order_of_inserting(catalog: Sqli
         await catalog.passages(where, after="passage-unknown")
 
 
-async def test_what_is_forgotten_is_found_no_more_and_may_come_again(catalog: SqliteCatalog) -> None:
+async def test_what_is_forgotten_is_found_no_more_and_may_come_again(catalog: Catalog) -> None:
     where = await archive(catalog)
     other = await archive(catalog, "blue sky")
     texts = ["blue sky", "blue sea"]
@@ -425,7 +423,7 @@ async def test_what_is_forgotten_is_found_no_more_and_may_come_again(catalog: Sq
     assert await said(catalog, other, "blue") == ["blue sky"]
 
 
-async def test_with_an_archive_all_its_passages_go(catalog: SqliteCatalog) -> None:
+async def test_with_an_archive_all_its_passages_go(catalog: Catalog) -> None:
     where = await archive(catalog)
     other = await archive(catalog, "blue sky")
     passages = [Passage(f"blue {n}", tags=("t",)) for n in range(50)]
@@ -443,10 +441,10 @@ async def test_with_an_archive_all_its_passages_go(catalog: SqliteCatalog) -> No
 OTHER = """
 import asyncio, struct, sys
 from chargehand.memory.archives import Passage
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.session import open_catalog
 
 async def main():
-    catalog = await SqliteCatalog.open(sys.argv[1])
+    catalog = await open_catalog(sys.argv[1])
     given = [struct.pack("<2f", 0.0, 1.0)]
     told = await catalog.insert(sys.argv[2], [Passage("from far away")], given, handle="test:model")
     await catalog.close()
@@ -458,7 +456,7 @@ asyncio.run(main())
 
 async def test_what_another_process_inserts_is_found_by_this_ones_index(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    catalog = await SqliteCatalog.open(path)
+    catalog = await open_catalog(path)
     where = await archive(catalog)
     await catalog.insert(where, [Passage("from here")], [vector(1.0, 0.0)], handle=HANDLE)
     assert len(await catalog.search([where], "", vector(0.0, 1.0))) == 1
@@ -478,8 +476,8 @@ async def test_what_another_process_inserts_is_found_by_this_ones_index(tmp_path
     await catalog.close()
 
 
-async def test_searches_and_inserts_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
-    catalog = await SqliteCatalog.open(tmp_path / "memory.db", durability="process")
+async def test_searches_and_inserts_at_the_same_time_do_not_disturb_each_other(catalog_url: str) -> None:
+    catalog = await open_catalog(catalog_url, durability="process")
     where = await archive(catalog)
 
     async def insert(who: int) -> None:

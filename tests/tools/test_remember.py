@@ -9,7 +9,8 @@ import pytest
 
 from chargehand.memory.archives import Archive, Embedding, Passage
 from chargehand.memory.blocks import Access, Block, Grant, Origin
-from chargehand.memory.catalog import Profile, Turn
+from chargehand.memory.catalog import Profile
+from chargehand.memory.conversations import Turn
 from chargehand.memory.session import OpenMemory
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.models.artifacts import Passages
@@ -215,10 +216,7 @@ async def test_nothing_found_says_what_there_is() -> None:
     async with desk(Archive("old", embedding="words"), Archive("new", embedding="words")) as ann:
         await ann.memory.add(await ann.archive("old"), [Passage("apples", ("fruit",))])
         said = await ann("archival_memory_search", query="zebra")
-        assert said == (
-            "nothing found for 'zebra' in old (1 passages; tags: fruit); new (0 passages; tags: none); "
-            "try other words, or fewer conditions"
-        )
+        assert said == "nothing found for 'zebra' in old, new; try other words, or fewer conditions"
         assert "say which archive: there is 'old' and 'new'" in await ann.fails("archival_memory_insert", content="x")
         assert await ann("archival_memory_insert", content="x", archive="new") == "kept in new"
         assert "you have no archive 'nwe'; there is 'new'" in await ann.fails(

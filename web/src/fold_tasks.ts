@@ -91,6 +91,13 @@ const attemptFailed: Fold = (run, event, { at, task }) => {
   else if (attempt) attempt.failure = event.failure;
 };
 
+/** Its process died too often under it. */
+const attemptAbandoned: Fold = (_run, event, { task }) => {
+  if (!task) return;
+  task.failure = event.failure;
+  task.status = "judged";
+};
+
 const retryScheduled: Fold = (run, event, { at, task, entry }) => {
   if (!task) return;
   const wait = Math.max(0, event.after - run.start - at);
@@ -179,7 +186,8 @@ const inputAnswered: Fold = (run, event, { at }) => {
   run.deadline += at - question.asked; // the time a person takes is not the run's
   const task = run.tasks.get(question.task);
   if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
-  else if (event.verdict !== "approve") replacePlan(run, event.plan, at);
+  else if (event.verdict === "approve") startPlan(run, at);
+  else replacePlan(run, event.plan, at);
 };
 
 function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, at: number): void {
@@ -200,6 +208,11 @@ function answerTask(run: Run, task: Task, answer: { [field: string]: unknown }, 
   }
 }
 
+/** Tasks of a plan that a person approved were held back until then. */
+function startPlan(run: Run, at: number): void {
+  for (const task of run.tasks.values()) if (task.status === "ready" && !task.attempts.length) task.ready = at;
+}
+
 function replacePlan(run: Run, plan: Plan | undefined, at: number): void {
   dropRound(run);
   if (plan) takePlan(run, plan, at);
@@ -212,6 +225,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "step.failed": stepEnded,
   "attempt.succeeded": attemptSucceeded,
   "attempt.failed": attemptFailed,
+  "attempt.abandoned": attemptAbandoned,
   "task.retry_scheduled": retryScheduled,
   "task.backoff_ended": backoffEnded,
   "task.expanded": expanded,

@@ -3,23 +3,23 @@
 import type { Gap } from "./events.ts";
 import { type Run, SETTLED, type Task, planned } from "./run_state.ts";
 
-/** When a task ended, or `now` for one that is under way; undefined: it has not begun, or never ran. */
-export function endOf(task: Task, now: number): number | undefined {
+/** When a task ended; one under way ends after all of them. Undefined: it has not begun, or never ran. */
+function endOf(task: Task): number | undefined {
   if (task.status === "skipped") return undefined;
   if (task.ended !== undefined) return task.ended;
-  return task.began === undefined ? undefined : now;
+  return task.began === undefined ? undefined : Infinity;
 }
 
 /** The chain that decides how long the run takes: from the task that ends last back along the inputs that came last. */
-export function criticalPath(run: Run, now: number): string[] {
+export function criticalPath(run: Run): string[] {
   const tasks = new Map(planned(run).map((task) => [task.id, task]));
   const latest = (names: Iterable<string>): Task | undefined => {
     let last: Task | undefined;
     for (const name of names) {
       const task = tasks.get(name);
-      const end = task && endOf(task, now);
+      const end = task && endOf(task);
       if (!task || end === undefined) continue;
-      const before = last && endOf(last, now)!;
+      const before = last && endOf(last)!;
       if (before === undefined || end > before || (end === before && task.order > last!.order)) last = task;
     }
     return last;
@@ -52,7 +52,7 @@ export function timeLedger(run: Run, now: number): Slice[] {
   for (const question of run.questions) {
     if (!question.task) put("person", "waiting for a person", question.asked, question.answered);
   }
-  for (const id of criticalPath(run, now)) {
+  for (const id of criticalPath(run)) {
     const task = run.tasks.get(id)!;
     for (const attempt of task.attempts) {
       const failed = attempt.ending === "failed";

@@ -127,6 +127,9 @@ def _check_models(build: TeamBuild) -> None:
         if handle != BUILT_IN and written(path) not in wrong:
             with build.at(*path):
                 finder.find(handle)
+                if near := finder.suggest(handle):
+                    words = f"is {handle!r}, unknown to the table of prices (it may be new); did you mean {near!r}?"
+                    build.report(path, words, grave=False)
     for archive in build.memory.archives if build.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
             from chargehand.models.embeddings import find_embedding  # noqa: PLC0415 - few teams name one

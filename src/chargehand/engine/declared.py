@@ -324,18 +324,19 @@ def _types_of(declared: Callable[..., object]) -> dict[str, Any]:
 
 
 def check_declared(
-    owner: str, elsewhere: tuple[str, Collection[str]] = ("", ())
+    owner: str, elsewhere: tuple[str, Collection[str]] = ("", ()), settings: Callable[..., object] = dict
 ) -> Callable[[Callable[_P, _Made]], Callable[_P, _Made]]:
-    """The same for a function, or for the `__init__` of a class."""
+    """The same for a function, or for the `__init__` of a class; `settings` is a TypedDict of further keywords."""
 
     def decorate(function: Callable[_P, _Made]) -> Callable[_P, _Made]:
         parameters = list(inspect.signature(function).parameters.values())
         known = [each.name for each in parameters if each.name != "self" and each.kind is not each.VAR_KEYWORD]
+        known += getattr(settings, "__annotations__", ())
         positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
         others = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
         def check(name: str, value: object) -> None:
-            types = _types_of(function)
+            types = _types_of(function) | _types_of(settings)
             if name in types and not fits_type(value, types[name]):
                 raise wrong_value(owner, name, value, types[name])
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct, structs
 
-from chargehand.engine.plan import Edge, Finding, Need, Task, TaskId, depth, in_order, needs
+from chargehand.engine.plan import Edge, Finding, Need, Task, TaskId, depth, in_order, needs, title_of
 from chargehand.engine.policy import Limits
 from chargehand.engine.roster import Agent, Match, Roster, fits
 from chargehand.text.names import nearest_names
@@ -145,7 +145,7 @@ class _Linter(Struct):
             self.add("too_many_tasks", -1, "", total, self.limits.max_tasks)
 
     def repair(self, index: int, task: Task) -> Task:
-        """The task without blanks around names, with its worker spelled right and each input once."""
+        """The task with a title, without blanks around names, with its worker spelled right and each input once."""
         repaired = structs.replace(
             task,
             id=task.id.strip(),
@@ -153,6 +153,7 @@ class _Linter(Struct):
             after=_unique_inputs(task) if task.after else (),
             for_each=task.for_each.strip(),
             replaces=task.replaces.strip(),
+            title=title_of(task.title or task.instruction),
         )
         if repaired == task:
             return task

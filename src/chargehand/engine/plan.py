@@ -62,6 +62,8 @@ class Task(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
     """A guess how long it takes; `null`: as its worker says."""
     accept: tuple[str, ...] = ()
     """Names of checks its result must pass."""
+    title: str = ""
+    """What it is called in lists and pictures, in at most 48 characters; empty: the first words of the instruction."""
 
 
 class Plan(Declared, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):

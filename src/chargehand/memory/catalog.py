@@ -8,218 +8,62 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Match
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-
-Role: TypeAlias = Literal["user", "assistant", "summary"]
-
-
-class Turn(Struct, frozen=True, omit_defaults=True):
-    """One message. `number` is given by the store and only grows. A summary stands for all up to `upto`.
-
-    `old` turns are behind a summary: they are found by searching, but no longer shown.
-    """
-
-    role: Role
-    text: str
-    number: int = 0
-    when: Instant = 0.0
-    run: str = ""
-    task: str = ""
-    tainted: bool = False
-    upto: int = 0
-    old: bool = False
-
-
-CHARACTERS = 4
-"""Of a token, about."""
-MOST_TURNS = 60
-KEPT_TURNS = 20
-LEAST_KEPT = 2
-"""Turns that stay when the others get behind a summary: a task and what came of it at least."""
-SUMMARY_ROOM = 1000
-_LONGEST_LINE = 400
-_SHORTEST_LINE = 40
-_SAID = {"user": "asked", "assistant": "answered", "summary": "before"}
-_LEFT_OUT = "(earlier lines left out)"
-
-
-def fitting(turns: Sequence[Turn], room: int, frame: int = 0) -> list[Turn]:
-    """What to show of these turns (the newest last) in so many tokens: the summary, then the newest that fit.
-
-    A summary longer than half the room is shortened, and so is the newest turn where it does not fit. `frame` is how
-    many characters each turn takes besides its text.
-    """
-    remaining = room * CHARACTERS
-    if remaining <= 0:
-        return []
-    summary, recent = _split(turns)
-    first = [] if summary is None else [_shortened(summary, remaining // 2)]
-    remaining -= sum(len(turn.text) for turn in first)
-    fitting: list[Turn] = []
-    for turn in reversed(recent):
-        fitted = turn if fitting else _shortened(turn, remaining - frame)
-        if len(fitted.text) + frame > remaining:
-            break
-        fitting.append(fitted)
-        remaining -= len(fitted.text) + frame
-    return [*first, *reversed(fitting)]
-
-
-def due(turns: Sequence[Turn], room: int) -> int:
-    """The number of the turn up to which a summary is due; 0 if none is.
-
-    It is due when there are more than MOST_TURNS, or half as much again as the room holds. What stays fills half the
-    room, so that the next one is not due at once.
-    """
-    _, recent = _split(turns)
-    space = max(0, room) * CHARACTERS
-    if len(recent) <= MOST_TURNS and 2 * _size(recent, 0) <= 3 * space:
-        return 0
-    return _last_behind(recent, space // 2, KEPT_TURNS, 0)
-
-
-def chat_due(turns: Sequence[Turn], room: int, max_turns: int, frame: int) -> int:
-    """The same for turns that are shown as a chat: all of them are shown until they do not fit any more."""
-    _, recent = _split(turns)
-    space = max(0, room) * CHARACTERS
-    if len(recent) <= max_turns and _size(recent, frame) <= space:
-        return 0
-    return _last_behind(recent, space // 2, -(-max_turns // 2), frame)
-
-
-def _size(turns: Sequence[Turn], frame: int) -> int:
-    return sum(len(turn.text) + frame for turn in turns)
-
-
-def _last_behind(recent: Sequence[Turn], space: int, max_kept: int, frame: int) -> int:
-    """The last turn that gets behind a summary if the newest that fit the space stay; 0 if all of them stay."""
-    count = used = 0
-    for turn in reversed(recent):
-        used += len(turn.text) + frame
-        if count >= LEAST_KEPT and (count >= max_kept or used > space):
-            break
-        count += 1
-    return recent[-count - 1].number if count < len(recent) else 0
-
-
-def behind(turns: Sequence[Turn], upto: int) -> list[Turn]:
-    """The turns a summary up to this one stands for, the former summary among them.
-
-    A summary has a number of its own, which is higher than those of turns said after what it stands for.
-    """
-    return [turn for turn in turns if (turn.upto or turn.number) <= upto]
-
-
-def summary_turn(turns: Sequence[Turn], text: str, when: Instant) -> Turn:
-    """A summary that stands for these turns. It is tainted if one of them was."""
-    upto = max(turn.upto or turn.number for turn in turns)
-    return Turn("summary", text, when=when, tainted=any(turn.tainted for turn in turns), upto=upto)
-
-
-def plain_summary(turns: Sequence[Turn], room: int = SUMMARY_ROOM) -> str:
-    """A summary without a model: the former summary in half the room, then a line a turn, the newest that fit."""
-    space = max(0, room) * CHARACTERS
-    summary, recent = _split(turns)
-    former = "" if summary is None else _cut(summary.text.strip(), space // 2)
-    lines = [f"- {_SAID[turn.role]}: {' '.join(turn.text[: _LONGEST_LINE * 2].split())}" for turn in recent]
-    free = space - len(former) - len(_LEFT_OUT) - 2
-    longest = min(_LONGEST_LINE, max(_SHORTEST_LINE, free // max(1, len(lines)) - 1))
-    newest: list[str] = []
-    for line in reversed(lines):
-        shortened = _cut(line, longest)
-        free -= len(shortened) + 1
-        if free < 0:
-            break
-        newest.append(shortened)
-    left_out = _LEFT_OUT if len(newest) < len(lines) else ""
-    return "\n".join(part for part in (former, left_out, *reversed(newest)) if part)[:space]
-
-
-def _split(turns: Sequence[Turn]) -> tuple[Turn | None, list[Turn]]:
-    """The summary that reaches furthest, and what was said since."""
-    summary = max((turn for turn in turns if turn.role == "summary"), key=lambda turn: turn.upto, default=None)
-    reached = summary.upto if summary is not None else 0
-    return summary, [turn for turn in turns if turn.role != "summary" and (turn.number > reached or not turn.number)]
-
-
-def _shortened(turn: Turn, most: int) -> Turn:
-    return replace(turn, text=_cut(turn.text, most)) if len(turn.text) > most else turn
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: max(0, most - 1)].rstrip() + "…"[:most]
-
-
-# --- the catalog
-
+from chargehand.memory.conversations import Role, Turn
 
 Order: TypeAlias = Literal["asc", "desc"]
 ANYONE = Match()
 
 
-class Profile(Struct, frozen=True):
-    """An agent: a definition. `tools` are names; `settings` is whatever a door keeps of it besides."""
+class _Kept(Struct, frozen=True, kw_only=True):
+    """What everything has that is kept by id. `settings` is whatever an API keeps of it besides."""
+
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
+    settings: dict[str, object] = field(default_factory=dict[str, object])
+    id: str = ""
+    created: Instant = 0.0
+    updated: Instant = 0.0
+
+
+class Profile(_Kept, frozen=True):
+    """An agent: a definition. `tools` are names."""
 
     name: str
     description: str = ""
     prompt: str = ""
     model: str = ""
-    tags: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    metadata: dict[str, object] = field(default_factory=dict[str, object])
-    settings: dict[str, object] = field(default_factory=dict[str, object])
-    id: str = ""
-    created: Instant = 0.0
-    updated: Instant = 0.0
 
 
-class Group(Struct, frozen=True):
+class Group(_Kept, frozen=True):
     """Agents that share what is attached to it. A team is one."""
 
     name: str
     members: tuple[str, ...] = ()
     description: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, object] = field(default_factory=dict[str, object])
-    settings: dict[str, object] = field(default_factory=dict[str, object])
-    id: str = ""
-    created: Instant = 0.0
-    updated: Instant = 0.0
 
 
-class KeptTool(Struct, frozen=True):
+class KeptTool(_Kept, frozen=True):
     """A tool by id: what it is called, what it takes. Its code, if it has any, is never run from here."""
 
     name: str
     description: str = ""
     parameters: dict[str, object] = field(default_factory=dict[str, object])
     code: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, object] = field(default_factory=dict[str, object])
-    settings: dict[str, object] = field(default_factory=dict[str, object])
-    id: str = ""
-    created: Instant = 0.0
-    updated: Instant = 0.0
 
 
-class KeptConversation(Struct, frozen=True):
+class KeptConversation(_Kept, frozen=True):
     """A conversation with an agent beside the agent's own. `tags` holds the agent's id, so that it is found by it."""
 
     name: str = ""
     agent: str = ""
     description: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, object] = field(default_factory=dict[str, object])
-    settings: dict[str, object] = field(default_factory=dict[str, object])
-    id: str = ""
-    created: Instant = 0.0
-    updated: Instant = 0.0
 
 
 Thing: TypeAlias = Profile | Group | KeptTool | KeptConversation | Block | Archive

@@ -1,7 +1,6 @@
 """Edits of a text, patches among them, and what each makes of it. Who may edit is decided in `blocks`."""
 
 import re
-from difflib import unified_diff
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -23,7 +22,7 @@ class Splice(Struct, frozen=True):
 def splice(old: str, new: str) -> Splice:
     """What turns the old text into the new one: all but what both begin and end with."""
     start = _alike(old, new)
-    end = _alike_at_end(old, new, min(len(old), len(new)) - start)
+    end = _alike(old[start:][::-1], new[start:][::-1])
     return Splice(start, old[start : len(old) - end], new[start : len(new) - end])
 
 
@@ -64,18 +63,6 @@ def _alike(old: str, new: str) -> int:
     while same < end:
         half = (same + end + 1) // 2
         if old[same:half] == new[same:half]:
-            same = half
-        else:
-            end = half - 1
-    return same
-
-
-def _alike_at_end(old: str, new: str, most: int) -> int:
-    same = 0
-    end = most
-    while same < end:
-        half = (same + end + 1) // 2
-        if old[len(old) - half : len(old) - same] == new[len(new) - half : len(new) - same]:
             same = half
         else:
             end = half - 1
@@ -172,28 +159,6 @@ def _missing(text: str, hunk: Hunk) -> str:
     if lost is None:
         return "its lines are all there, but not one after the other"
     return f"there is no line {lost[:200]!r}; lines must match exactly, blanks too"
-
-
-MOST_LINES = 20_000
-"""Beyond this, comparing line by line takes too long; the whole texts are shown instead."""
-
-
-def differences(old: str, new: str, old_name: str = "before", new_name: str = "after") -> str:
-    """A unified diff, three lines of context around each change; empty if there is none."""
-    if old == new:
-        return ""
-    before = _split_lines(old)
-    after = _split_lines(new)
-    if len(before) + len(after) > MOST_LINES:
-        lines = [f"--- {old_name}", f"+++ {new_name}", f"@@ all {len(before)} lines, {len(after)} now @@"]
-        return "\n".join((*lines, *(f"-{line}" for line in before), *(f"+{line}" for line in after)))
-    diff = list(unified_diff(before, after, old_name, new_name, lineterm=""))
-    # Texts that differ only in how the last line ends have the same lines.
-    return "\n".join(diff) or f"--- {old_name}\n+++ {new_name}\n\\ only the end of the last line differs"
-
-
-def _split_lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 _NUMBERED = re.compile(r"^[ \t]*\d+→", re.MULTILINE)

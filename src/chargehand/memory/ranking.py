@@ -1,15 +1,16 @@
-"""Which passages come first: how alike they are in meaning, and which telling words of the question they hold.
+"""What is looked for in a question, and which passages come first: how alike in meaning, with which of its words.
 
 Finding and comparing them is the stores' business. The numbers were chosen on one half of the questions in
 tests/memory/labelled and checked on the other: `python -m bench.hybrid`.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import log2
 
-from chargehand.text.words import QUOTED, quoted_phrases
+from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
 MOST_TERMS = 8
 """Of the telling words of a question, the first so many are looked for."""
@@ -28,12 +29,37 @@ COMMON = 0.02
 BARE = 0.5
 """What the best match by words counts as when a passage has no vector and others have."""
 
-_READ = 2_000  # characters of a question
+_READ = 4_000  # characters of a question
+_LONGEST = 32  # words of a phrase, and parts of a word such as a-b.c: the index takes seconds to find thousands
 _FEW = 3  # words that are a search rather than a sentence
+_BREAK = re.compile(r"[\s,;!?()\[\]{}<>|\"“”„«»]+")
+_ENDS = re.compile(r"^[^\w]+|(?:['\u2019]s)?[^\w]+$|['\u2019]s$")
+_PARTS = re.compile(rf"\W*\w+(?:\W+\w+){{0,{_LONGEST - 1}}}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_OR_WORD = re.compile(r"\w+(?:[-._/:@+']\w+)*")
 _INNER = re.compile(r"_|\w[./:@+]\w|[a-z][A-Z]")
 _JOINED = re.compile(r"[-._/]")
 _TURN = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+
+
+def terms(query: str) -> tuple[str, ...]:
+    """What is in quotes, and every word that means something. Of a question without such, the whole as a phrase."""
+    query = _CONTROL.sub(" ", unicodedata.normalize("NFC", query[:_READ].encode(errors="ignore").decode()))
+    phrases = [" ".join(phrase.split()[:_LONGEST]) for phrase in quoted_phrases(query)]
+    words = _spoken(_ENDS.sub("", word) for word in _BREAK.split(QUOTED.sub(" ", query)))
+    chosen = _spoken(phrases) + [word for word in words if not _is_stop_word(word)]
+    if not chosen and words:
+        chosen = [" ".join(words[:_LONGEST])]
+    return tuple({term.casefold(): term for term in reversed(chosen)}.values())[::-1]
+
+
+def _spoken(texts: Iterable[str]) -> list[str]:
+    parts = [match[0] for text in texts if (match := _PARTS.match(text)) is not None]
+    return [part for part in parts if any(sign.isalnum() for sign in part)]
+
+
+def _is_stop_word(word: str) -> bool:
+    return STOP_WORDS.issuperset(tokenize(word))
 
 
 def telling(query: str) -> tuple[str, ...]:

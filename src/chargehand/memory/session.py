@@ -24,14 +24,24 @@ from chargehand.memory.edits import check_text
 from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
 
 if TYPE_CHECKING:
-    from chargehand.sqlite.connection import Examined
+    from chargehand.sqlite.connection import Durability, Examined
 
 
-async def open_catalog(url: StoreUrl = MEMORY, *, space: str = "default") -> Catalog:
-    """The catalog at a URL (`sqlite:///memory.db`, `memory:`) or in a file, made if it is missing."""
+async def open_catalog(
+    url: StoreUrl = MEMORY,
+    *,
+    space: str = "default",
+    durability: "Durability" = "machine",
+    clock: Callable[[], Instant] = time.time,
+) -> Catalog:
+    """The catalog at a URL (`sqlite:///memory.db`, `memory:`) or in a file, made if it is missing.
+
+    Another kind of store is one module with a `Catalog`, and a line here.
+    """
     from chargehand.memory.sqlite_catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
 
-    return await SqliteCatalog.open(None if url == MEMORY else file_of_url(url), space=space)
+    path = None if url == MEMORY else file_of_url(url)
+    return await SqliteCatalog.open(path, space=space, durability=durability, clock=clock)
 
 
 def examine_catalog(url: StoreUrl) -> "Examined":

@@ -19,7 +19,8 @@ from chargehand.memory import sqlite_passages as passage_rows
 from chargehand.memory import sqlite_things as thing_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Role, Thing, Turn
+from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Thing
+from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.sqlite_search import search
 from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
@@ -152,8 +153,17 @@ class SqliteCatalog:
         limit: int = 50,
         order: Order = "asc",
     ) -> list[Kept]:
-        page = thing_rows.Page(after, before, limit, order)
-        return await self._read(thing_rows.find, kind=kind, name=name, text=text, match=tags, page=page)
+        return await self._read(
+            thing_rows.find,
+            kind,
+            name=name,
+            text=text,
+            tags=tags,
+            after=after,
+            before=before,
+            limit=limit,
+            order=order,
+        )
 
     async def change(self, thing: Kept) -> Kept:
         now = self._opened.clock()
@@ -192,11 +202,9 @@ class SqliteCatalog:
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        request = thing_rows.EditRequest(
-            edit=edit, origin=origin, agent=agent, expect=expect, spare="" if origin.key else f"~{secrets.token_hex(8)}"
-        )
+        key = origin.key or _new_key()
         now = self._opened.clock()
-        return await self._write(thing_rows.edit, block, request, now)
+        return await self._write(thing_rows.edit, block, edit, origin, key=key, agent=agent, expect=expect, now=now)
 
     async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
         return await self._read(thing_rows.history, block, limit, before)
@@ -325,8 +333,7 @@ class SqliteCatalog:
         for turn in turns:
             check_text(turn.text)
         now = self._opened.clock()
-        once = key or f"~{secrets.token_hex(8)}"
-        return await self._write(thing_rows.say, which=agent, turns=turns, key=once, now=now)
+        return await self._write(thing_rows.say, which=agent, turns=turns, key=key or _new_key(), now=now)
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
         return await self._read(thing_rows.turns, agent, limit, before, old=old)
@@ -341,8 +348,7 @@ class SqliteCatalog:
         end: Instant | None = None,
         limit: int = 5,
     ) -> list[Turn]:
-        question = thing_rows.TurnQuery(words=query, roles=roles, start=start, end=end, limit=limit)
-        return await self._read(thing_rows.recall, agent, question)
+        return await self._read(thing_rows.recall, agent, query, roles=roles, start=start, end=end, limit=limit)
 
     async def summarise(self, agent: str, summary: Turn) -> bool:
         check_text(summary.text)
@@ -351,6 +357,11 @@ class SqliteCatalog:
 
     async def reset(self, agent: str) -> int:
         return await self._write(thing_rows.reset, agent)
+
+
+def _new_key() -> str:
+    """For a call without a key of its own: it stays the same if the store tries it again."""
+    return f"~{secrets.token_hex(8)}"
 
 
 def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:

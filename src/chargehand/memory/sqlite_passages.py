@@ -6,13 +6,12 @@ Every function runs within a transaction of the caller. Whether the archive exis
 import hashlib
 import sqlite3
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
@@ -227,32 +226,14 @@ _SAME_TEXT = "SELECT id FROM passages WHERE holding = ? AND digest = ?"
 _SAME_KEY = "SELECT id FROM passages WHERE holding = ? AND key = ? AND part = ?"
 # CROSS keeps the order of joining: the planner would rather read the whole archive
 _TAKEN = """
-    SELECT passages.id FROM json_each(?) AS asked CROSS JOIN passages ON passages.id = asked.value
-    CROSS JOIN holdings ON holdings.number = passages.holding WHERE holdings.space = ? LIMIT 1
+    SELECT passages.id FROM passages CROSS JOIN holdings ON holdings.number = passages.holding
+    WHERE passages.id = ? AND holdings.space = ?
 """
 _WITHOUT_VECTOR = """
     SELECT passages.id, passages.number FROM json_each(?) AS asked
     CROSS JOIN passages ON passages.id = asked.value AND passages.holding = ?
     WHERE NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passages.number)
 """
-
-
-class _Draft(Struct):
-    number: int
-    id: str
-    passage: Passage
-    digest: bytes
-    tags: dict[str, None]
-
-
-class _Batch(Struct):
-    """What is to be written: new passages, tags for old ones, and whose vector stands where among those given."""
-
-    new: list[_Draft] = field(default_factory=list[_Draft])
-    joined: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    embedded: dict[str, int] = field(default_factory=dict[str, int])
-    by_text: dict[bytes, _Draft] = field(default_factory=dict[bytes, _Draft])
-    by_key: dict[tuple[str, int], _Draft] = field(default_factory=dict[tuple[str, int], _Draft])
 
 
 def insert(
@@ -273,13 +254,46 @@ def insert(
         _check_model(archive, holding(db, space, archive.id), width_of(vectors), handle)
     units = None if vectors is None else _normalise(vectors)
     store = founded(db, space, archive.id)
-    batch = _Batch()
-    inserted = [_placed(db, store, batch, at, passage) for at, passage in enumerate(passages)]
-    _check_ids(db, space, batch)
-    _write(db, store, batch, now)
+    inserted: list[Inserted] = []
+    embedded: dict[str, int] = {}
+    """By id, which of the vectors is whose. What is known already may have come without one."""
+    last = store.first + store.last_passage
+    for at, passage in enumerate(passages):
+        key = passage.origin.key
+        repeated = _id(db, _SAME_KEY, store.number, key, passage.part) if key else ""
+        if repeated:
+            inserted.append(Inserted(repeated, new=False))
+            continue
+        kept = _keep(db, space, store, last + 1, passage, now)
+        embedded.setdefault(kept.id, at)
+        inserted.append(kept)
+        last += kept.new
+    db.execute(
+        "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
+        (last - store.first - store.last_passage, store.number),
+    )
     if units is not None:
-        _write_vectors(db, store, {which: units[at] for which, at in batch.embedded.items()}, handle)
+        _write_vectors(db, store, {which: units[at] for which, at in embedded.items()}, handle)
     return inserted
+
+
+def _keep(db: sqlite3.Connection, space: str, store: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
+    """Write a passage under this number. A text that is known takes only the tags."""
+    digest = _digest(passage.text)
+    if known := _id(db, _SAME_TEXT, store.number, digest):
+        _join(db, store, known, passage.tags)
+        return Inserted(known, new=False)
+    if passage.id and _id(db, _TAKEN, passage.id, space):
+        raise Refused(f"there is another passage {passage.id} already; leave the id out and one is given")
+    which = passage.id or f"passage-{uuid4()}"
+    tags = tuple(dict.fromkeys(passage.tags))
+    row = _make_row(
+        number=number, holding=store.number, which=which, passage=passage, tags=tags, digest=digest, now=now
+    )
+    db.execute(INSERT, row)
+    db.execute("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", (number, passage.text))
+    _tag(db, [(tag, number) for tag in tags])
+    return Inserted(which, new=True)
 
 
 def add_vectors(db: sqlite3.Connection, space: str, archive: Archive, vectors: Mapping[str, bytes], handle: str) -> int:
@@ -336,86 +350,16 @@ def _check_model(archive: Archive, store: Holding | None, width: int, handle: st
         )
 
 
-# --- deciding
-
-
-def _placed(db: sqlite3.Connection, store: Holding, batch: _Batch, at: int, passage: Passage) -> Inserted:
-    """Decide what becomes of one passage: a repeated call changes nothing, a known text only takes the tags."""
-    key = (passage.origin.key, passage.part)
-    if key[0]:
-        again = batch.by_key.get(key)
-        existing = again.id if again is not None else _id(db, _SAME_KEY, store.number, *key)
-        if existing:
-            return Inserted(existing, new=False)
-    digest = _digest(passage.text)
-    twin = batch.by_text.get(digest)
-    tags = dict.fromkeys(passage.tags)
-    if twin is not None:
-        twin.tags.update(tags)
-        return Inserted(twin.id, new=False)
-    existing = _id(db, _SAME_TEXT, store.number, digest)
-    if existing:
-        batch.joined.setdefault(existing, {}).update(tags)
-        batch.embedded.setdefault(existing, at)  # it may have come without a vector
-        return Inserted(existing, new=False)
-    number = store.first + store.last_passage + len(batch.new) + 1
-    draft = _Draft(number=number, id=passage.id or f"passage-{uuid4()}", passage=passage, digest=digest, tags=tags)
-    batch.new.append(draft)
-    batch.by_text[digest] = batch.by_key[key] = draft
-    batch.embedded[draft.id] = at
-    return Inserted(draft.id, new=True)
-
-
 def _id(db: sqlite3.Connection, question: str, *values: str | int | bytes) -> str:
     row = db.execute(question, values).fetchone()
     return "" if row is None else row[0]
 
 
-def _check_ids(db: sqlite3.Connection, space: str, batch: _Batch) -> None:
-    """Ids that callers bring must be new in their space."""
-    brought = [draft.id for draft in batch.new if draft.passage.id]
-    if not brought:
-        return
-    repeated = [which for which, count in Counter(brought).items() if count > 1]
-    if taken := repeated[0] if repeated else _id(db, _TAKEN, listed(brought), space):
-        raise Refused(f"there is another passage {taken} already; leave the id out and one is given")
-
-
-# --- writing
-
-
-def _write(db: sqlite3.Connection, store: Holding, batch: _Batch, now: Instant) -> None:
-    db.executemany(
-        INSERT,
-        [
-            _make_row(
-                number=draft.number,
-                holding=store.number,
-                which=draft.id,
-                passage=draft.passage,
-                tags=draft.tags,
-                digest=draft.digest,
-                now=now,
-            )
-            for draft in batch.new
-        ],
-    )
-    words = [(draft.number, draft.passage.text) for draft in batch.new]
-    db.executemany("INSERT INTO passage_words (rowid, text) VALUES (?, ?)", words)
-    _tag(db, [(tag, draft.number) for draft in batch.new for tag in draft.tags])
-    for which, tags in batch.joined.items():
-        _join(db, store, which, tags)
-    db.execute(
-        "UPDATE holdings SET passages = passages + ?1, last_passage = last_passage + ?1 WHERE number = ?2",
-        (len(batch.new), store.number),
-    )
-
-
-def _join(db: sqlite3.Connection, store: Holding, which: str, tags: dict[str, None]) -> None:
+def _join(db: sqlite3.Connection, store: Holding, which: str, tags: Sequence[str]) -> None:
     place = (which, store.number)
     number, had = db.execute("SELECT number, tags FROM passages WHERE id = ? AND holding = ?", place).fetchone()
     merged = dict.fromkeys(_tags.decode(had))
-    fresh = [tag for tag in tags if tag not in merged]
+    fresh = [tag for tag in dict.fromkeys(tags) if tag not in merged]
     if fresh:
         db.execute("UPDATE passages SET tags = ? WHERE number = ?", (listed([*merged, *fresh]), number))
         _tag(db, [(tag, number) for tag in fresh])

@@ -5,8 +5,7 @@ No text of a user is ever read as query syntax of the word index.
 
 import re
 import sqlite3
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 from itertools import accumulate
 from operator import itemgetter
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive, Filter, Hit
-from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE, fused, telling
+from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE, fused, telling, terms
 from chargehand.memory.sqlite_passages import (
     Holding,
     Value,
@@ -27,20 +26,14 @@ from chargehand.memory.sqlite_passages import (
     numbers_within,
     width_of,
 )
-from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
 if TYPE_CHECKING:
     from chargehand.memory.vector_index import VectorIndex
     from chargehand.memory.vectors import VectorQuery
 
 BUDGET = 4_000  # rows to rank: a microsecond each
-_READ = 4_000  # characters of a question
 _WEIGHED = 48  # terms of it whose rarity is looked up
-_LONGEST = 32  # words of a phrase, and parts of a word such as a-b.c: the index takes seconds to find thousands
 
-_BREAK = re.compile(r"[\s,;!?()\[\]{}<>|\"“”„«»]+")
-_ENDS = re.compile(r"^[^\w]+|(?:['\u2019]s)?[^\w]+$|['\u2019]s$")
-_PARTS = re.compile(rf"\W*\w+(?:\W+\w+){{0,{_LONGEST - 1}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 _COUNT = """
@@ -70,26 +63,6 @@ class WordMatch(Struct, frozen=True):
 
     score: float
     terms: tuple[str, ...]
-
-
-def terms(query: str) -> tuple[str, ...]:
-    """What is in quotes, and every word that means something. Of a question without such, the whole as a phrase."""
-    query = _CONTROL.sub(" ", unicodedata.normalize("NFC", query[:_READ].encode(errors="ignore").decode()))
-    phrases = [" ".join(phrase.split()[:_LONGEST]) for phrase in quoted_phrases(query)]
-    words = _spoken(_ENDS.sub("", word) for word in _BREAK.split(QUOTED.sub(" ", query)))
-    chosen = _spoken(phrases) + [word for word in words if not _is_stop_word(word)]
-    if not chosen and words:
-        chosen = [" ".join(words[:_LONGEST])]
-    return tuple({term.casefold(): term for term in reversed(chosen)}.values())[::-1]
-
-
-def _spoken(texts: Iterable[str]) -> list[str]:
-    parts = [match[0] for text in texts if (match := _PARTS.match(text)) is not None]
-    return [part for part in parts if any(sign.isalnum() for sign in part)]
-
-
-def _is_stop_word(word: str) -> bool:
-    return STOP_WORDS.issuperset(tokenize(word))
 
 
 class Words:

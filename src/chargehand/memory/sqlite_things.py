@@ -14,7 +14,6 @@ from itertools import islice
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
@@ -23,18 +22,8 @@ from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import ANYTHING, NO_GRANT, Access, Block, Change, Edit, Grant, Origin, edited, value_at
-from chargehand.memory.catalog import (
-    PREFIXES,
-    Attached,
-    Group,
-    KeptConversation,
-    KeptTool,
-    Order,
-    Profile,
-    Role,
-    Thing,
-    Turn,
-)
+from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, Order, Profile, Thing
+from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import Append, Insert
 from chargehand.text.words import WORD
 
@@ -62,15 +51,6 @@ _DELETE = (
     "DELETE FROM said WHERE agent = ?1",
     "DELETE FROM things WHERE number = ?1",
 )
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Which part of a listing is wanted; `after` and `before` are ids."""
-
-    after: str = ""
-    before: str = ""
-    limit: int = 50
-    order: Order = "asc"
 
 
 def noun(kind: type[Thing]) -> str:
@@ -201,26 +181,36 @@ def tags(db: sqlite3.Connection, space: str, kind: type[Thing]) -> dict[str, int
 
 
 def find(
-    db: sqlite3.Connection, space: str, kind: type[Some], name: str | None, text: str, match: Match, page: Page
+    db: sqlite3.Connection,
+    space: str,
+    kind: type[Some],
+    *,
+    name: str | None,
+    text: str,
+    tags: Match,
+    after: str,
+    before: str,
+    limit: int,
+    order: Order,
 ) -> list[Some]:
     wanted = ["space = ?", "kind = ?"]
     values = [space, PREFIXES[kind]]
     if name is not None:
-        wanted = [*wanted, "name = ?"]
-        values = [*values, name]
-    for group in (*((tag,) for tag in match.all), match.some):
+        wanted.append("name = ?")
+        values.append(name)
+    for group in (*((tag,) for tag in tags.all), tags.some):
         if group:
             wanted.append(_TAGGED + ", ".join("?" * len(group)) + "))")
             values += [space, PREFIXES[kind], *group]
-    for cursor, ahead in ((page.after, False), (page.before, True)):
-        if cursor:
-            smaller = (page.order == "asc") == ahead
-            wanted.append(f"number {'<' if smaller else '>'} {need_number(db, space, kind, cursor):d}")
+    if after:
+        wanted.append(f"number {'>' if order == 'asc' else '<'} {need_number(db, space, kind, after):d}")
+    if before:
+        wanted.append(f"number {'<' if order == 'asc' else '>'} {need_number(db, space, kind, before):d}")
     # what is nearest to `before` is at the end of its part, so that part is read backwards
-    backwards = bool(page.before and not page.after)
-    direction = "DESC" if (page.order == "desc") != backwards else "ASC"
+    backwards = bool(before and not after)
+    direction = "DESC" if (order == "desc") != backwards else "ASC"
     rows = db.execute(_FIND + " AND ".join(wanted) + " ORDER BY number " + direction, values)
-    things = list(islice(_matching(rows, kind, text.casefold()), max(0, page.limit)))
+    things = list(islice(_matching(rows, kind, text.casefold()), max(0, limit)))
     return things[::-1] if backwards else things
 
 
@@ -236,13 +226,7 @@ def _name(thing: Thing) -> str:
 
 
 def _words(thing: Thing) -> Sequence[str]:
-    match thing:
-        case Block():
-            return thing.label, thing.description, thing.value
-        case Profile():
-            return thing.name, thing.description
-        case Group() | KeptTool() | KeptConversation() | Archive():
-            return thing.name, thing.description
+    return _name(thing), thing.description, thing.value if isinstance(thing, Block) else ""
 
 
 _WIDTHS: dict[Access, int] = {"none": 0, "read": 1, "append": 2, "write": 3}
@@ -256,23 +240,18 @@ _OWNERS = """
     FROM attachments JOIN things ON things.number = attachments.owner
     WHERE attachments.thing = ? ORDER BY things.number
 """
-_OWN = "SELECT access, tainted FROM attachments WHERE owner = ? AND thing = ?"
-_THROUGH_GROUPS = """
-    SELECT attachments.access, attachments.tainted
-    FROM members JOIN attachments ON attachments.owner = members.team AND attachments.thing = ?
-    WHERE members.space = ? AND members.agent = ?
-"""
-_AGENTS = "SELECT number, id FROM things WHERE space = ? AND kind = 'agent' AND id IN (SELECT value FROM json_each(?))"
-_ALL_GRANTS = """
-    SELECT owner, thing, access, tainted FROM attachments WHERE owner IN (SELECT value FROM json_each(?))
-"""
-_ALL_LENT = """
-    SELECT members.agent, attachments.thing, attachments.access, attachments.tainted, things.id
+_GRANTS = """
+    SELECT agents.id, attachments.thing, attachments.access, attachments.tainted, ''
+    FROM things AS agents JOIN attachments ON attachments.owner = agents.number
+    WHERE agents.space = ?1 AND agents.kind = 'agent' AND agents.id IN (SELECT value FROM json_each(?2))
+    UNION ALL
+    SELECT members.agent, attachments.thing, attachments.access, attachments.tainted, teams.id
     FROM members
     JOIN attachments ON attachments.owner = members.team
-    JOIN things ON things.number = members.team
-    WHERE members.space = ? AND members.agent IN (SELECT value FROM json_each(?))
+    JOIN things AS teams ON teams.number = members.team
+    WHERE members.space = ?1 AND members.agent IN (SELECT value FROM json_each(?2))
 """
+_AGENTS = "SELECT id FROM things WHERE space = ? AND kind = 'agent' AND id IN (SELECT value FROM json_each(?))"
 _THINGS = "SELECT number, kind, body FROM things WHERE number IN (SELECT value FROM json_each(?))"
 
 
@@ -300,35 +279,29 @@ def attached(db: sqlite3.Connection, space: str, agent: str) -> list[Attached]:
 
 def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> dict[str, list[Attached]]:
     """What several agents may use, each thing read once; an agent that is not there is left out."""
-    ids: dict[int, str] = dict(db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall())
-    usable: dict[str, dict[int, tuple[Grant, str]]] = {which: {} for which in ids.values()}
-    for owner, thing, access, tainted in db.execute(_ALL_GRANTS, (json.dumps(list(ids)),)).fetchall():
-        usable[ids[owner]][thing] = Grant(access, bool(tainted)), ""
-    for which, lent in _lent(db, space, list(usable)).items():
-        usable[which] = lent | usable[which]
-    things = _things(db, {thing for granted in usable.values() for thing in granted})
-    return {
-        which: [Attached(things[number], grant, via) for number, grant, via in _ordered(usable[which])]
-        for which in dict.fromkeys(agents)
-        if which in usable
-    }
+    known = {which for (which,) in db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall()}
+    grants = _grants(db, space, list(known))
+    things = _things(db, {thing for own in grants.values() for thing in own})
+    attached: dict[str, list[Attached]] = {}
+    for which in dict.fromkeys(agents):
+        if which in known:
+            usable = [(number, grant, via) for number, (grant, via) in grants[which].items() if grant.access != "none"]
+            usable.sort(key=lambda entry: (bool(entry[2]), entry[0]))  # its own first, each in the order of making
+            attached[which] = [Attached(things[number], grant, via) for number, grant, via in usable]
+    return attached
 
 
-def _ordered(grants: dict[int, tuple[Grant, str]]) -> list[tuple[int, Grant, str]]:
-    """An agent's own before what is lent to it, each in the order of making; without what it may not use."""
-    usable = [(number, grant, via) for number, (grant, via) in grants.items() if grant.access != "none"]
-    return sorted(usable, key=lambda entry: (bool(entry[2]), entry[0]))
-
-
-def _lent(db: sqlite3.Connection, space: str, agents: list[str]) -> dict[str, dict[int, tuple[Grant, str]]]:
-    """What agents have through their groups, the widest grant of each thing."""
-    lent: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
-    for agent, thing, access, tainted, via in db.execute(_ALL_LENT, (space, json.dumps(agents))).fetchall():
+def _grants(
+    db: sqlite3.Connection, space: str, agents: Sequence[str]
+) -> defaultdict[str, dict[int, tuple[Grant, str]]]:
+    """By agent and thing, its own grant, else the widest of its groups, and the group it comes through."""
+    grants: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
+    for agent, thing, access, tainted, via in db.execute(_GRANTS, (space, json.dumps(agents))).fetchall():
         grant = Grant(access, bool(tainted))
-        grants = lent[agent]
-        if thing not in grants or _width(grant) > _width(grants[thing][0]):
-            grants[thing] = grant, via
-    return lent
+        known = grants[agent].get(thing)
+        if known is None or (known[1] and _width(grant) > _width(known[0])):
+            grants[agent][thing] = grant, via
+    return grants
 
 
 def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block | Archive]:
@@ -336,20 +309,15 @@ def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block |
     return {number: decode(Block, body) if kind == "block" else decode(Archive, body) for number, kind, body in rows}
 
 
-def granted(db: sqlite3.Connection, space: str, block: int, agent: str, origin: Origin) -> Grant:
-    """What an agent may do with a block; or, where none is named, the agent of the origin."""
+def granted(db: sqlite3.Connection, space: str, thing: int, agent: str, origin: Origin) -> Grant:
+    """What an agent may do with a block or an archive; without an agent the origin must not be a worker's."""
     if not agent:
         if origin.by == "worker":
             raise Refused("a worker's edit must say which agent it is; its grants are looked up by that")
         return ANYTHING
-    own = db.execute(_OWN, (need_number(db, space, Profile, agent), block)).fetchone()
-    if own is not None:
-        return Grant(own[0], bool(own[1]))
-    return _widest(db.execute(_THROUGH_GROUPS, (block, space, agent)).fetchall())
-
-
-def _widest(rows: Iterable[tuple[Access, int]]) -> Grant:
-    return max((Grant(access, bool(tainted)) for access, tainted in rows), key=_width, default=NO_GRANT)
+    need_number(db, space, Profile, agent)
+    grant, _ = _grants(db, space, [agent])[agent].get(thing, (NO_GRANT, ""))
+    return grant
 
 
 def _width(grant: Grant) -> tuple[int, bool]:
@@ -386,16 +354,6 @@ _ENCODER = msgspec.json.Encoder()
 _ORIGIN = msgspec.json.Decoder(Origin)
 
 
-class EditRequest(msgspec.Struct, frozen=True):
-    """An edit as it was asked for. `spare` stands in for the key of an origin that has none."""
-
-    edit: Edit
-    origin: Origin
-    agent: str
-    expect: int | None
-    spare: str
-
-
 def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest: bytes | None = None) -> None:
     """Write one version's row."""
     origin = change.origin
@@ -404,18 +362,27 @@ def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest
     db.execute(_KEEP, values + texts)
 
 
-def edit(db: sqlite3.Connection, space: str, which: str, request: EditRequest, now: Instant) -> Block:
+def edit(
+    db: sqlite3.Connection,
+    space: str,
+    which: str,
+    edit: Edit,
+    origin: Origin,
+    *,
+    key: str,
+    agent: str,
+    expect: int | None,
+    now: Instant,
+) -> Block:
+    """Apply an edit, unless it was applied under this key before."""
     number, block = need(db, space, Block, which)
-    origin = request.origin
-    key = origin.key or request.spare
-    digest = _digest(request.edit, origin)
+    digest = _digest(edit, origin)
     if db.execute(_DONE, (number, key)).fetchone():
         return block
     if digest is not None and db.execute(_EARLIER, (number, digest, origin.attempt)).fetchone():
         return block
-    grant = granted(db, space, number, request.agent, origin)
-    past = partial(_past, db, number)
-    after, change = edited(block, request.edit, grant, origin, now, expect=request.expect, past=past)
+    grant = granted(db, space, number, agent, origin)
+    after, change = edited(block, edit, grant, origin, now, expect=expect, past=partial(_past, db, number))
     if change.version != block.version:
         db.execute(_UPDATE, (_ENCODER.encode(after), number))
         keep(db, number, change, key=key, digest=digest)
@@ -490,16 +457,6 @@ _FURTHEST = f"SELECT max({_PLACE}), max(upto) FROM turns WHERE agent = ? AND old
 _BEHIND = f"UPDATE turns SET old = 1 WHERE agent = ? AND old = 0 AND {_PLACE} <= ?"  # noqa: S608 - our own words
 
 
-class TurnQuery(Struct, frozen=True):
-    """What turns are looked for."""
-
-    words: str
-    roles: Sequence[Role] = ()
-    start: Instant | None = None
-    end: Instant | None = None
-    limit: int = 5
-
-
 def _speaker(db: sqlite3.Connection, space: str, which: str) -> int:
     """The number under which turns are kept: an agent's own, or that of a conversation beside it."""
     beside = which.startswith(f"{PREFIXES[KeptConversation]}-")
@@ -531,10 +488,20 @@ def turns(db: sqlite3.Connection, space: str, which: str, limit: int, before: in
     return [_turn(row) for row in reversed(rows)]
 
 
-def recall(db: sqlite3.Connection, space: str, which: str, asked: TurnQuery) -> list[Turn]:
+def recall(
+    db: sqlite3.Connection,
+    space: str,
+    which: str,
+    query: str,
+    *,
+    roles: Sequence[Role],
+    start: Instant | None,
+    end: Instant | None,
+    limit: int,
+) -> list[Turn]:
     """Without any word to look for: the latest ones that fit."""
     agent = _speaker(db, space, which)
-    words = WORD.findall(asked.words[:_READ])[:_MOST_WORDS]
+    words = WORD.findall(query[:_READ])[:_MOST_WORDS]
     values: list[object] = [agent]
     if words:
         either = " OR ".join(f'"{word}"' for word in words)
@@ -544,16 +511,14 @@ def recall(db: sqlite3.Connection, space: str, which: str, asked: TurnQuery) -> 
     else:
         question = _IN_ORDER
         order = " ORDER BY turns.number DESC"
-    if asked.roles:
-        question += " AND turns.role IN (" + ", ".join("?" * len(asked.roles)) + ")"
-        values += asked.roles
-    if asked.start is not None:
-        question = question + " AND turns.moment >= ?"
-        values = [*values, asked.start]
-    if asked.end is not None:
-        question = question + " AND turns.moment <= ?"
-        values = [*values, asked.end]
-    rows = db.execute(question + order + " LIMIT ?", [*values, max(0, asked.limit)]).fetchall()
+    if roles:
+        question += " AND turns.role IN (" + ", ".join("?" * len(roles)) + ")"
+        values += roles
+    for test, bound in ((" AND turns.moment >= ?", start), (" AND turns.moment <= ?", end)):
+        if bound is not None:
+            question += test
+            values.append(bound)
+    rows = db.execute(question + order + " LIMIT ?", [*values, max(0, limit)]).fetchall()
     return [_turn(row) for row in rows]
 
 

@@ -14,9 +14,13 @@ from msgspec import Struct, structs
 
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard
+from chargehand.text.names import nearest_names
 
 if TYPE_CHECKING:
     from genai_prices.types import TieredPrices
+
+_TYPO = 0.8
+"""How alike two names must be, from 0 to 1, for one to be taken for a slip of the finger."""
 
 
 class Price(Struct, frozen=True, gc=False):
@@ -151,3 +155,14 @@ def _rate(prices: "Decimal | TieredPrices | None", read: int) -> float:
         return float(prices)
     rates = [prices.base, *(tier.price for tier in prices.tiers if read > tier.start)]
     return float(rates[-1])
+
+
+def similar_model(provider: str, name: str) -> str:
+    """The name in the table that is most like one it does not have; empty where it has it, or nothing is like it."""
+    if find_price(provider, name) is not None:
+        return ""
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - as above
+
+    known = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
+    near = nearest_names(name, known, count=1, similarity=_TYPO)
+    return near[0] if near else ""

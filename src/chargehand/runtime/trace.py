@@ -5,6 +5,7 @@ Times are seconds since the run began, unless said otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -117,6 +118,7 @@ class TaskTrace(Struct, omit_defaults=True):
     id: TaskId
     instruction: str
     worker: str
+    title: str = ""
     after: tuple[TaskId, ...] = ()
     """The tasks it needs."""
     status: str = "waiting"
@@ -159,6 +161,8 @@ class QuestionTrace(Struct, omit_defaults=True):
     answered: Seconds | None = None
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls that `question` names."""
+    by: str = ""
+    """Who answered; empty: it is not known."""
 
 
 class NoteTrace(Struct, frozen=True, omit_defaults=True):
@@ -308,7 +312,7 @@ class Tracer:
                 task = progress.task
                 self._progress[name] = progress
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, after)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
 
     # --- planning, refining, answering
 
@@ -443,6 +447,9 @@ class Tracer:
         task.reused = ReusedResult(event.run, event.source)
         task.result = _value(event.result)
 
+    def _task_reassigned(self, event: ev.TaskReassigned, _at: Seconds, _used: Amount) -> None:
+        self.tasks[event.task].worker = event.worker
+
     def _task_expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
         self._add_tasks()
 
@@ -472,6 +479,7 @@ class Tracer:
                 question.feedback = event.feedback
                 question.answered = at
                 question.also = event.also
+                question.by = event.by
                 self._note_end(question.task, self.state.at)  # a person may say that an effect was had
                 if event.verdict == "done":
                     self.tasks[question.task].result = _value(event.result)
@@ -517,7 +525,7 @@ class Tracer:
         return trace
 
     def _ends(self) -> dict[TaskId, Instant]:
-        """When each task ended, or now for one that is under way. A skipped one held nothing up."""
+        """When each task ended; one that is under way ends after all of them. A skipped one held nothing up."""
         ends: dict[TaskId, Instant] = {}
         for name, progress in self.state.tasks.items():
             if progress.status is Status.SKIPPED:
@@ -525,7 +533,7 @@ class Tracer:
             if name in self._settled_at:
                 ends[name] = self._settled_at[name]
             elif self.tasks[name].began is not None:
-                ends[name] = self.state.at
+                ends[name] = inf
         return ends
 
     RECORDERS: ClassVar[dict[type, Callable[["Tracer", Any, Seconds, Amount], None]]] = {
@@ -544,6 +552,7 @@ class Tracer:
         ev.RetryScheduled: _retry_scheduled,
         ev.ResultReused: _result_reused,
         ev.TaskExpanded: _task_expanded,
+        ev.TaskReassigned: _task_reassigned,
         ev.InputRequested: _input_requested,
         ev.InputAnswered: _input_answered,
         ev.Noted: _noted,

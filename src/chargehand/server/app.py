@@ -28,6 +28,7 @@ from chargehand.server.middleware.gate import Keyring, guard
 from chargehand.server.middleware.limits import bounded_http
 from chargehand.server.middleware.redaction import clean_logs
 from chargehand.server.openai.api import openai_api
+from chargehand.server.page import add_page
 from chargehand.server.routing import CALLER, Api, ApiCaller, Apis
 from chargehand.server.run_control import Recovery, recover, reopen
 from chargehand.server.settings import FIRST, ServerSettings, check
@@ -35,16 +36,6 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.server.wire import Problem, reply
-
-_INDEX = """chargehand is running.
-
-/api            our own API: teams, runs, memory (docs: /api/openapi.json)
-/v1/agents ...  the API of letta-client
-/v1/chat/completions, /v1/responses, /v1/models
-                a team as a model, for OpenAI clients
-/metrics        figures for Prometheus
-/healthz        whether the process lives; /readyz whether it takes work
-"""
 
 
 def all_apis(tenants: Tenants | None = None) -> Apis:
@@ -103,12 +94,12 @@ def build(settings: ServerSettings, lookup: Lookup) -> ASGIApp:
     return Application(settings, lookup).app
 
 
-# --- the plain page at `/`, health, readiness, metrics
+# --- the page, health, readiness, metrics
 
 
 def index_api() -> Api:
     api = Api("index", _render_plain, prefixes=("",))
-    api.add("GET", "/", _index, "open")
+    add_page(api)
     api.add("GET", "/healthz", _health, "open")
     api.add("GET", "/readyz", _ready, "open")
     api.add("GET", "/metrics", _metrics, "read")
@@ -117,10 +108,6 @@ def index_api() -> Api:
 
 def _render_plain(problem: Problem) -> Response:
     return PlainTextResponse(f"{problem.detail}\n", problem.status)
-
-
-async def _index(_request: Request, _tenant: Tenant) -> Response:
-    return PlainTextResponse(_INDEX)
 
 
 async def _health(_request: Request, _tenant: Tenant) -> Response:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias, overload
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -170,6 +170,19 @@ def as_tool(function: Tool | Callable[..., Any]) -> Tool:
     return function if isinstance(function, Tool) else tool(function)
 
 
+class ToolSettings(TypedDict, total=False):
+    """What may be said of a tool besides its name; `Tool` says what each means."""
+
+    effect: Effect
+    cap: int
+    poll: bool
+    quick: bool
+    trusted: bool
+    reserve: Amount | Reckon
+    stable: bool
+    summary: str
+
+
 @overload
 def tool(function: Callable[..., Any]) -> Tool: ...
 @overload
@@ -177,93 +190,61 @@ def tool(
     *,
     name: str = ...,
     description: str = ...,
-    effect: Effect = ...,
     timeout: WrittenDuration = ...,
-    cap: int = ...,
     approve: Approve = ...,
-    poll: bool = ...,
-    quick: bool = ...,
-    trusted: bool = ...,
-    reserve: Amount | Reckon = ...,
-    stable: bool = ...,
-    summary: str = ...,
+    **settings: Unpack[ToolSettings],
 ) -> Callable[[Callable[..., Any]], Tool]: ...
-@check_declared("tool")
+@check_declared("tool", settings=ToolSettings)
 def tool(
     function: Callable[..., Any] | None = None,
     *,
     name: str = "",
     description: str = "",
-    effect: Effect = "read",
     timeout: WrittenDuration = 60.0,
-    cap: int = CAP,
     approve: Approve = False,
-    poll: bool = False,
-    quick: bool = False,
-    trusted: bool = False,
-    reserve: Amount | Reckon = NOTHING,
-    stable: bool = False,
-    summary: str = "",
+    **settings: Unpack[ToolSettings],
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function; its docstring is what the model reads."""
 
     def make(function: Callable[..., Any]) -> Tool:
-        called = name_of(function, name)
-        arguments = function_arguments(function, called)
-        spec = ToolSpec(called, description or arguments.description, Raw(msgspec.json.encode(arguments.schema)))
-        return Tool(
-            spec,
-            function,
-            effect=effect,
-            timeout=seconds_of(f"tool {called!r}: timeout", timeout),
-            cap=cap,
-            approve=approve in (True, "always"),
-            poll=poll,
-            quick=quick,
-            arguments=arguments,
-            trusted=trusted,
-            reserve=reserve,
-            stable=stable,
-            summary=summary,
-        )
+        arguments = function_arguments(function, name_of(function, name))
+        return _make_tool(function, arguments, description or arguments.description, timeout, approve, settings)
 
     return make if function is None else make(function)
 
 
-@check_declared("tool_from_schema")
+@check_declared("tool_from_schema", settings=ToolSettings)
 def tool_from_schema(
     name: str,
     description: str,
     schema: Annotated[Mapping[str, Any], Write(_SCHEMA)],
     function: Callable[..., Any],
     *,
-    effect: Effect = "read",
     timeout: WrittenDuration = 60.0,
-    cap: int = CAP,
     approve: Approve = False,
-    poll: bool = False,
-    quick: bool = False,
-    trusted: bool = False,
-    stable: bool = False,
-    summary: str = "",
+    **settings: Unpack[ToolSettings],
 ) -> Tool:
     """Make a tool of a JSON Schema and a callable; Invalid where the callable cannot take what the schema allows.
 
     Arguments that fit the schema are handed over by keyword, as plain data. The settings are those of `tool`.
     """
-    called = name_of(function, name)
-    arguments = declared_arguments(schema, called, function)
+    arguments = declared_arguments(schema, name_of(function, name), function)
+    return _make_tool(function, arguments, description, timeout, approve, settings)
+
+
+def _make_tool(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    description: str,
+    timeout: WrittenDuration,
+    approve: Approve,
+    settings: ToolSettings,
+) -> Tool:
     return Tool(
-        ToolSpec(called, description, Raw(msgspec.json.encode(arguments.schema))),
+        ToolSpec(arguments.tool, description, Raw(msgspec.json.encode(arguments.schema))),
         function,
-        effect=effect,
-        timeout=seconds_of(f"tool {called!r}: timeout", timeout),
-        cap=cap,
+        timeout=seconds_of(f"tool {arguments.tool!r}: timeout", timeout),
         approve=approve in (True, "always"),
-        poll=poll,
-        quick=quick,
         arguments=arguments,
-        trusted=trusted,
-        stable=stable,
-        summary=summary,
+        **settings,
     )

@@ -1,13 +1,16 @@
 """What a run writes: as JSON, as it comes (server-sent events), and all of it as a trace."""
 
 from collections.abc import AsyncGenerator, Sequence
+from typing import cast
 
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chargehand.agents.audit.assessment import assess
 from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.state import Work
 from chargehand.errors import Corrupt, Refused
 from chargehand.journal.protocol import Readable
 from chargehand.runtime.feed import Reader
@@ -20,41 +23,52 @@ from chargehand.server.api.shapes import (
     EntryInfo,
     EventsAfter,
     EventsOfRuns,
+    Evidence,
+    StreamedWords,
     TraceFormat,
+    show,
 )
-from chargehand.server.streams import MEDIA_TYPE, event, streamed
+from chargehand.server.run_control import read_run
+from chargehand.server.streams import MEDIA_TYPE, Output, event, streamed
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, nothing, reply
+from chargehand.server.wire import Problem, nothing, reply, unknown
 
 _RETRY = b"retry: 1000\n\n"
 _MAX_KEPT = 4096
 _LINES = "application/jsonl"
+_LARGE = 2048
+_WHOLE = frozenset(("messages", "result", "answer"))
+"""Fields that hold any JSON: if it is large, none of it is sent to who wants lean entries."""
 
 
 class EncodedEntries:
     """Entries as events, encoded once for all who read them. `tenant.part(EncodedEntries)` is it."""
 
     def __init__(self, _tenant: Tenant) -> None:
-        self._kept: dict[tuple[str, int], bytes] = {}
+        self._kept: dict[tuple[str, int, bool], bytes] = {}
         self._encoder = msgspec.json.Encoder()
-        self._latest: tuple[tuple[str, int, int], bytes] = (("", 0, 0), b"")
+        self._latest: tuple[tuple[str, int, int, bool], bytes] = (("", 0, 0, False), b"")
 
-    def encode_all(self, run: str, entries: Sequence[Entry]) -> bytes:
+    def encode_all(self, run: str, entries: Sequence[Entry], *, lean: bool) -> bytes:
         """Entries that follow each other. Many readers of a run want the same ones at the same time."""
         if not entries:
             return b""
-        key = (run, entries[0].seq, entries[-1].seq)
+        key = (run, entries[0].seq, entries[-1].seq, lean)
         if self._latest[0] != key:
-            self._latest = key, b"".join(b"id: %d\n" % entry.seq + self.encode(run, entry) for entry in entries)
+            encoded = [b"id: %d\n" % entry.seq + self.encode(run, entry, lean=lean) for entry in entries]
+            self._latest = key, b"".join(encoded)
         return self._latest[1]
 
-    def encode(self, run: str, entry: Entry) -> bytes:
+    def encode(self, run: str, entry: Entry, *, lean: bool = False) -> bytes:
         """All of an event but its id."""
-        key = (run, entry.seq)
+        key = (run, entry.seq, lean)
         encoded = self._kept.get(key)
         if encoded is None:
             kind = type(entry.event).__struct_config__.tag
-            encoded = f"event: {kind}\ndata: ".encode() + self._encoder.encode(_entry_info(run, entry)) + b"\n\n"
+            data = self._encoder.encode(_entry_info(run, entry))
+            if lean and len(data) > _LARGE:
+                data = self._encoder.encode(_without_large(msgspec.json.decode(data), entry.seq))
+            encoded = f"event: {kind}\ndata: ".encode() + data + b"\n\n"
             self._kept[key] = encoded
             if len(self._kept) > _MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -63,6 +77,20 @@ class EncodedEntries:
 
 def _entry_info(run: str, entry: Entry) -> EntryInfo:
     return EntryInfo(run=run, seq=entry.seq, at=entry.at, event=entry.event)
+
+
+def _without_large(value: object, seq: int, name: str = "") -> object:
+    """A value with a pointer to its entry instead of every text, result, answer or prompt in it that is large."""
+    if isinstance(value, str) or name in _WHOLE:
+        size = len(msgspec.json.encode(value))
+        if size > _LARGE:
+            return {"$entry": seq, "bytes": size}
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {key: _without_large(field, seq, key) for key, field in fields.items()}
+    if isinstance(value, list):
+        return [_without_large(item, seq) for item in cast("list[object]", value)]
+    return value
 
 
 # --- as JSON
@@ -91,6 +119,22 @@ async def list_entries(tenant: Tenant, request: Request, run: str, query: Entrie
     )
 
 
+@operation("GET", "/api/runs/{run}/entries/{seq}")
+async def show_entry(tenant: Tenant, run: str, seq: str) -> EntryInfo:
+    """One entry, whole."""
+    number = int(seq) if seq.isascii() and seq.isdigit() and len(seq) <= 15 else 0
+    entries = (await tenant.journal.read_readable(run, after=number - 1)).entries if number else []
+    if not entries:
+        raise unknown("entry", seq)
+    return _entry_info(run, entries[0])
+
+
+@operation("GET", "/api/runs/{run}/evidence")
+async def show_evidence(tenant: Tenant, run: str) -> Evidence:
+    """What was counted about the answer: what it covers, what its figures rest on, where results contradict."""
+    return show(assess((await read_run(tenant, run)).state), Evidence)
+
+
 async def _read(tenant: Tenant, run: str, after: int) -> Readable:
     """What follows an entry, and that entry itself: it tells whether it was the last."""
     readable = await tenant.journal.read_readable(run, after=max(after - 1, 0))
@@ -107,7 +151,7 @@ async def follow_run(tenant: Tenant, request: Request, run: str, query: EventsAf
     """Entries as server-sent events, from `after` or Last-Event-ID on; 204 when nothing will follow.
     A damaged run ends with an event `damaged`.
     """  # noqa: D205 - it is one summary
-    return await _follow(tenant, request, (run,), str(query.after))
+    return await _follow(tenant, request, (run,), str(query.after), lean=query.lean, words=query.words)
 
 
 @operation("GET", "/api/events", media=(MEDIA_TYPE,), may_be_empty=True)
@@ -135,11 +179,16 @@ class Followed(Struct, frozen=True):
         return not self.first and (self.reader is None or self.reader.over)
 
 
-async def _follow(tenant: Tenant, request: Request, runs: Sequence[str], after: str) -> Response:
+async def _follow(
+    tenant: Tenant, request: Request, runs: Sequence[str], after: str, *, lean: bool = False, words: bool = False
+) -> Response:
     marks = dict(zip(runs, _last_seen(request, after, len(runs)), strict=True))
     followed = [await _subscribe(tenant, name, mark) for name, mark in marks.items()]
     if not all(run.is_over for run in followed):
-        return streamed(*(_events(tenant, run, marks) for run in followed), slot=tenant.runs.take_stream_slot())
+        slot = tenant.runs.take_stream_slot()
+        if words:
+            return streamed(*_events_and_words(tenant, followed[0], marks, lean=lean), slot=slot)
+        return streamed(*(_events(tenant, run, marks, lean=lean) for run in followed), slot=slot)
     for run in followed:
         if run.damage is not None:
             raise run.damage
@@ -164,14 +213,45 @@ async def _subscribe(tenant: Tenant, run: str, after: int) -> Followed:
         return Followed(run, readable.entries, damage=readable.damage)
 
 
-async def _events(tenant: Tenant, followed: Followed, marks: dict[str, int]) -> AsyncGenerator[bytes]:
+def _events_and_words(
+    tenant: Tenant, followed: Followed, marks: dict[str, int], *, lean: bool
+) -> tuple[AsyncGenerator[bytes], AsyncGenerator[bytes]]:
+    """The events of a run, and what models write meanwhile. Both are over when the run is."""
+    pieces = Output[bytes]()
+
+    async def events() -> AsyncGenerator[bytes]:
+        try:
+            async for part in _events(tenant, followed, marks, lean=lean):
+                yield part
+        finally:
+            pieces.close()
+
+    async def words() -> AsyncGenerator[bytes]:
+        listeners = tenant.word_listeners.setdefault(followed.run, [])
+        listeners.append(hear)
+        try:
+            async for piece in pieces.read():
+                yield piece
+        finally:
+            listeners.remove(hear)
+            if not listeners:
+                tenant.word_listeners.pop(followed.run, None)
+
+    def hear(work: Work, text: str) -> None:
+        said = StreamedWords(run=followed.run, work=work.kind, task=work.task, attempt=work.number, text=text)
+        pieces.add(event(said, name="words"))
+
+    return events(), words()
+
+
+async def _events(tenant: Tenant, followed: Followed, marks: dict[str, int], *, lean: bool) -> AsyncGenerator[bytes]:
     """The events of one run. The id of each says how far all runs of the stream were seen."""
     run = followed.run
     encoded = tenant.part(EncodedEntries)
 
     def encode(entries: Sequence[Entry]) -> bytes:
         if len(marks) == 1:
-            return encoded.encode_all(run, entries)
+            return encoded.encode_all(run, entries, lean=lean)
         events: list[bytes] = []
         for entry in entries:
             marks[run] = entry.seq

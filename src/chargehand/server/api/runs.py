@@ -27,6 +27,7 @@ from chargehand.server.api.operations import Handler, operation
 from chargehand.server.api.shapes import (
     AmountInfo,
     BoundedBody,
+    ListChanges,
     NewRunBody,
     OpenQuestion,
     RequestBody,
@@ -328,14 +329,16 @@ class LiveSummaries:
         for reader in self._readers:
             reader.add(run)
 
-    async def follow(self) -> AsyncGenerator[bytes]:
+    async def follow(self, query: ListChanges) -> AsyncGenerator[bytes]:
         """An event for each run under way, and for each that changes from now on."""
         changes = _Changes(run for runner in self._tenant.runners for run in runner.under_way)
         self._readers.add(changes)
         try:
             while True:
-                lines = [await self._summary(run) for run in await changes.take()]
-                yield b"".join(event(line, name="run.line") for line in lines if line is not None and not line.parent)
+                for run in await changes.take():
+                    line = await self._summary(run)
+                    if line is not None and not line.parent and query.team in (UNSET, line.team):
+                        yield event(line, name="run.line")
         finally:
             self._readers.discard(changes)
 
@@ -355,11 +358,11 @@ class LiveSummaries:
 
 
 @operation("GET", "/api/runs/events", media=(MEDIA_TYPE,))
-async def follow_list(tenant: Tenant) -> Response:
+async def follow_list(tenant: Tenant, query: ListChanges) -> Response:
     """Summaries as server-sent events `run.line`: of the runs under way, then of each that changes. They have no ids:
     who reconnects reads the list again.
     """  # noqa: D205 - it is one summary
-    return streamed(tenant.part(LiveSummaries).follow(), slot=tenant.runs.take_stream_slot())
+    return streamed(tenant.part(LiveSummaries).follow(query), slot=tenant.runs.take_stream_slot())
 
 
 async def _summary(tenant: Tenant, row: RunRow) -> RunSummary:

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chargehand.agents.audit.assessment import Traced
+from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
 from chargehand.engine import events as ev
-from chargehand.engine.facts import Statement
+from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
@@ -77,7 +77,10 @@ class NewRunBody(BoundedBody, frozen=True, kw_only=True):
 
 
 class PlanBody(RequestBody, frozen=True):
+    """A plan that is given is only checked: nothing is planned."""
+
     goal: Goal
+    plan: Plan | None = None
 
 
 class ReasonBody(RequestBody, frozen=True):
@@ -115,11 +118,16 @@ class RetryBody(RequestBody, frozen=True):
 
 
 class SkipBody(RequestBody, frozen=True):
-    """No fields."""
+    """`in_place`: in this run, which goes on, instead of in a new one; the task must not be running."""
+
+    in_place: bool = False
 
 
 class ReassignBody(RequestBody, frozen=True):
+    """`in_place`: in this run, which goes on, instead of in a new one; the task must not have begun."""
+
     worker: Name
+    in_place: bool = False
 
 
 class ForkBody(BoundedBody, frozen=True):
@@ -179,8 +187,22 @@ class EntriesAfter(RequestBody, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
+class ListChanges(RequestBody, frozen=True):
+    """`team`: only runs of this team."""
+
+    team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+
+
 class EventsAfter(RequestBody, frozen=True):
+    """`lean`: instead of texts, results and prompts of more than 2 kB comes where they are to be had.
+
+    That is `{"$entry": NUMBER, "bytes": SIZE}`, for `/entries/NUMBER`. `words`: also what models write as it comes, in
+    events `words`.
+    """
+
     after: Count = 0
+    lean: bool = False
+    words: bool = False
 
 
 class EventsOfRuns(RequestBody, frozen=True):
@@ -372,6 +394,7 @@ class TaskInfo(Struct, frozen=True):
     reused: ReusedResult | None
     result: object
     used: AmountInfo
+    title: str = ""
 
 
 class RunInfo(Struct, frozen=True):
@@ -405,6 +428,30 @@ class EntryInfo(Struct, frozen=True):
     seq: int
     at: Instant
     event: Event
+
+
+class StreamedWords(Struct, frozen=True):
+    """Some words of a model as they come: what it does (`attempt`, `plan`, `refine`, `answer`), and which try it is."""
+
+    run: str
+    work: str
+    task: TaskId
+    attempt: int
+    text: str
+
+
+class Evidence(Struct, frozen=True):
+    """What was counted about the answer of a run (`Result.assessment` in Python); `line` is all of it in a few words.
+
+    `untraced` are pairs: the task that says it (empty: the answer itself), and the figure.
+    """
+
+    coverage: Coverage
+    traced: Traced
+    untraced: tuple[tuple[str, Statement], ...]
+    claims: tuple[Statement, ...]
+    contradictions: tuple[SettledContradiction, ...]
+    line: str
 
 
 class Entries(Struct, frozen=True):

@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from chargehand.memory.blocks import Block, Origin
-from chargehand.memory.catalog import KeptTool, Profile, Thing, Turn
+from chargehand.memory.catalog import KeptTool, Profile, Thing
+from chargehand.memory.conversations import Turn
 from chargehand.memory.edits import Rethink
 from chargehand.server.letta.agents import create_agent, describe_agent
 from chargehand.server.letta.custom_tools import require_custom_tools

@@ -24,6 +24,7 @@ from chargehand.server.middleware.keys import ApiKey, KeyStore, create_key, dige
 from chargehand.server.middleware.limits import Bodies, check_crowd, trust
 from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.middleware.sqlite_keys import SqliteKeys
+from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
 from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings, key_store_url
 from chargehand.server.wire import Problem
@@ -32,13 +33,12 @@ from chargehand.sqlite import StoreUrl, file_of_url
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
 _LONGEST_TOKEN = 512
+_BROWSER_TOKEN: Seconds = 12 * 3600
 _LOOK_EVERY: Seconds = 0.25
 """How often a revoked key is looked for while streams are open."""
 _ID_IN_TOKEN = slice(3, 11)
-OPEN = frozenset(("/", "/healthz", "/readyz"))
-"""Paths that need no token: they show nothing of any tenant."""
-_PAGE = re.compile(r"/(?:assets|runs|new|teams|memory|evals|compare|settings)(?:/.*)?")
-"""The files of the page and the addresses of its views, which are all the same document: it has no data in it."""
+OPEN = frozenset(("/healthz", "/readyz"))
+"""Paths besides those of the page that need no token: they show nothing of any tenant."""
 _STRANGER = ApiCaller(FIRST)
 _ONCE = frozenset(
     (
@@ -59,7 +59,10 @@ _HIDDEN_SLASH = re.compile(rb"%(?:2f|5c)", re.IGNORECASE)
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _HTTP_PORT = 80
 _REPLY_HEADERS = (
-    (b"content-security-policy", b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; frame-ancestors 'none'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
@@ -84,6 +87,16 @@ def first_token(settings: ServerSettings, now: Instant) -> str | None:
         if any(key.good(now) for key in store.all()):
             return None
         key, token = create_key(FIRST, "first", "admin", now)
+        store.add(key)
+        return token
+
+
+def browser_token(settings: ServerSettings, now: Instant) -> str:
+    """A token for a browser on this machine: the operator's own, else a new one that is good for half a day."""
+    if settings.token or settings.unlocked:
+        return settings.token
+    with closing(open_keys(key_store_url(settings.data))) as store:
+        key, token = create_key(FIRST, "browser", "admin", now, expires=now + _BROWSER_TOKEN)
         store.add(key)
         return token
 
@@ -184,7 +197,7 @@ class Keyring:
 
 def is_open_path(path: str) -> bool:
     """Whether a path needs no token."""
-    return path in OPEN or _PAGE.fullmatch(path) is not None
+    return path in OPEN or is_page(path)
 
 
 def token_of(authorization: bytes) -> bytes:

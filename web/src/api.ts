@@ -1,0 +1,96 @@
+// Calls of the server's own API. The token comes in the fragment of the address, which no server sees, and stays in
+// this tab.
+
+import { signal } from "@preact/signals";
+
+const KEY = "chargehand.key";
+
+function takeKey(): string {
+  const given = /[#&]key=([^&]+)/.exec(location.hash)?.[1];
+  if (given) {
+    sessionStorage.setItem(KEY, decodeURIComponent(given));
+    history.replaceState(history.state, "", location.pathname + location.search);
+  }
+  return sessionStorage.getItem(KEY) ?? "";
+}
+
+export const key = signal(takeKey());
+/** Whether the last call found the server; calls that act wait until it is there again. */
+export const isOnline = signal(true);
+/** Whether a token is needed, or another one. */
+export const needsKey = signal(false);
+/** By how many seconds the clock of the server is ahead of ours. */
+export const clockAhead = signal(0);
+/** What the token allows. */
+export const scopes = signal<string[]>(["read", "run", "admin"]);
+
+export const serverNow = (): number => Date.now() / 1000 + clockAhead.value;
+export const mayAct = (): boolean => scopes.value.includes("run");
+
+export function setKey(token: string): void {
+  sessionStorage.setItem(KEY, token);
+  key.value = token;
+  needsKey.value = false;
+}
+
+export type Fault = { place: string; message: string; code?: string };
+
+/** What the server refuses, in its own words. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly faults: Fault[] = [],
+  ) {
+    super(detail);
+  }
+}
+
+export function headers(more: Record<string, string> = {}): Record<string, string> {
+  return key.value ? { Authorization: `Bearer ${key.value}`, ...more } : more;
+}
+
+export async function problemOf(response: Response): Promise<Problem> {
+  const told = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; errors?: Fault[] };
+  if (response.status === 401) needsKey.value = true;
+  return new Problem(response.status, told.code ?? "", told.detail ?? response.statusText, told.errors);
+}
+
+async function call<Reply>(method: string, path: string, body?: unknown): Promise<Reply> {
+  const hasBody = body !== undefined;
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: headers(hasBody ? { "Content-Type": "application/json" } : {}),
+      body: hasBody ? JSON.stringify(body) : undefined,
+    });
+  } catch {
+    isOnline.value = false;
+    throw new Problem(0, "offline", "The server does not answer. Try again when it is back.");
+  }
+  isOnline.value = true;
+  if (!response.ok) throw await problemOf(response);
+  return (response.status === 204 ? undefined : await response.json()) as Reply;
+}
+
+export const get = <Reply>(path: string): Promise<Reply> => call<Reply>("GET", path);
+export const post = <Reply>(path: string, body: unknown = {}): Promise<Reply> => call<Reply>("POST", path, body);
+export const put = <Reply>(path: string, body: unknown): Promise<Reply> => call<Reply>("PUT", path, body);
+
+/** The path of a run in the API; the name of a nested run has slashes. */
+export const runPath = (run: string): string => `/api/runs/${run.split("/").map(encodeURIComponent).join("/")}`;
+
+type Caller = { tenant: string; scopes: string[]; now: number };
+
+/** Learn what the token allows and what the clock of the server says. Older servers do not tell. */
+export async function meet(): Promise<void> {
+  try {
+    const me = await get<Caller>("/api/me");
+    scopes.value = me.scopes;
+    clockAhead.value = me.now - Date.now() / 1000;
+  } catch {
+    // what may not be done is refused when it is tried
+  }
+}

@@ -1,0 +1,83 @@
+// Two runs side by side: facts, answers, plans, where time and money went.
+
+import type { JSX } from "preact";
+import { useEffect, useMemo } from "preact/hooks";
+import { citeIn } from "./chips.tsx";
+import { count, dollars, seconds, shortRun } from "./format.ts";
+import { Bars } from "./ledgers.tsx";
+import { runAddress } from "./route.ts";
+import { runContext } from "./run_context.ts";
+import { type Run, planned } from "./run_state.ts";
+import { RunStore, runState } from "./run_store.ts";
+import { moneyLedger, openGaps, timeLedger } from "./run_view.ts";
+import { Bar, Link } from "./shell.tsx";
+import { Chip } from "./states.tsx";
+import { Diff } from "./text.tsx";
+import { Value } from "./value_view.tsx";
+
+function useStore(name: string): RunStore {
+  const store = useMemo(() => new RunStore(name), [name]);
+  useEffect(() => store.open(), [store]);
+  return store;
+}
+
+export function ComparePage({ left, right }: { left: string; right: string }): JSX.Element {
+  const stores = [useStore(left), useStore(right)];
+  const runs = stores.map((store) => store.shown.value);
+  const facts: [string, (run: Run, store: RunStore) => JSX.Element | string][] = [
+    ["State", (run, store) => <Chip state={runState(store, run)} />],
+    ["Time", (_run, store) => seconds(store.end)],
+    ["Cost", (run) => dollars(run.spent.micros)],
+    ["Tokens", (run) => count(run.spent.tokens)],
+    ["Tasks done", (run) => `${planned(run).filter((task) => task.status === "done").length} of ${planned(run).length}`],
+    ["Attempts", (run) => String(planned(run).reduce((sum, task) => sum + task.attempts.length, 0))],
+    ["Missing", (run) => String(openGaps(run).length)],
+  ];
+  return (
+    <>
+      <Bar />
+      <main class="page" id="main">
+        <div class="page-tools"><h1>Compare</h1></div>
+        <table class="grid compare-facts">
+          <thead><tr><th scope="col"></th>{stores.map((store, index) => <th scope="col"><Link class="text-link" to={runAddress(store.name)}>{runs[index]!.team} {shortRun(store.name)}</Link></th>)}</tr></thead>
+          <tbody>
+            {facts.map(([word, fact]) => <tr><th scope="row">{word}</th>{stores.map((store, index) => <td>{fact(runs[index]!, store)}</td>)}</tr>)}
+          </tbody>
+        </table>
+        <h2>Request</h2>
+        <Diff before={runs[0]!.goal} after={runs[1]!.goal} />
+        <h2>Plan</h2>
+        <Diff before={planText(runs[0]!)} after={planText(runs[1]!)} />
+        <h2>Where time and money went</h2>
+        <PairedBars runs={runs} stores={stores} />
+        <h2>Answer</h2>
+        <div class="compare-answers">
+          {stores.map((store, index) => (
+            <div>{runs[index]!.answer === undefined ? <p class="quiet">There is no answer.</p> : <Value value={runs[index]!.answer} run={store.name} cite={citeIn(runContext(store))} />}</div>
+          ))}
+        </div>
+      </main>
+    </>
+  );
+}
+
+const planText = (run: Run): string =>
+  planned(run).map((task) => `${task.id} (${task.worker}) ${task.needs.length ? `after ${task.needs.map((need) => need.task).join(", ")}` : ""}: ${task.instruction}`).join("\n");
+
+function PairedBars({ runs, stores }: { runs: Run[]; stores: RunStore[] }): JSX.Element {
+  const times = runs.map((run, index) => {
+    const sums = new Map<string, number>();
+    for (const slice of timeLedger(run, stores[index]!.end)) sums.set(slice.kind, (sums.get(slice.kind) ?? 0) + slice.ended - slice.began);
+    return sums;
+  });
+  const money = runs.map((run) => new Map(moneyLedger(run).rows));
+  const pairs = (maps: Map<string, number>[], text: (value: number) => string): JSX.Element => {
+    const names = [...new Set(maps.flatMap((map) => [...map.keys()]))];
+    const top = Math.max(1e-9, ...maps.flatMap((map) => [...map.values()]));
+    const rows = names.flatMap((name) => maps.map((map, index) => ({
+      name: index === 0 ? name : "", share: (map.get(name) ?? 0) / top, text: text(map.get(name) ?? 0), class: index === 0 ? "" : "is-second",
+    })));
+    return <Bars rows={rows} />;
+  };
+  return <div class="compare-answers"><div>{pairs(times, seconds)}</div><div>{pairs(money, dollars)}</div></div>;
+}

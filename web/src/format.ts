@@ -1,0 +1,48 @@
+// Times, money and counts in words.
+
+export function seconds(value: number): string {
+  if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
+  if (value < 9.95) return `${value.toFixed(1)} s`;
+  const whole = Math.round(value);
+  if (whole < 120) return `${whole} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 172_800) return `${(whole / 3600).toFixed(1)} h`;
+  return `${Math.round(whole / 86_400)} days`;
+}
+
+/** A mark on the time axis: `15 s`, `2:30`, `1:02:00`. */
+export function axisTime(value: number): string {
+  if (value < 60) return `${Number(value.toFixed(2))} s`;
+  const whole = Math.round(value);
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor((whole % 3600) / 60);
+  const rest = String(whole % 60).padStart(2, "0");
+  return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+}
+
+export function dollars(micros: number): string {
+  if (micros === 0) return "$0";
+  if (micros < 100) return "<$0.0001";
+  if (micros < 1e4) return `$${(micros / 1e6).toFixed(4)}`;
+  if (micros < 1e6) return `$${(micros / 1e6).toFixed(3)}`;
+  return `$${(micros / 1e6).toFixed(2)}`;
+}
+
+export function count(value: number): string {
+  if (value < 1000) return String(value);
+  if (value < 1e6) return `${(value / 1000).toFixed(1)}k`;
+  return `${(value / 1e6).toFixed(1)}M`;
+}
+
+export function ago(then: number, now: number): string {
+  const passed = Math.max(0, now - then);
+  if (passed < 60) return "just now";
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  if (passed < 86_400) return `${Math.floor(passed / 3600)} h ago`;
+  return new Date(then * 1000).toISOString().slice(0, 10);
+}
+
+export const plural = (number: number, word: string): string => `${number} ${word}${number === 1 ? "" : "s"}`;
+
+/** The last part of a run's name, which tells it from others of its team. */
+export const shortRun = (run: string): string => run.replace(/^.*-(?=[^-/]+)/, "");

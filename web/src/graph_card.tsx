@@ -1,0 +1,116 @@
+// One task in the graph.
+
+import type { JSX } from "preact";
+import type { RunContext } from "./run_context.ts";
+import { type Run, type Task, attemptCount, itemsOf } from "./run_state.ts";
+import { Icon, lookOf, stateOf, wordOf } from "./states.tsx";
+import { go, runAddress } from "./route.ts";
+
+export const CARD = { width: 184, height: 54 };
+const LINE = 25;
+
+type Props = {
+  task: Task; run: Run; x: number; y: number; context: RunContext; isSmall: boolean; isCritical: boolean; isFar: boolean;
+};
+
+/** A text in at most two lines. */
+export function wrapTitle(text: string): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    const longer = line ? `${line} ${word}` : word;
+    if (longer.length <= LINE) {
+      line = longer;
+      continue;
+    }
+    if (line) lines.push(line);
+    line = word;
+  }
+  if (line) lines.push(line);
+  const [first = "", second = ""] = lines;
+  if (!second) return [cut(first)];
+  return [cut(first), lines.length > 2 || second.length > LINE ? `${second.replace(/…$/, "").slice(0, LINE - 1).trimEnd()}…` : second];
+}
+
+const cut = (line: string): string => (line.length > LINE + 2 ? `${line.slice(0, LINE)}…` : line);
+
+/** The task that an arrow key leads to: its first input, its first reader, or a neighbour. */
+function neighbour(run: Run, task: Task, key: string): string | undefined {
+  if (key === "ArrowLeft") return task.needs[0]?.task;
+  if (key === "ArrowRight") {
+    return [...run.tasks.values()].find((other) => other.needs.some((need) => need.task === task.id))?.id;
+  }
+  return undefined;
+}
+
+export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: Props): JSX.Element {
+  const state = stateOf(task);
+  const isSelected = context.selected === task.id;
+  const classes = ["gr-card", `is-${lookOf(state)}`];
+  if (isSmall) classes.push("is-small");
+  if (isCritical) classes.push("is-critical");
+  if (isFar) classes.push("is-far");
+  if (isSelected) classes.push("is-selected");
+  if (context.pointed.value === task.id) classes.push("is-pointed");
+  const attempts = attemptCount(task);
+  const nested = task.attempts.at(-1)?.nested.at(-1);
+  const again = attempts > 1 ? `, ${attempts} attempts` : "";
+  const label = `${task.id}: ${task.title}. ${task.worker || "any worker"}, ${wordOf(state)}${again}`;
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.key === "Enter") context.select(task.id);
+    const next = neighbour(run, task, event.key);
+    if (!next) return;
+    event.preventDefault();
+    document.querySelector<SVGElement>(`[data-task="${CSS.escape(next)}"]`)?.focus();
+  };
+  return (
+    <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabIndex={0} aria-label={label}
+      aria-pressed={isSelected} data-task={task.id} onClick={() => context.select(task.id)} onKeyDown={onKeyDown}>
+      <title>{task.instruction}</title>
+      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} run={run} state={state} attempts={attempts} nested={nested} />}
+    </g>
+  );
+}
+
+function SmallCard({ task }: { task: Task }): JSX.Element {
+  return (
+    <>
+      <rect class="gr-body" width={CARD.width} height={CARD.height} rx="10" />
+      <text class="gr-big" x={CARD.width / 2} y={CARD.height / 2 + 9} text-anchor="middle">{task.id}</text>
+    </>
+  );
+}
+
+type FullProps = { task: Task; run: Run; state: string; attempts: number; nested?: string };
+
+function FullCard({ task, run, state, attempts, nested }: FullProps): JSX.Element {
+  const lines = wrapTitle(task.title);
+  const items = task.forEach ? itemsOf(run, task) : [];
+  const done = items.filter((item) => item.status === "done").length;
+  const badge = items.length ? `${done} of ${items.length}` : `${attempts}×`;
+  const wide = badge.length * 6.4 + 12;
+  return (
+    <>
+      {task.forEach && <rect class="gr-stack" x="5" y="-5" width={CARD.width} height={CARD.height} rx="6" />}
+      <rect class="gr-body" width={CARD.width} height={CARD.height} rx="6" />
+      {nested && <rect class="gr-inner" x="3" y="3" width={CARD.width - 6} height={CARD.height - 6} rx="4" />}
+      <rect class="gr-flag" y="6" width="4" height={CARD.height - 12} rx="2" />
+      <g transform="translate(12,8)"><Icon state={state} /></g>
+      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan><tspan dx="6">{task.worker || "any worker"}</tspan></text>
+      {(attempts > 1 || items.length > 0) && (
+        <g transform={`translate(${CARD.width - wide - 8},7)`}>
+          <rect class="gr-badge" width={wide} height="16" rx="4" />
+          <text class="gr-badge-text" x={wide / 2} y="12" text-anchor="middle">{badge}</text>
+        </g>
+      )}
+      <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
+      {lines.length > 1 && <text class="gr-title" x="12" y="47">{lines[1]}</text>}
+      {nested && (
+        <text class="gr-open" x={CARD.width - 8} y="47" text-anchor="end" onClick={(event) => {
+          event.stopPropagation();
+          go(runAddress(nested));
+        }}>⤵ open</text>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,151 @@
+// What waits for a person: the question, and the buttons that answer it.
+
+import { useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { Refusal, isBlocked, useAction } from "./actions.tsx";
+import { type Problem, mayAct, post, runPath } from "./api.ts";
+import { plural } from "./format.ts";
+import { type AskedQuestion, type Run, openQuestion, planned } from "./run_state.ts";
+import { Icon, wordOf } from "./states.tsx";
+
+const VERDICTS: Record<string, string> = {
+  approve: "approved", reject: "rejected", edit: "edited", done: "done", again: "again", fail: "given up",
+};
+
+export function NeedsYou({ run, edit }: { run: Run; edit: () => void }): JSX.Element | null {
+  const question = openQuestion(run);
+  const [beaten, setBeaten] = useState("");
+  if (!question) return beaten ? <p class="ny-beaten" role="status">{beaten}</p> : null;
+  return <OpenQuestion key={question.number} run={run} question={question} edit={edit} setBeaten={setBeaten} />;
+}
+
+type Props = { run: Run; question: AskedQuestion; edit: () => void; setBeaten: (text: string) => void };
+
+function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
+  const action = useAction();
+  const [isRejecting, setRejecting] = useState(false);
+  const [text, setText] = useState("");
+  const answer = (verdict: string, feedback = text): Promise<void> =>
+    action.run(async () => {
+      try {
+        await post(`${runPath(run.run)}/answer`, { number: question.number, verdict, feedback });
+      } catch (error) {
+        const problem = error as Problem;
+        if (problem.status !== 409) throw error;
+        setBeaten(`Somebody answered before you: ${await otherVerdict(run, question.number)}`);
+      }
+    });
+  const blocked = isBlocked(action);
+  const reject = (): void => (isRejecting ? void answer("reject") : setRejecting(true));
+  return (
+    <section class="ny" aria-label="Needs you" aria-live="polite">
+      <Icon state="asking" size={22} />
+      <div class="ny-what">
+        <Wording run={run} question={question} />
+        {(isRejecting || question.what === "question") && (
+          <textarea rows={2} value={text} aria-label={isRejecting ? "Why not?" : "Your answer"} autofocus
+            placeholder={isRejecting ? "Why not? The worker reads this." : "Your answer"}
+            onInput={(event) => setText(event.currentTarget.value)} />
+        )}
+        <Refusal action={action} />
+      </div>
+      {mayAct() && (
+        <div class="ny-acts">
+          {question.what === "effect" && (
+            <>
+              <button class="primary" disabled={blocked} onClick={() => answer("done")}>It was done</button>
+              <button disabled={blocked} onClick={() => answer("again")}>Do it again</button>
+              <button disabled={blocked} onClick={() => answer("fail")}>Give up</button>
+            </>
+          )}
+          {question.what === "question" && <Options question={question} blocked={blocked} text={text} answer={answer} />}
+          {(question.what === "plan" || question.what === "tool") && (
+            <>
+              {!isRejecting && (
+                <button class="primary" id="approve" disabled={blocked} onClick={() => answer("approve", "")}>
+                  Approve <kbd>a</kbd>
+                </button>
+              )}
+              <button id="reject" class={isRejecting ? "danger" : ""} disabled={blocked} onClick={reject}>
+                {isRejecting ? "Reject" : "Reject …"}
+              </button>
+              {isRejecting && <button onClick={() => setRejecting(false)}>Back</button>}
+              {question.what === "plan" && !isRejecting && <button disabled={blocked} onClick={edit}>Edit …</button>}
+            </>
+          )}
+        </div>
+      )}
+    </section>
+  );
+}
+
+async function otherVerdict(run: Run, number: number): Promise<string> {
+  for (let tries = 0; tries < 20; tries += 1) {
+    const verdict = run.questions.find((question) => question.number === number)?.verdict;
+    if (verdict) return VERDICTS[verdict] ?? verdict;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return "it is not asked any more";
+}
+
+function Options({ question, blocked, text, answer }: {
+  question: AskedQuestion; blocked: boolean; text: string; answer: (verdict: string, feedback?: string) => Promise<void>;
+}): JSX.Element {
+  const options = question.question?.options ?? [];
+  return (
+    <>
+      {options.map((option) => <button disabled={blocked} onClick={() => answer("answer", option)}>{option}</button>)}
+      <button class="primary" disabled={blocked || !text.trim()} onClick={() => answer("answer")}>Answer</button>
+    </>
+  );
+}
+
+function Wording({ run, question }: { run: Run; question: AskedQuestion }): JSX.Element {
+  const fields = question.question;
+  const worker = fields?.workers?.join(" › ") || run.tasks.get(question.task)?.worker || "A worker";
+  if (question.what === "plan") {
+    const tasks = planned(run);
+    const workers = new Set(tasks.map((task) => task.worker));
+    return (
+      <>
+        <h2>May this plan be carried out?</h2>
+        <p>{plural(tasks.length, "task")} for {plural(workers.size, "worker")}. Nothing has been done yet.</p>
+      </>
+    );
+  }
+  if (question.what === "question") return <h2>{worker} asks: {fields?.text ?? question.text}</h2>;
+  if (question.what === "effect") {
+    return (
+      <>
+        <h2>Nobody knows whether this happened</h2>
+        <p>{wordOf("asking")}: <code>{question.text || question.task}</code> was begun when the process died.</p>
+      </>
+    );
+  }
+  const tool = fields?.tool || /^\w+/.exec(question.text)?.[0] || question.text;
+  return (
+    <>
+      <h2>{worker} wants to call <code>{tool}</code></h2>
+      <Arguments values={fields?.arguments ?? {}} />
+      {BECAUSE[fields?.because ?? ""] && <p class="ny-because">{BECAUSE[fields?.because ?? ""]}</p>}
+      {(fields?.also ?? []).map((call) => <p class="ny-because">Next: <code>{call.text}</code></p>)}
+    </>
+  );
+}
+
+const BECAUSE: Record<string, string> = {
+  repeated: "This attempt had the same effect already.",
+  tainted: "The worker has seen text from outside.",
+};
+
+export function Arguments({ values }: { values: Record<string, unknown> }): JSX.Element {
+  const shown = (value: unknown): string => {
+    if (Array.isArray(value) && value.every((part) => typeof part !== "object")) return value.join(", ");
+    return typeof value === "string" ? value : JSON.stringify(value);
+  };
+  return (
+    <dl class="arguments">
+      {Object.entries(values).map(([name, value]) => <><dt>{name}</dt><dd>{shown(value)}</dd></>)}
+    </dl>
+  );
+}

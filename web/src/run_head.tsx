@@ -1,0 +1,127 @@
+// The head of the run page: the request, where it stands, and what can be done about it.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { Refusal, isBlocked, useAction } from "./actions.tsx";
+import { mayAct, post, runPath } from "./api.ts";
+import { count, dollars, plural, seconds, shortRun } from "./format.ts";
+import { go, runAddress } from "./route.ts";
+import type { RunContext } from "./run_context.ts";
+import { type Run, type Task, openQuestion, planned } from "./run_state.ts";
+import { runState } from "./run_store.ts";
+import { foresee } from "./run_view.ts";
+import { Link } from "./shell.tsx";
+import { Chip } from "./states.tsx";
+
+export function RunHead({ context }: { context: RunContext }): JSX.Element {
+  const { store } = context;
+  const run = store.shown.value;
+  const state = runState(store, run);
+  return (
+    <header class="rh">
+      <div class="rh-top">
+        <h1 title={run.goal}>{run.goal || "…"}</h1>
+        <RunActions context={context} state={runState(store, store.latest)} />
+      </div>
+      <div class="facts">
+        <Chip state={state} />
+        {state === "interrupted" && <b class="is-bad">Nobody carries this run</b>}
+        <Moment context={context} />
+        <Elapsed context={context} run={run} />
+        <Progress tasks={planned(run)} />
+        <Budget run={run} />
+        <span class="quiet">{count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}</span>
+        {run.source && <span class="quiet">after <Link class="text-link" to={runAddress(run.source)}>{shortRun(run.source)}</Link></span>}
+        {run.parent && <span class="quiet">inside <Link class="text-link" to={runAddress(run.parent)}>{shortRun(run.parent)}</Link></span>}
+      </div>
+    </header>
+  );
+}
+
+function Moment({ context }: { context: RunContext }): JSX.Element | null {
+  const { moment } = context.store;
+  if (moment.value === undefined) return null;
+  return (
+    <span class="rh-past">
+      as it was at {seconds(moment.value)} <button onClick={() => { moment.value = undefined; }}>back to now</button>
+    </span>
+  );
+}
+
+function Elapsed({ context, run }: { context: RunContext; run: Run }): JSX.Element {
+  const now = context.store.now;
+  const isLive = !run.ended && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
+  const left = isLive ? Math.max(0, foresee(run, now).end - now) : 0;
+  return <span><b>{seconds(now)}</b>{left > 0.5 && <span class="quiet"> about {seconds(left)} left</span>}</span>;
+}
+
+const MOST_SEGMENTS = 40;
+
+function segmentOf(task: Task): string {
+  if (task.reused) return "reuse";
+  if (task.status === "done") return "done";
+  if (task.status === "failed" || task.status === "skipped" || task.status === "unfinished") return "fail";
+  if (task.status === "asking") return "ask";
+  return task.status === "waiting" || task.status === "ready" ? "wait" : "run";
+}
+
+function Progress({ tasks }: { tasks: Task[] }): JSX.Element | null {
+  if (!tasks.length) return null;
+  const done = tasks.filter((task) => task.status === "done").length;
+  const lost = tasks.filter((task) => segmentOf(task) === "fail").length;
+  const kinds = tasks.map(segmentOf);
+  const step = Math.max(1, tasks.length / MOST_SEGMENTS);
+  const shown = tasks.length > MOST_SEGMENTS
+    ? Array.from({ length: MOST_SEGMENTS }, (_, index) => [...kinds].sort()[Math.floor(index * step)]!)
+    : kinds;
+  return (
+    <span class="rh-progress" role="img" aria-label={`${done} of ${tasks.length} tasks done, ${lost} failed or skipped`}>
+      <span class="segments">{shown.map((kind) => <i class={`is-${kind}`} />)}</span>
+      <span><b>{done}</b> of {tasks.length} done{lost > 0 && <>, <b class="is-bad">{lost} not</b></>}</span>
+    </span>
+  );
+}
+
+function Budget({ run }: { run: Run }): JSX.Element {
+  const cap = run.budget.usd;
+  if (cap === undefined || cap === null) return <b>{dollars(run.spent.micros)}</b>;
+  const share = Math.min(1, run.spent.micros / Math.max(cap * 1e6, 1));
+  return (
+    <span class={`rh-budget ${share > 0.8 ? "is-near" : ""}`} title="spent of the budget">
+      <i><em style={{ width: `${share * 100}%` }} /></i>
+      <span><b>{dollars(run.spent.micros)}</b> of {dollars(cap * 1e6)}</span>
+    </span>
+  );
+}
+
+function RunActions({ context, state }: { context: RunContext; state: string }): JSX.Element | null {
+  const run = context.store.latest;
+  const action = useAction();
+  const [isSure, setSure] = useState(false);
+  if (!mayAct() || !run.start || run.parent) return null;
+  const base = runPath(run.run);
+  const blocked = isBlocked(action);
+  const tell = (verb: string): Promise<void> => action.run(async () => { await post(`${base}/${verb}`); await context.store.load(); });
+  const begin = (verb: string): Promise<void> =>
+    action.run(async () => go(runAddress((await post<{ run: string }>(`${base}/${verb}`)).run)));
+  const lost = planned(run).some((task) => segmentOf(task) === "fail");
+  return (
+    <div class="rh-acts">
+      <div class="row">
+        {state === "interrupted" && <button class="primary" disabled={blocked} onClick={() => tell("resume")}>Resume</button>}
+        {!run.ended && state !== "interrupted" && (
+          <button id="pause" disabled={blocked} onClick={() => tell(run.paused ? "resume" : "pause")}>{run.paused ? "Resume" : "Pause"}</button>
+        )}
+        {!run.ended && (
+          <button id="cancel" class="danger" disabled={blocked || run.cancelled} onBlur={() => setSure(false)}
+            onClick={() => (isSure ? void tell("cancel") : setSure(true))}>
+            {isSure ? "Really cancel?" : "Cancel"} <kbd>x</kbd>
+          </button>
+        )}
+        {run.ended && lost && <button class="primary" disabled={blocked} onClick={() => begin("retry")}>Retry what failed</button>}
+        {run.ended && <button id="fork" disabled={blocked} onClick={() => begin("fork")}>Fork</button>}
+      </div>
+      <Refusal action={action} />
+    </div>
+  );
+}

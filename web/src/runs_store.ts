@@ -1,0 +1,111 @@
+// The list of runs, kept up to date: by the server's stream of changes, or by asking again where it has none.
+
+import { signal } from "@preact/signals";
+import { type Problem, get, isOnline } from "./api.ts";
+import { follow } from "./stream.ts";
+
+export type RunLine = {
+  run: string;
+  team: string;
+  goal: string;
+  title?: string;
+  state: string;
+  started: number;
+  changed: number;
+  ended: number | null;
+  reason: string;
+  spent: { usd: number; tokens: number; calls: number };
+  tasks: number;
+  done: number;
+  gaps: number;
+  failed?: number;
+  running?: number;
+  parent: string;
+  source: string;
+  question?: { what: string; task: string; text: string } | null;
+};
+export type RunFilter = { text: string; team: string; state: string };
+type RunPage = { runs: RunLine[]; next: number | null };
+
+const PAGE = 60;
+const ASK_AGAIN = 2000;
+
+const fits = (line: RunLine, filter: RunFilter): boolean => {
+  const text = filter.text.toLowerCase();
+  return !line.parent
+    && (!filter.team || line.team === filter.team)
+    && (!filter.state || line.state === filter.state)
+    && (line.goal.toLowerCase().includes(text) || line.run.toLowerCase().includes(text));
+};
+
+export class RunsStore {
+  readonly lines = signal<RunLine[] | undefined>(undefined);
+  readonly problem = signal<Problem | undefined>(undefined);
+  readonly next = signal<number | null>(null);
+  private filter: RunFilter;
+
+  constructor(filter: RunFilter) {
+    this.filter = filter;
+  }
+
+  open(): () => void {
+    let timer = 0;
+    void this.load();
+    const poll = (): void => {
+      timer = window.setInterval(() => void this.load(), ASK_AGAIN);
+    };
+    const stop = follow({
+      path: () => "/api/runs/events",
+      hear: (events) => this.take(events.map((event) => JSON.parse(event.data) as RunLine)),
+      refused: poll,
+    });
+    const stopWatching = isOnline.subscribe((online) => { if (online && this.lines.value) void this.load(); });
+    return () => {
+      clearInterval(timer);
+      stopWatching();
+      stop();
+    };
+  }
+
+  async load(before?: number): Promise<void> {
+    const wanted = new URLSearchParams({ limit: String(PAGE) });
+    for (const [name, value] of Object.entries(this.filter)) if (value) wanted.set(name, value);
+    if (before !== undefined) wanted.set("before", String(before));
+    try {
+      const page = await get<RunPage>(`/api/runs?${wanted}`);
+      const known = before === undefined ? [] : (this.lines.value ?? []);
+      this.lines.value = await this.withQuestions([...known, ...page.runs]);
+      this.next.value = page.next;
+      this.problem.value = undefined;
+    } catch (error) {
+      this.problem.value = error as Problem;
+    }
+  }
+
+  /** A server that does not tell questions with the list is asked for each. */
+  private async withQuestions(lines: RunLine[]): Promise<RunLine[]> {
+    const known = new Map((this.lines.value ?? []).map((line) => [line.run, line.question]));
+    return Promise.all(lines.map(async (line) => {
+      if (line.state !== "needs_input" || line.question !== undefined) return line;
+      const question = known.get(line.run) ?? (await questionOf(line.run));
+      return { ...line, question };
+    }));
+  }
+
+  private take(changed: RunLine[]): void {
+    const lines = new Map((this.lines.value ?? []).map((line) => [line.run, line]));
+    for (const line of changed) {
+      if (fits(line, this.filter)) lines.set(line.run, line);
+      else lines.delete(line.run);
+    }
+    this.lines.value = [...lines.values()].sort((a, b) => b.started - a.started);
+  }
+}
+
+async function questionOf(run: string): Promise<RunLine["question"]> {
+  try {
+    return (await get<{ question: RunLine["question"] }>(`/api/runs/${run}`)).question;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,95 @@
+// What a person can do about one task. In a run under way a task is skipped, given away or stopped in place; after its
+// end the same makes a new run that takes over what was finished.
+
+import { useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { Refusal, isBlocked, useAction } from "./actions.tsx";
+import { mayAct, post, runPath } from "./api.ts";
+import { plural } from "./format.ts";
+import { go, runAddress } from "./route.ts";
+import type { RunContext } from "./run_context.ts";
+import { type Run, SETTLED, type Task, planned } from "./run_state.ts";
+import { coneOf } from "./run_view.ts";
+
+type Wanted = "retry" | "fork" | "reassign" | "skip" | "stop";
+const WORDS: Record<Wanted, string> = {
+  retry: "Retry", fork: "Fork from here", reassign: "Give to …", skip: "Skip", stop: "Stop attempt",
+};
+
+/** What a new run would do again, and what it would take over. */
+function reuse(run: Run, task: Task): { again: number; kept: number } {
+  const cone = coneOf(run, task.id);
+  const upstream = new Set<string>();
+  const visit = (id: string): void => {
+    for (const need of run.tasks.get(id)?.needs ?? []) {
+      if (!upstream.has(need.task)) {
+        upstream.add(need.task);
+        visit(need.task);
+      }
+    }
+  };
+  visit(task.id);
+  const again = planned(run).filter((each) => each.id === task.id || (cone.has(each.id) && !upstream.has(each.id)));
+  const kept = planned(run).filter((each) => each.status === "done" && !again.includes(each));
+  return { again: again.length, kept: kept.length };
+}
+
+export function TaskActions({ context, task }: { context: RunContext; task: Task }): JSX.Element | null {
+  const run = context.store.latest;
+  const action = useAction();
+  const [wanted, setWanted] = useState<Wanted | undefined>(undefined);
+  const [worker, setWorker] = useState("");
+  if (!mayAct() || context.store.moment.value !== undefined || task.parent !== undefined) return null;
+  const isOpen = !run.ended;
+  const hasBegun = task.attempts.length > 0;
+  const isSettled = SETTLED.has(task.status);
+  const inPlace = isOpen && !isSettled;
+  const choices: Wanted[] = inPlace
+    ? [...(task.status === "running" ? (["stop"] as const) : []), ...(hasBegun ? [] : (["reassign"] as const)), "skip"]
+    : ["retry", "fork", "reassign", "skip"];
+  const send = (): Promise<void> =>
+    action.run(async () => {
+      const base = runPath(run.run);
+      const at = `${base}/tasks/${encodeURIComponent(task.id)}`;
+      const place = inPlace ? { in_place: true } : {};
+      const calls: Record<Wanted, () => Promise<{ run?: string }>> = {
+        retry: () => post(`${base}/retry`, { tasks: [task.id] }),
+        fork: () => post(`${base}/fork`, { again: [task.id] }),
+        reassign: () => post(`${at}/reassign`, { worker, ...place }),
+        skip: () => post(`${at}/skip`, place),
+        stop: () => post(`${at}/stop`),
+      };
+      const created = await calls[wanted!]();
+      setWanted(undefined);
+      if (!inPlace && created?.run) go(runAddress(created.run));
+    });
+  const { again, kept } = reuse(run, task);
+  const workers = [...run.agents.keys()].filter((name) => name !== task.worker);
+  return (
+    <div class="pn-acts">
+      <div class="row">
+        {choices.map((choice) => (
+          <button class="small" aria-expanded={wanted === choice} disabled={isBlocked(action)}
+            onClick={() => setWanted(wanted === choice ? undefined : choice)}>{WORDS[choice]}</button>
+        ))}
+      </div>
+      {wanted && (
+        <div class="pn-confirm">
+          {wanted === "reassign" && (
+            <select aria-label="Worker" value={worker} onChange={(event) => setWorker(event.currentTarget.value)}>
+              <option value="">choose a worker</option>
+              {workers.map((name) => <option>{name}</option>)}
+            </select>
+          )}
+          <span class="quiet">
+            {inPlace ? "In this run, which goes on." : `A new run: ${plural(again, "task")} again, ${plural(kept, "result")} reused.`}
+          </span>
+          <button class="primary small" disabled={isBlocked(action) || (wanted === "reassign" && !worker)} onClick={send}>
+            {WORDS[wanted].replace(" …", "")}
+          </button>
+        </div>
+      )}
+      <Refusal action={action} />
+    </div>
+  );
+}
