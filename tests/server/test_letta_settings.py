@@ -164,8 +164,6 @@ def test_a_time_zone_is_told_to_the_model(client: Letta, model: FakeModel) -> No
         (_format({"properties": {"a": True}}), "$.properties"),
         (_format({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "#/$defs/a"),
         (_format({"type": "object", "required": 5}), "$.required"),
-        ({"agent_type": "wizard"}, "agent_type"),
-        ({"timezone": "Mars/Base"}, "timezone"),
         ({"initial_message_sequence": [{"role": "system", "content": "x"}]}, "initial_message_sequence"),
         ({"extra_body": {"top_p": 0.5}}, "top_p"),
     ],
@@ -184,7 +182,6 @@ def test_a_setting_that_cannot_be_honoured_is_refused_when_it_is_changed(client:
         ({"message_ids": ["message-1"]}, "message_ids"),
         ({"secrets": {"A": "b"}}, "secrets"),
         ({"model_settings": {"strict": True}}, "model_settings.strict"),
-        ({"timezone": "X/Y"}, "timezone"),
     ]
     for change, named in changes:
         with pytest.raises(UnprocessableEntityError) as refused:

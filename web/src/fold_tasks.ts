@@ -91,6 +91,13 @@ const attemptFailed: Fold = (run, event, { at, task }) => {
   else if (attempt) attempt.failure = event.failure;
 };
 
+/** Its process died too often under it. */
+const attemptAbandoned: Fold = (_run, event, { task }) => {
+  if (!task) return;
+  task.failure = event.failure;
+  task.status = "judged";
+};
+
 const retryScheduled: Fold = (run, event, { at, task, entry }) => {
   if (!task) return;
   const wait = Math.max(0, event.after - run.start - at);
@@ -218,6 +225,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "step.failed": stepEnded,
   "attempt.succeeded": attemptSucceeded,
   "attempt.failed": attemptFailed,
+  "attempt.abandoned": attemptAbandoned,
   "task.retry_scheduled": retryScheduled,
   "task.backoff_ended": backoffEnded,
   "task.expanded": expanded,

@@ -22,7 +22,7 @@ export function beginRun(run: string): Run {
     run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
     dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
     paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
-    downs: [], round: 0, planRedo: false, maxResumes: 3, openDuties: new Map(),
+    downs: [], round: 0, planRedo: false, openDuties: new Map(),
   };
 }
 
@@ -42,17 +42,17 @@ export function shortTitle(instruction: string): string {
 
 function newTask(run: Run, task: PlannedTask): Task {
   return {
-    id: task.id, title: task.title || shortTitle(task.instruction), instruction: task.instruction,
+    id: task.id, title: task.title || shortTitle(task.instruction), givenTitle: task.title ?? "", instruction: task.instruction,
     planned: task.instruction, worker: task.worker ?? "", needs: needsOf(task), quorum: task.quorum ?? 0,
     forEach: task.for_each ?? "", accept: task.accept ?? [], status: "waiting", order: run.tasks.size,
     round: run.round, attempts: [], refinements: [], retries: [], waits: [], used: nothing(), reserved: nothing(),
-    openSteps: new Map(), wantedCalls: [], crashes: 0,
+    openSteps: new Map(), wantedCalls: [],
   };
 }
 
 /** One item of a task that is repeated over a list. */
 export function newItem(run: Run, task: Task, index: number): Task {
-  const item = newTask(run, { id: `${task.id}[${index}]`, instruction: task.planned, title: task.title });
+  const item = newTask(run, { id: `${task.id}[${index}]`, instruction: task.planned, title: task.givenTitle });
   const { worker, needs, quorum, forEach, accept, round } = task;
   return { ...item, worker, needs, quorum, forEach, accept, round, parent: task.id };
 }

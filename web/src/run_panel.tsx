@@ -32,10 +32,12 @@ export function RunPanel({ context }: { context: RunContext }): JSX.Element {
 function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   if (run.answer === undefined || run.answer === null) {
     const waits = openQuestion(run) ? "It comes after your decision." : "It is written when the tasks are settled.";
+    const words = run.ended || context.store.moment.value !== undefined ? "" : context.store.words.value.answer;
     return (
       <section>
         <h3>Answer</h3>
         <p class="quiet">{run.ended ? "There is no answer." : waits}</p>
+        {words && <p class="pn-words">{words}</p>}
       </section>
     );
   }
@@ -77,23 +79,24 @@ function markDoubtful(text: string, doubtful: Statement[]): ComponentChildren {
   return text;
 }
 
-type Evidence = { confidence: string; reason?: string; covered?: number; parts?: number; summary?: string };
+type Evidence = { coverage: { covered: string[]; missing: string[] }; untraced: unknown[]; line: string };
+
+/** Green where all is covered and traced, red where nothing is covered. */
+function gradeOf({ coverage, untraced }: Evidence): string {
+  if (!coverage.covered.length) return "low";
+  return coverage.missing.length || untraced.length ? "medium" : "high";
+}
 
 function EvidenceLine({ run, context }: { run: Run; context: RunContext }): JSX.Element | null {
   const [evidence, setEvidence] = useState<Evidence | undefined>(undefined);
   useEffect(() => {
     get<Evidence>(`${runPath(run.run)}/evidence`).then(setEvidence).catch(() => setEvidence(undefined));
   }, [run.run, context.store.info.value]);
-  const counted = run.sections.find((section) => section.kind === "counted");
   const others = run.sections.filter((section) => section.kind !== "counted" && section.kind !== "gaps");
   return (
     <>
       {others.map((section) => <Markdown text={section.text} cite={citeIn(context)} />)}
-      {evidence?.confidence ? (
-        <p class={`evidence is-${evidence.confidence}`}>
-          <b>{evidence.confidence} confidence</b> {evidence.reason ?? evidence.summary ?? counted?.text}
-        </p>
-      ) : counted && <p class="evidence is-unknown">{counted.text}</p>}
+      {evidence && <p class={`evidence is-${gradeOf(evidence)}`}><b>Evidence</b> {evidence.line}</p>}
     </>
   );
 }

@@ -1,7 +1,6 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Struct, field, structs
@@ -186,8 +185,9 @@ class Attempt:
         summarizer = Summarizer(
             prompts=kit.prompts,
             uses_model=self._uses_words,
-            reserve=partial(kit.spending.reserve, ready.models, estimate=ready.worker.estimate),
-            call=partial(kit.spending.call, context=self._context),
+            spending=kit.spending,
+            models=ready.models,
+            estimate=ready.worker.estimate,
         )
         system = ready.system(kit.prompts)
         if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
@@ -233,8 +233,8 @@ class Attempt:
             reply, used = await spending.call(reservation, context, hear=hear)
             return Done(reply, used)
 
-        return await self._context.step(
-            "model", call, kind="model", request=self._history.chain, reserve=reservation.for_step, shape=Reply
+        return await spending.step(
+            self._context, reservation, "model", call, kind="model", request=self._history.chain, shape=Reply
         )
 
     def _tools(self) -> tuple[ToolSpec, ...]:

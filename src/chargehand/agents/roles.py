@@ -44,15 +44,6 @@ def check_worker_name(name: str) -> None:
         raise Invalid(f"{name[:70]!r} is no name for a worker; use up to 64 letters, digits, _, - and .")
 
 
-class Contacts(Declared, frozen=True):
-    """The workers that a worker may write to, and how often."""
-
-    to: Sequence[str]
-    """Names of workers, `tag:NAME` for everybody with that tag, `*` for everybody."""
-    max_messages: Count | None = None
-    """How many messages it may send for one task; left out, its steps and its budget are the only bounds."""
-
-
 class AttemptKeys(Declared, frozen=True, kw_only=True):
     """What `defaults` of a team file says for every worker."""
 
@@ -116,8 +107,8 @@ class Worker(WorkerKeys, frozen=True):
     """What one attempt is expected to use; reserved before it starts."""
     team: RunnableTeam | None = None
     """A team that does its tasks (`Team.as_worker`)."""
-    contacts: Contacts | Sequence[str] = ()
-    """The workers it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for all; or settings."""
+    contacts: Sequence[str] = ()
+    """The workers it may write to, if it has a tool for messages: names, `tag:NAME` for a tag, `*` for all."""
     replicas: Models = ()
     """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
     call: Callable[..., Awaitable[object]] | None = None
@@ -145,11 +136,6 @@ class Worker(WorkerKeys, frozen=True):
     def is_delegated(self) -> bool:
         """Whether a team or a function does its tasks, in place of a model."""
         return self.team is not None or self.call is not None
-
-    @property
-    def contract(self) -> Contacts:
-        """The workers it may write to, and how often."""
-        return self.contacts if isinstance(self.contacts, Contacts) else Contacts(self.contacts)
 
     @property
     def max_replies(self) -> int:
@@ -239,8 +225,6 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     """Makes workers for tasks that no worker fits; left out, none are made."""
     hedge: Hedge | None = None
     """When a worker's model call that takes unusually long is made twice; left out, never."""
-    examples: Sequence[str] = ()
-    """Requests that suit the team."""
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "model", as_model(self.model))

@@ -4,25 +4,28 @@ What is reserved bounds what can be billed: the reserved length of a reply is se
 usage or price is unknown is charged what was reserved for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from math import ceil
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.engine.events import Effect, StepKind
 from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import Failure
 from chargehand.errors import Invalid
 from chargehand.models.messages import Message, Reply, Request, Settings, ToolSpec, Usage
 from chargehand.models.model import Hear, Model, ModelFailed, model_failed
 from chargehand.models.providers import is_free
-from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, longer_limit, reply_limit
-from chargehand.runtime.executor import Claim, StepContext, WorkFailed
+from chargehand.models.reply_limit import GENEROUS_LIMIT, USUAL_LIMIT, Observations, reply_limit
+from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
 
 # --- reserve, call, settle
 
 
+_Shape = TypeVar("_Shape")
 FailedCalls: TypeAlias = Sequence[tuple[Model, ModelFailed]]
 
 LEAST_REPLY = 1_000
@@ -34,13 +37,13 @@ _MICROS_PER_CALL = 10_000
 _LEAST_CALLS = 10
 
 
-class Reservation(Claim):
-    """What one call may use, for a reply of at most `limit` tokens: enough for a call of each of its models.
+class Reservation:
+    """Money for one call: enough for a call of each of its models, of which all but the last may fail.
 
-    All models but the last may fail. The limit shrinks, down to `LEAST_REPLY`, where the budget has no more.
+    Its reply has at most `most` tokens; fewer, down to `LEAST_REPLY`, where the budget has no more.
     """
 
-    __slots__ = ("_entered", "_estimate", "_most", "_spending", "amount_held", "limit", "models", "read", "request")
+    __slots__ = ("_estimate", "_most", "_spending", "claim", "models", "read", "request")
 
     def __init__(
         self, spending: "Spending", models: Sequence[Model], request: Request, *, read: int, most: int, estimate: Amount
@@ -48,23 +51,39 @@ class Reservation(Claim):
         self._spending = spending
         self._most = most
         self._estimate = estimate
-        self._entered: Model | None = None
         self.models = models
         self.request = request
         self.read = read
         """Tokens that the call reads."""
-        self.limit = most
-        self.amount_held = NOTHING
-        """What the run holds for it, where the supervisor reserved it."""
+        self.claim: Claim | None = None
+        """What is reserved for it, where the budget is capped."""
+        if spending.capped:
+            self.claim = self.make_claim()
+
+    def make_claim(self) -> Claim:
+        """What it takes, by what is known of its models now."""
+        self.claim = Claim(self._cost(self._most), self._cost(min(self._most, LEAST_REPLY)))
+        return self.claim
 
     @property
-    def for_step(self) -> "Reservation | Amount":
-        """What a step reserves: nothing where nothing is capped."""
-        return self if self._spending.capped else NOTHING
+    def limit(self) -> int:
+        """Tokens of the longest reply that is covered by what is held."""
+        if self.claim is None:
+            return self._most
+        low = min(self._most, LEAST_REPLY)
+        high = self._most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._cost(middle).within(self.claim.held):
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     @property
-    def amount(self) -> Amount:
-        return self._cost(self.limit)
+    def is_covered(self) -> bool:
+        """Whether what is held still covers its models, as they were observed to behave since it was reserved."""
+        return self.claim is None or self._cost(min(self._most, LEAST_REPLY)).within(self.claim.held)
 
     def _cost(self, limit: int) -> Amount:
         amount = self.use(self.models[0], limit)
@@ -84,41 +103,6 @@ class Reservation(Claim):
     def request_for(self, model: Model) -> Request:
         """The request as it is sent to one model: for no longer a reply than is reserved, and than it can write."""
         return self._spending.limit_reply(model, self.request, self.limit)
-
-    def reset(self) -> None:
-        self.limit = self._most
-
-    def fit(self, room: Amount) -> bool:
-        low = min(self._most, LEAST_REPLY)
-        high = self._most
-        if not self._cost(low).within(room):
-            return False
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._cost(middle).within(room):
-                low = middle
-            else:
-                high = middle - 1
-        self.limit = low
-        return True
-
-    @property
-    def ample(self) -> bool:
-        return 2 * self.limit >= self._most
-
-    async def enter(self) -> None:
-        await self.enter_for(self.models[0])
-
-    async def enter_for(self, model: Model) -> None:
-        """Wait until a call of this one of the models may be under way; that of the one before it is over."""
-        self.leave()
-        await self._spending.observations.enter(model)
-        self._entered = model
-
-    def leave(self) -> None:
-        if self._entered is not None:
-            self._spending.observations.leave(self._entered)
-            self._entered = None
 
 
 class Spending:
@@ -162,16 +146,50 @@ class Spending:
             settings = self._settings[key] = structs.replace(request.settings, max_tokens=limit)
         return structs.replace(request, settings=settings, pay_once=self.capped)
 
+    def step(
+        self,
+        context: StepContext,
+        reservation: Reservation,
+        name: str,
+        call: Callable[[str], Awaitable[Done]],
+        *,
+        kind: StepKind,
+        request: str,
+        effect: Effect = "read",
+        shape: type[_Shape],
+    ) -> Coroutine[Any, Any, _Shape]:
+        """Make a step of an attempt that calls a model, with the money for it."""
+        if reservation.claim is None:
+            return context.step(name, call, kind=kind, request=request, effect=effect, shape=shape)
+
+        async def step_in_turn() -> _Shape:
+            async with self.turn(reservation.models[0]):
+                reserve = reservation.make_claim()
+                return await context.step(
+                    name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
+                )
+
+        return step_in_turn()
+
+    @asynccontextmanager
+    async def turn(self, model: Model) -> AsyncGenerator[None]:
+        """Wait until one more call of a model may be under way: those that may write more than asked start slowly."""
+        await self.observations.enter(model)
+        try:
+            yield
+        finally:
+            self.observations.leave(model)
+
     async def call(
         self, reservation: Reservation, context: StepContext, *, hear: Hear | None = None
     ) -> tuple[Reply, Amount | None]:
         """The reply of the first model that answers, and what the calls cost; WorkFailed where none does."""
-        reserved = reservation.amount if self.capped else NOTHING
+        reserved = NOTHING if reservation.claim is None else reservation.claim.held
         failed: list[tuple[Model, ModelFailed]] = []
         for model in reservation.models:
             if failed:
                 _note_fallback(context, failed[-1], model)
-                if self.capped and not await self._covers_fallback(model, reservation, reserved):
+                if not reservation.is_covered:
                     context.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
                     continue
             try:
@@ -184,14 +202,6 @@ class Spending:
             return reply, self._cost(model, reply, failed, reserved)
         last = failed[-1][1]
         raise WorkFailed(last.failure, self._sum(_failed_cost(model, error) for model, error in failed)) from last
-
-    async def _covers_fallback(self, model: Model, reservation: Reservation, reserved: Amount) -> bool:
-        """Wait until a fallback model may be called; False where what is reserved does not cover it any more.
-
-        That is so where a model was seen to write more than it is asked for since then: the next attempt reserves more.
-        """
-        await reservation.enter_for(model)
-        return reservation.amount.within(reserved)
 
     def _observe(self, model: Model, reservation: Reservation, reply: Reply) -> None:
         observed = self.observations.of(model)
@@ -274,91 +284,7 @@ def too_expensive(what: str, *, permanent: bool) -> WorkFailed:
     return WorkFailed(Failure("budget", f"the budget does not cover {what}", permanent=permanent), NOTHING)
 
 
-# --- calls of the supervisor
-
-
-class SupervisorCalls:
-    """Calls of one model for one piece of the supervisor's work. What they take is held before each is made."""
-
-    def __init__(
-        self, context: StepContext, spending: Spending, model: Model, settings: Settings, reserve: Amount
-    ) -> None:
-        self.context = context
-        self.spending = spending
-        self.model = model
-        self.settings = settings
-        """Those of the team: a limit in them is never exceeded."""
-        self.reserve = reserve
-        """What is held for a call of the supervisor in any case."""
-        self._used: list[Amount | None] = []
-
-    def total(self) -> Amount | None:
-        """What all of them cost; None where the cost of one is not known."""
-        return total(self._used)
-
-    async def hold(
-        self, request: Request, *, covered: bool = True, at_least: int = 0, at_most: int = 0
-    ) -> Reservation | None:
-        """Hold what a call takes; None where the budget does not cover it.
-
-        `covered`: the reserve is for this call. The reply is to have room for `at_least` so many tokens, if it may, and
-        for `at_most` so many unless the settings say.
-        """
-        if at_most and request.settings.max_tokens is None:
-            request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
-        reservation = self.spending.reserve([self.model], request, estimate=self.reserve, at_least=at_least)
-        if self.spending.capped:
-            amount = await self.context.hold(reservation, self.reserve if covered else NOTHING)
-            if amount is None:
-                return None
-            reservation.amount_held = amount
-        return reservation
-
-    async def call(self, reservation: Reservation, hear: Hear | None = None) -> Reply:
-        """Make a call for which money is held. A reply that is cut is asked for once more, with more room."""
-        reply = await self._call(reservation, hear)
-        limit = reservation.limit
-        longer = longer_limit(self.model.card, self.settings, limit, reservation.read)
-        if reply.finish != "length" or longer <= limit:
-            return reply
-        request = structs.replace(reservation.request, settings=self.settings)
-        again = await self.hold(request, covered=False, at_least=longer)
-        if again is None or again.limit <= limit:
-            return reply
-        handle = self.model.card.handle
-        self.context.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
-        return await self._call(again, hear)
-
-    async def _call(self, reservation: Reservation, hear: Hear | None) -> Reply:
-        """Make a call once it may be under way, with more held where the model was seen to write more than asked."""
-        if not self.spending.capped:
-            return await self._call_and_settle(reservation, hear)
-        await reservation.enter()
-        try:
-            if not reservation.amount.within(reservation.amount_held):
-                amount = await self.context.hold(reservation, reservation.amount_held)
-                if amount is None:
-                    message = f"the budget does not cover a reply of {self.model.card.handle}"
-                    raise WorkFailed(Failure("budget", message), self.total())
-                reservation.amount_held = amount
-            return await self._call_and_settle(reservation, hear)
-        finally:
-            reservation.leave()
-
-    async def _call_and_settle(self, reservation: Reservation, hear: Hear | None) -> Reply:
-        # a call that is cancelled before it comes back costs what is held for it
-        unknown = reservation.amount_held if self.spending.capped else None
-        place = len(self._used)
-        self._used.append(unknown)
-        try:
-            reply, used = await self.spending.call(reservation, self.context, hear=hear)
-        except WorkFailed as error:
-            self._used[place] = error.used or unknown
-            raise WorkFailed(error.failure, self.total()) from error
-        if used is not None:
-            self._used[place] = used
-            self.context.release(reservation.amount_held.beyond(used))
-        return reply
+# --- what the supervisor's calls take
 
 
 def supervision(budget: Budget, models: Sequence[str | Model], settings: Settings) -> Amount:

@@ -37,6 +37,7 @@ from chargehand.server.tenant_runs import closing
 from chargehand.server.tenants import Tenant, Tenants
 from chargehand.server.wire import Problem, reply
 
+
 def all_apis(tenants: Tenants | None = None) -> Apis:
     """Every API there is: what is not in here cannot be called."""
     return Apis([index_api(), own_api(), letta_api(), openai_api()], tenants)
