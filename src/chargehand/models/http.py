@@ -186,7 +186,7 @@ class Transport:
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
 
     async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> HttpResponse:
-        """Any status is an answer; CallFailed when there is none, or none within the limits; Unreadable if it is broken."""
+        """Any status is an answer; CallFailed when there is none within the limits, Unreadable for a broken one."""
         from aiohttp import ClientError  # noqa: PLC0415 - loaded already
 
         party = endpoint.party
