@@ -70,6 +70,8 @@ RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 class Team:
     """Workers, their supervisor, and what their runs are bounded by and kept in."""
 
+    examples: tuple[str, ...] = ()
+    """Requests that suit the team; those of its team file."""
     call_cap: CallCap | None = None
     _price: Price | None = None
     _memory: MemoryJournal | None = None

@@ -15,13 +15,14 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.models.messages import Request, ToolCall, unwrap
+from chargehand.models.messages import Request, ToolCall
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import FREE, calls
 from tests.agents.options import make_team
 from tests.config.files import parts, said, write
+from tests.envelopes import unwrap
 
 PLAN = Plan((Task(TaskId("t1"), "Ask the others.", "ann"),), "none")
 OTHERS = (Worker("bob", tags=["hand"]), Worker("cid", tags=["hand", "left"]), Worker("dot", tags=["roof"]))

@@ -48,6 +48,22 @@ BUGS = (
         "        state.partial[event.task] = None\n    if state.breakers:\n",
         "        pass\n    if state.breakers:\n",
     ),
+    # what a person changes in place
+    Bug(
+        "what needs a skipped task is skipped",
+        "engine/fold.py",
+        'if needed.skipped == "person" and need == "required"',
+        'if False and need == "required"',
+    ),
+    Bug("a running task is skipped", "engine/admit.py", "Status.READY, Status.BACKING_OFF))", "*Status))"),
+    Bug(
+        "a task that was given away stays in its queue",
+        "engine/fold.py",
+        "        dequeue(state, progress)\n",
+        "        pass\n",
+    ),
+    Bug("a task that was tried is given away", "engine/admit.py", "    if progress.attempt:\n", "    if False:\n"),
+    Bug("what a person stopped is tried again", "engine/decide.py", '"deadline", "stopped"):', '"deadline"):'),
     # inputs
     Bug("a failed required input does not matter", "engine/fold.py", '(need == "required" and not good) or', ""),
     Bug("a failed optional input is waited for", "engine/fold.py", 'elif good or need == "optional":', "elif good:"),

@@ -225,8 +225,6 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     """Makes workers for tasks that no worker fits; left out, none are made."""
     hedge: Hedge | None = None
     """When a worker's model call that takes unusually long is made twice; left out, never."""
-    examples: Sequence[str] = ()
-    """Requests that suit the team."""
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "model", as_model(self.model))
