@@ -236,7 +236,6 @@ class TeamSpec(Struct, frozen=True):
     def _writer(self, judge: Model, lead: Lead) -> Writer:
         """Writes answers by the prompts, the settings and the money that the planner works with."""
         combine = self.supervisor.combine
-        strategy = self.supervisor.strategy
         return Writer(
             model=judge,
             prompts=lead.prompts,
@@ -246,7 +245,6 @@ class TeamSpec(Struct, frozen=True):
             own=combine if callable(combine) else None,
             reserve=lead.reserve,
             shared=lead.shared,
-            learns=isinstance(strategy, Route) and strategy.learn,
         )
 
     def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:

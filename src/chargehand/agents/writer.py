@@ -34,8 +34,6 @@ class Writer(Struct, frozen=True):
     """What is held for a call in any case."""
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees."""
-    learns: bool = False
-    """Whether a result that a judge selects confirms the route to its worker."""
 
 
 class WriterCalls(SupervisorCalls):
