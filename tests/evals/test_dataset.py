@@ -19,12 +19,13 @@ cases:
   - {request: How many tongs are there, worker: keeper, expect: {numbers: 31}}
   - {request: How many tongs are there, expect: {numbers: [{value: 31, within: 1}], contains: tongs}}
   - {request: Count and draw, plan: {workers: [a, b], edges: [[a, b]], width: 2}}
+  - {request: Report the harvest, source: 12 apples, right: There are 12 apples}
 """
 
 
 def test_what_a_case_holds_says_what_it_is_about(tmp_path: Path) -> None:
     found = written(tmp_path, "all.yaml", WHOLE)
-    assert [kind_of(one) for one in found.cases] == ["routing", "routing", "worker", "run", "plan"]
+    assert [kind_of(one) for one in found.cases] == ["routing", "routing", "worker", "run", "plan", "verifier"]
     assert (found.name, found.judge, found.gate) == ("all kinds", "demo", {"accuracy": 0.5})
     assert found.cases[1].labels == ()
     assert found.cases[0].labels == ("billing",)
@@ -34,8 +35,8 @@ def test_what_a_case_holds_says_what_it_is_about(tmp_path: Path) -> None:
 
 
 def test_a_file_may_say_what_its_cases_are_about(tmp_path: Path) -> None:
-    text = "kind: routing\ncases:\n  - {request: a, worker: x}\n  - {request: b, kind: run}\n"
-    assert [one.kind for one in written(tmp_path, "a.yaml", text).cases] == ["routing", "run"]
+    text = "kind: verifier\ncases:\n  - {request: a, worker: x, right: y}\n  - {request: b, kind: run}\n"
+    assert [one.kind for one in written(tmp_path, "a.yaml", text).cases] == ["verifier", "run"]
 
 
 def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_json_lines_are_cases_and_remarks_are_not(tmp_path: Path) -> None:
             "line 2: a case of routing says which worker",
         ),
         ("a.yaml", "cases:\n  - request: x\n    kind: worker\n    worker: y\n", "nothing is expected of the worker"),
-        ("a.yaml", "cases:\n  - request: x\n    kind: plan\n", "nothing is expected of the plan"),
+        ("a.yaml", "cases:\n  - request: x\n    kind: verifier\n", "a result that is right"),
         ("a.yaml", "kind: poems\ncases: [{request: x}]\n", "'poems' is not allowed; it must be one of plan, routing"),
         ("a.yaml", "cases: 3\n", r"is no dataset: \$\.cases: must be array"),
         ("a.yaml", "gates: 3\ncases: []\n", "there is no field 'gates'; did you mean 'gate'"),
@@ -92,7 +93,7 @@ def test_a_file_that_is_not_there_or_not_text_is_said(tmp_path: Path) -> None:
 
 
 def test_only_cases_of_some_kinds_are_taken_with_what_the_gate_says_of_them(tmp_path: Path) -> None:
-    gate = "gate: {accuracy: 0.5, coverage: 0.9, routing.refused: 0.8}"
+    gate = "gate: {accuracy: 0.5, caught: 0.9, routing.refused: 0.8}"
     found = written(tmp_path, "all.yaml", WHOLE.replace("gate: {accuracy: 0.5}", gate))
     (chosen,) = select_kinds([found], ["routing", "plan"])
     assert [kind_of(one) for one in chosen.cases] == ["routing", "routing", "plan"]

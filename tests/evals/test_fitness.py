@@ -28,6 +28,9 @@ from tests.evals.samples import dataset, store, written
         ("coverage: 90", r"\$\.coverage: must be float <= 1.0"),
         ("max_usd: -1", r"\$\.max_usd: must be float >= 0.0"),
         ("worker: x, expect: {}", "nothing is expected of the worker"),
+        ("right: a, wrong: {right: b}", "the wrong result 'right' is called right"),
+        ("right: a, wrong: {number: a}", "'number' is called right, or is one of the right ones"),
+        ("right: [a, '']", r"\$\.right\[1\]: "),
     ],
 )
 def test_a_case_that_says_nothing_is_refused_with_its_line(tmp_path: Path, case: str, words: str) -> None:

@@ -28,4 +28,4 @@ async def test_the_dataset_on_the_page_says_what_is_so(tmp_path: Path) -> None:
 async def test_the_bundled_team_reaches_its_own_gates() -> None:
     report = await evaluate([read_dataset(file) for file in find_datasets(SHOP)], shop)
     assert report.passed
-    assert {part.kind for part in report.sections} == {"routing", "plan", "worker", "run"}
+    assert {part.kind for part in report.sections} == {"routing", "plan", "worker", "run", "verifier"}

@@ -77,6 +77,7 @@ async def test_every_measure_there_is_can_have_a_gate() -> None:
         Case("Count them", worker="keeper", expect=Expect(numbers=1)),
         Case("My invoice", worker="billing"),
         Case("Refund invoices", worker=None),
+        Case("Count apples", right="12", source="12 apples"),
     )
     for part in (await evaluate([dataset(*cases)], desk)).sections:
         assert {one.name for one in part.measures} <= set(metrics_of(part.kind))
@@ -163,7 +164,7 @@ async def test_two_evaluations_of_the_same_cases_say_the_same() -> None:
         kept = [one for part in report.sections for one in part.measures if not one.name.startswith("seconds")]
         return [(one.name, one.low, one.high) for one in kept]
 
-    cases = (TONGS, WRONG)
+    cases = (TONGS, WRONG, Case("Count the apples.", source="12 apples, 7 pears", right="12 apples, 7 pears"))
     assert told(await evaluate([dataset(*cases)], store)) == told(await evaluate([dataset(*cases)], store))
 
 

@@ -85,6 +85,7 @@ async def test_a_budget_nobody_can_keep_is_not_passed_over() -> None:
         Case("Count the tongs.", worker="keepr"),
         Case("Count the tongs.", workers=("keepr",)),
         Case("Count the tongs.", worker="keepr", expect=Expect(numbers=31)),
+        Case("Count the tongs.", worker="keepr", kind="verifier", right="31"),
     ],
 )
 async def test_a_misspelt_worker_is_said_and_not_held_against_the_team(case: Case) -> None:

@@ -14,8 +14,8 @@ from chargehand.engine.declared import describe_misfit
 from chargehand.errors import Invalid
 from chargehand.tools.schema import schema_problem
 
-Kind: TypeAlias = Literal["routing", "plan", "worker", "run"]
-KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run")
+Kind: TypeAlias = Literal["routing", "plan", "worker", "run", "verifier"]
+KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
 NO_WORKER = "out of scope"
 """The label of requests that are for no worker."""
 JSON_LINES = (".jsonl", ".ndjson")
@@ -71,7 +71,7 @@ class PlanShape(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One request, and what is expected of it."""
+    """One request, or one task whose results are put before checks."""
 
     request: _Text
     name: str = ""
@@ -90,6 +90,14 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The share of the plan that the answer must cover."""
     max_usd: _Limit | None = None
     max_seconds: _Limit | None = None
+    source: str = ""
+    """What the checks of a verifier case may compare with."""
+    right: _Texts = ()
+    """Results that a verifier must accept."""
+    wrong: dict[str, str] = {}
+    """Results that a verifier must refuse, by what is wrong with them."""
+    checks: tuple[str, ...] = ()
+    """Names of the checks to try."""
     answer: str = ""
     """Kept for people to compare with; not graded."""
 
@@ -125,6 +133,8 @@ def kind_of(case: Case) -> Kind:
         return case.kind
     if case.plan is not None:
         return "plan"
+    if case.right or case.wrong:
+        return "verifier"
     if isinstance(case.worker, UnsetType):
         return "run"
     return "routing" if case.expect is None else "worker"
@@ -140,6 +150,7 @@ _FIELDS: dict[Kind, frozenset[str]] = {
     "plan": _FIELDS_OF_ALL | {"plan"},
     "run": _FIELDS_OF_ALL | _FIELDS_OF_RUNS,
     "worker": _FIELDS_OF_ALL | _FIELDS_OF_RUNS | {"worker"},
+    "verifier": _FIELDS_OF_ALL | {"worker", "source", "right", "wrong", "checks"},
 }
 _SCHEMA_KEYS = {
     *("$ref", "$defs", "definitions", "anyOf", "oneOf", "enum", "const", "type", "properties", "required"),
@@ -165,6 +176,9 @@ def _problems(case: Case, kind: Kind) -> Iterator[str]:
     for name in cast("dict[str, object]", msgspec.to_builtins(case)):
         if name not in _FIELDS[kind]:
             yield f"`{name}` is not read in a case of the kind {kind}; leave it out, or say which kind it is: kind: …"
+    for name, text in case.wrong.items():
+        if name == "right" or text in as_tuple(case.right):
+            yield f"the wrong result {name!r} is called right, or is one of the right ones; write another"
     if case.expect is not None:
         yield from _grader_problems(case.expect)
 
@@ -178,6 +192,8 @@ def _missing_fields(case: Case, kind: Kind) -> Iterator[str]:
         yield "nothing is expected of the worker; write  expect:"
     if kind == "plan" and case.plan is None:
         yield "nothing is expected of the plan; write  plan: {workers: […]}"
+    if kind == "verifier" and not case.right:
+        yield "a case of a verifier has a result that is right: right: …"
 
 
 def _grader_problems(expect: Expect) -> Iterator[str]:

@@ -71,6 +71,8 @@ METRICS = (
     Metric("accuracy", KINDS, "share"),
     Metric("out_of_scope", ("routing",), "share"),
     Metric("refused", ("routing",), "share", "less"),
+    Metric("caught", ("verifier",), "share"),
+    Metric("false_alarms", ("verifier",), "share", "less"),
     Metric("usd", KINDS, "number", "less"),
     Metric("seconds", _ANSWERS, "number", "less"),
     Metric("coverage", _ANSWERS, "fraction"),

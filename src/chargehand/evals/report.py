@@ -20,7 +20,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
 
 
 class Score(Struct, frozen=True, omit_defaults=True):
-    """What came of one case."""
+    """What came of one case, or of one result that was put before a check."""
 
     case: str
     kind: Kind
@@ -37,6 +37,8 @@ class Score(Struct, frozen=True, omit_defaults=True):
     request: str = ""
     got: str = ""
     wanted: str = ""
+    mistake: str = ""
+    """What is wrong with a result that was put before a check, or `right`."""
     notes: tuple[str, ...] = ()
 
     def value(self, name: str) -> float | None:

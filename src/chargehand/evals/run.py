@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -15,7 +14,7 @@ from chargehand.evals.cases import KINDS, Case, Dataset, Kind, check_case, kind_
 from chargehand.evals.graders import find_grader
 from chargehand.evals.measures import check_baseline, check_gates, compare_with_baseline, evaluate_gates, report_section
 from chargehand.evals.report import EvalReport, Score, Section
-from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, untried_score
+from chargehand.evals.scoring import Bench, TeamFactory, open_draft_scorer, score_answer, score_results, untried_score
 from chargehand.models.model import Model
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.team import Team
@@ -24,22 +23,27 @@ MAX_PARALLEL = 4
 _LIMIT_MICROS = 10**15
 """More than any evaluation costs."""
 
-ScoreCase: TypeAlias = Callable[[Case], Awaitable[Score]]
-"""Tries one case."""
+ScoreCase: TypeAlias = Callable[[Case], Awaitable[list[Score]]]
+"""Tries one case. A verifier case has a score for each result."""
 OpenScorer: TypeAlias = Callable[[Bench], AbstractAsyncContextManager[ScoreCase]]
 
 
-@asynccontextmanager
-async def _open_answer_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
-    """Nothing is kept open between cases."""
-    yield partial(score_answer, bench)
+def _score_each(score: Callable[[Bench, Case], Awaitable[list[Score]]]) -> OpenScorer:
+    """A scorer that keeps nothing open between cases."""
+
+    @asynccontextmanager
+    async def open_scorer(bench: Bench) -> AsyncGenerator[ScoreCase]:
+        yield lambda case: score(bench, case)
+
+    return open_scorer
 
 
 _SCORERS: dict[Kind, OpenScorer] = {
     "routing": open_draft_scorer,
     "plan": open_draft_scorer,
-    "worker": _open_answer_scorer,
-    "run": _open_answer_scorer,
+    "worker": _score_each(score_answer),
+    "run": _score_each(score_answer),
+    "verifier": _score_each(score_results),
 }
 
 
@@ -50,7 +54,7 @@ class EvalProgress:
         """These are going to be tried."""
 
     def add(self, dataset: str, score: Score) -> None:
-        """One more case is done."""
+        """One more case is done, or one result of a verifier case."""
 
 
 _NO_PROGRESS = EvalProgress()
@@ -177,29 +181,31 @@ class _Loop:
 
     async def run(self, dataset: str, cases: Sequence[Case], score_case: ScoreCase) -> list[Score]:
         """The scores in the order of the cases."""
+        scores: list[list[Score]] = [[] for _ in cases]
         slots = asyncio.Semaphore(self._max_parallel)
 
-        async def run_one(case: Case) -> Score:
+        async def run_one(index: int, case: Case) -> None:
             async with slots:
-                score = await self._try_case(case, score_case)
-            self._progress.add(dataset, score)
-            return score
+                scores[index] = await self._try_case(case, score_case)
+            for score in scores[index]:
+                self._progress.add(dataset, score)
 
         async with asyncio.TaskGroup() as group:
-            jobs = [group.create_task(run_one(case)) for case in cases]
-        return [job.result() for job in jobs]
+            for index, case in enumerate(cases):
+                group.create_task(run_one(index, case))
+        return [score for scores_of_case in scores for score in scores_of_case]
 
-    async def _try_case(self, case: Case, score_case: ScoreCase) -> Score:
+    async def _try_case(self, case: Case, score_case: ScoreCase) -> list[Score]:
         if refusal := self._refuse():
             self.stopped = refusal
-            return untried_score(case, Refused(refusal))
+            return [untried_score(case, Refused(refusal))]
         try:
-            score = await score_case(case)
+            scores = await score_case(case)
         except Exception as error:  # noqa: BLE001 - whatever foreign tools and graders do, the other cases count
-            return untried_score(case, error)
-        self._spent_usd += score.usd or 0.0
-        self._cost_unknown = self._cost_unknown or score.usd is None
-        return score
+            return [untried_score(case, error)]
+        self._spent_usd += sum(score.usd or 0.0 for score in scores)
+        self._cost_unknown = self._cost_unknown or any(score.usd is None for score in scores)
+        return scores
 
     def _refuse(self) -> str:
         """Why no further case is begun. Cases that cost nothing are within a budget of nothing."""

@@ -1,11 +1,12 @@
 """Scores of cases: a case is tried on a new team, which does not act on the world unless it is allowed to.
 
-Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are planned only.
+Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are planned only, and those of the kind
+`verifier` put right and wrong results before the checks of the team.
 """
 
 import copy
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 
@@ -13,19 +14,27 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.audit.failure_modes import audit_run
+from chargehand.agents.checks import Check, Reviewer, Verifier
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.result import Result, read_result
-from chargehand.agents.roles import Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.strategies import Route
-from chargehand.engine.events import AttemptFailed
+from chargehand.agents.team_spec import TeamSpec
+from chargehand.engine.events import AttemptFailed, Noted
+from chargehand.engine.facts import NotReviewed
+from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId, in_order, needs
+from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import ChargehandError, Invalid, Refused
 from chargehand.evals.cases import NO_WORKER, Case, Expect, PlanShape, as_tuple, kind_of
 from chargehand.evals.graders import NO_JUDGE, answer_of, grade_answer
 from chargehand.evals.report import Score
 from chargehand.journal.memory import MemoryJournal
+from chargehand.models.messages import Request
 from chargehand.models.model import Model
+from chargehand.models.request_facts import Working
 from chargehand.models.resolve import Lookup
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner, checked
 from chargehand.team import Team
@@ -121,7 +130,7 @@ _MAX_CALL_CHARS = 300
 _MAX_ANSWER_CHARS = 2000
 
 
-async def score_answer(bench: Bench, case: Case) -> Score:
+async def score_answer(bench: Bench, case: Case) -> list[Score]:
     """One case of the kinds `run` and `worker`."""
     expect = case.expect or Expect()
     worker = case.labels[0] if kind_of(case) == "worker" else ""
@@ -135,7 +144,7 @@ async def score_answer(bench: Bench, case: Case) -> Score:
         _refuse_to_act(bench, case, result)
         grade = await grade_answer(expect, answer, request=case.request, folder=bench.folder, judge=bench.judge)
     except ChargehandError as error:  # what the run took was taken all the same
-        return structs.replace(untried_score(case, error), seconds=seconds, usd=result.cost)
+        return [structs.replace(untried_score(case, error), seconds=seconds, usd=result.cost)]
     problems = (*grade.problems, *_run_problems(case, result, worker, seconds))
     findings = [] if worker else [finding for finding in audit_run(result.entries) if not finding.prevented]
     values = {
@@ -145,7 +154,7 @@ async def score_answer(bench: Bench, case: Case) -> Score:
         "tokens": float(result.spent.tokens),
         "failure_modes": float(len(findings)),
     }
-    return Score(
+    score = Score(
         case=case.name,
         kind=kind_of(case),
         passed=not problems,
@@ -158,6 +167,7 @@ async def score_answer(bench: Bench, case: Case) -> Score:
         wanted=(case.answer or msgspec.json.encode(expect).decode())[:_MAX_ANSWER_CHARS],
         notes=tuple(f"{finding.mode}: {finding.message} {finding.evidence}".rstrip() for finding in findings),
     )
+    return [score]
 
 
 async def _carry_out(team: Team, case: Case, worker: str) -> Result:
@@ -234,13 +244,13 @@ _MAX_INSTRUCTION_CHARS = 80
 
 
 @asynccontextmanager
-async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awaitable[Score]]]:
+async def open_draft_scorer(bench: Bench) -> AsyncGenerator[Callable[[Case], Awaitable[list[Score]]]]:
     """All cases are drafted by one executor: a plan that is not carried out leaves nothing behind."""
     team = await bench.new_team().keep_budget()
     async with team.executor() as executor:
 
-        async def score_case(case: Case) -> Score:
-            return await _score_draft(team, executor, case)
+        async def score_case(case: Case) -> list[Score]:
+            return [await _score_draft(team, executor, case)]
 
         yield score_case
 
@@ -359,3 +369,130 @@ def _describe_task(task: Task) -> str:
     before = ", ".join(name for name, _ in needs(task))
     after = f" after {before}" if before else ""
     return f"{task.id} {task.worker}{after}: {task.instruction[:_MAX_INSTRUCTION_CHARS]}"
+
+
+# --- verifiers: right and wrong results put before the checks
+
+
+_ONE_ATTEMPT = Policy(retry=Retry(attempts=1, fallback_attempts=1))
+_SOURCE = "source-of-the-material"
+_AUTHOR = "author-of-the-result"
+_SOURCE_TASK = TaskId("t1")
+_RESULT_TASK = TaskId("t2")
+_BLANK = " \u200b"
+"""A reply with nothing in it."""
+
+
+class ResultVariant(Struct, frozen=True):
+    """A result that is put before the checks of a case: `name` and `request` are those of its score."""
+
+    name: str
+    request: str
+    mistake: str
+    """What is wrong with it; `right` where nothing is."""
+    text: str
+
+
+def result_variants(case: Case) -> Iterator[ResultVariant]:
+    """The right results of a case of the kind `verifier`, then the wrong ones."""
+    results = [("right", text) for text in as_tuple(case.right)] + list(case.wrong.items())
+    for number, (mistake, text) in enumerate(results, 1):
+        name = f"{case.name}: {mistake} ({number})"
+        yield ResultVariant(name=name, request=f"{case.request}\n{text}", mistake=mistake, text=text)
+
+
+async def score_results(bench: Bench, case: Case) -> list[Score]:
+    """A score for each result that is put before the checks of a case of the kind `verifier`."""
+    scores: list[Score] = []
+    for variant in result_variants(case):
+        try:
+            score = await _score_variant(bench, case, variant)
+        except ChargehandError as error:
+            score = untried_score(case, error)
+        scores.append(structs.replace(score, case=variant.name, mistake=variant.mistake))
+    return scores
+
+
+async def _score_variant(bench: Bench, case: Case, variant: ResultVariant) -> Score:
+    team = _checking_team(bench, case, variant.text)
+    began = time.perf_counter()
+    result = await team.run(case.request)
+    seconds = time.perf_counter() - began
+    refusal = ""
+    if _RESULT_TASK not in result.results:
+        messages = [gap.message for gap in result.gaps if gap.task == _RESULT_TASK]
+        refusal = messages[0] if messages else "it did not count as done"
+    if broken := _broken_check(result):
+        raise Refused(f"no check judged it: {broken}")
+    is_right = variant.mistake == "right"
+    why: tuple[str, ...] = ()
+    if is_right and refusal:
+        why = (f"refused, although it is right: {refusal}",)
+    elif not is_right and not refusal:
+        why = (f"not noticed: {variant.mistake}",)
+    return Score(
+        case=variant.name,
+        kind="verifier",
+        passed=not why,
+        why=why,
+        values={"false_alarms" if is_right else "caught": float(bool(refusal))},
+        seconds=seconds,
+        usd=result.spent.micros / 1_000_000,
+        request=variant.request,
+        got=refusal or "accepted",
+        wanted="accepted" if is_right else "refused",
+    )
+
+
+def _checking_team(bench: Bench, case: Case, text: str) -> Team:
+    """A team with the checks of the case, in which a worker returns this text."""
+    team = bench.new_team()
+    check_workers(team, case.labels)
+    spec = team.spec
+    checks = _checks_of(case, spec)
+
+    def reply(request: Request) -> str:
+        assert isinstance(request.subject, Working), "only workers have this model"
+        return case.source if request.subject.worker.name == _SOURCE else text or _BLANK
+
+    model = ScriptedModel(reply)
+    workers = [Worker(_SOURCE, model=model), Worker(_AUTHOR, model=model, accept=tuple(checks))]
+    reviewers = [check.worker for check in checks.values() if isinstance(check, Reviewer)]
+    for worker in spec.workers:
+        if worker.name in reviewers:
+            reviewer_model = worker.model or spec.models[0]
+            workers.append(
+                Worker(name=worker.name, description=worker.description, prompt=worker.prompt, model=reviewer_model)
+            )
+    source = (Task(_SOURCE_TASK, "Hand over what there is to work from.", _SOURCE),) if case.source else ()
+    task = Task(_RESULT_TASK, case.request, _AUTHOR, after=tuple(before.id for before in source))
+    return Team(
+        workers,
+        supervisor=Supervisor(model=spec.models[0], judge=spec.models[2], plan=Plan((*source, task), "none")),
+        policy=_ONE_ATTEMPT,
+        checks=checks,
+        lookup=bench.lookup,
+    )
+
+
+def _broken_check(result: Result) -> str:
+    """Why a verdict says nothing of the checks: one did not work, or its reviewer could not be asked."""
+    for entry in result.entries:
+        match entry.event:
+            case AttemptFailed(failure=Failure(code="check_failed", message=message)):
+                return message
+            case Noted(fact=NotReviewed(), text=text):
+                return text
+            case _:
+                pass
+    return ""
+
+
+def _checks_of(case: Case, spec: TeamSpec) -> Mapping[str, Check]:
+    """The checks that the case names, else those of its worker; where there are none, a verifier."""
+    available = spec.checks
+    names = case.checks or tuple(name for worker in case.labels for name in available.by_worker.get(worker, ()))
+    if unknown := [name for name in names if name not in available.by_name]:
+        existing = ", ".join(available.by_name) or "none"
+        raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
+    return {name: available.by_name[name] for name in names} or {"verifier": Verifier()}
