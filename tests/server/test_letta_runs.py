@@ -70,17 +70,12 @@ def test_runs_are_listed_by_agent_and_state_and_the_list_ends(desk: Desk) -> Non
         desk.client.runs.retrieve("run-00000000-0000-4000-8000-000000000000")
 
 
-def test_a_run_tells_its_steps_what_they_used_and_what_took_the_time(desk: Desk) -> None:
+def test_a_run_tells_what_it_used(desk: Desk) -> None:
     desk.model.think = _searching
     answer = desk.say(desk.agent(), "Go")
     run = (answer.usage.run_ids or [""])[0]
-    steps = desk.client.runs.steps.list(run, order="asc").items
-    assert [(one.status, one.prompt_tokens, one.completion_tokens) for one in steps] == [("success", 11, 7)] * 2
     usage = desk.client.runs.usage.retrieve(run)
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (22, 14, 36)
-    spans = [one["span_name"] for one in desk.client.runs.trace.retrieve(run)]
-    assert spans.count("model") == 2
-    assert "conversation_search" in spans
 
 
 def test_a_stream_can_be_taken_up_where_it_was_left(desk: Desk) -> None:

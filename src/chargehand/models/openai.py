@@ -32,8 +32,8 @@ _UNKNOWN_FIELD = re.compile(
 class OpenAIChat(HttpModel):
     """One model behind one base URL (`https://host/v1`). Without `key` no key is sent.
 
-    `reports_cost`: the server puts dollars into its usage. `tokens_field` is what the server calls the most tokens it
-    may write; left out, it goes by the host, the name and what the server says of it.
+    `reports_cost`: the server puts dollars into its usage. How the most tokens it may write are called goes by the
+    host, the name and what the server says of it.
     """
 
     def __init__(
@@ -44,14 +44,13 @@ class OpenAIChat(HttpModel):
         key: str = "",
         *,
         reports_cost: bool = False,
-        tokens_field: str = "",
         **options: Unpack[EndpointOptions],
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         super().__init__(handle, base_url.rstrip("/") + "/chat/completions", name, key, headers, options)
         self._reports_cost = reports_cost
         second = self._party.place == "api.openai.com" or _COUNTS_THINKING.search(name.lower()) is not None
-        self._tokens_field = tokens_field or _FIELDS[second]
+        self._tokens_field = _FIELDS[second]
         self._fields_tried = {self._tokens_field}
         self._name = name
 
@@ -148,11 +147,16 @@ class _Said(Struct):
 
 
 class _Choice(Struct):
+    index: int = 0
     message: _Said | None = None
+    delta: _Said | None = None
+    """What a chunk of a stream adds to the message."""
     finish_reason: str | None = None
 
 
 class _Completion(Struct):
+    """A whole reply, or a chunk of a stream."""
+
     choices: list[_Choice] | None = None
     usage: _ChatUsage | None = None
     model: str | None = None
@@ -160,22 +164,7 @@ class _Completion(Struct):
     error: Raw = NOTHING
 
 
-class _Change(Struct):
-    index: int = 0
-    delta: _Said | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(Struct):
-    choices: list[_Change] | None = None
-    usage: _ChatUsage | None = None
-    model: str | None = None
-    id: str | None = None
-    error: Raw = NOTHING
-
-
 _COMPLETION = msgspec.json.Decoder(_Completion)
-_CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Reply:
@@ -239,13 +228,13 @@ class ChatStream:
             elif self.ended:
                 raise Unreadable("its stream goes on after its end mark")
             else:
-                self._chunk(decode_strictly(_CHUNK, event.data))
+                self._chunk(decode_strictly(_COMPLETION, event.data))
         self._seen += len(events)
         # The first chunk comes at once and only names the role, unless it holds words already.
         moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
         return moved or self._events.growing()
 
-    def _chunk(self, chunk: _Chunk) -> None:
+    def _chunk(self, chunk: _Completion) -> None:
         if is_present(chunk.error):
             raise error_in_reply(self._party, chunk.error)
         if chunk.choices is None and chunk.usage is None:
@@ -259,7 +248,7 @@ class ChatStream:
         for change in chunk.choices or ():
             self._change(change)
 
-    def _change(self, change: _Change) -> None:
+    def _change(self, change: _Choice) -> None:
         if change.index != 0:
             raise Unreadable("its stream holds a second choice that was not asked for")
         message = change.delta

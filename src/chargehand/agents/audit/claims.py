@@ -467,7 +467,7 @@ class _Tracer:
                 follows = self._is_today(claim.value) if origin == "input" else False
                 follows = follows or any(source.evidence.reaches_date(claim.value) for source in usable)
             elif isinstance(claim.value, Number):
-                follows = _follows(claim.value, usable, values, is_calculated=is_calculated)
+                follows = _follows(claim.value, usable, values, is_calculated=is_calculated, is_rough=claim.is_rough)
             else:
                 follows = False
             if follows:
@@ -483,7 +483,12 @@ class _Tracer:
 
 
 def _follows(
-    number: Number, sources: Sequence[EvidenceSource], operands: Sequence[Decimal], *, is_calculated: bool
+    number: Number,
+    sources: Sequence[EvidenceSource],
+    operands: Sequence[Decimal],
+    *,
+    is_calculated: bool,
+    is_rough: bool,
 ) -> bool:
     """Whether a number is calculated from a table or a list, or from two operands or few numbers of the sources."""
     digits = sum(character.isdigit() for character in number.text)
@@ -501,7 +506,7 @@ def _follows(
     factors = map(Decimal, _CONVERSIONS.get(number.unit, ()))
     converted = [value * factor for factor in factors for value in (*operands, *few)]
     as_written = structs.replace(number, readings=number.readings[:1])
-    return bool(KnownNumbers(values).near(number) or KnownNumbers(converted).near(as_written, is_rough=True))
+    return bool(KnownNumbers(values).near(number) or KnownNumbers(converted).near(as_written, is_rough=is_rough))
 
 
 def _calculate(numbers: Sequence[Decimal]) -> Iterator[Decimal]:

@@ -20,13 +20,12 @@ from chargehand.server.letta.custom_tools import require_custom_tools
 from chargehand.server.letta.memory import new_block
 from chargehand.server.letta.models import model_problem
 from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.tools import ToolFields, built_in, save_tool
 from chargehand.server.letta.wire import AgentCreate, BlockCreate, MessageCreate, Table, Window, format_time
 from chargehand.server.wire import Problem, invalid, misfit, read
 
-routes = Routes()
 _PARTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers", "skills")
 _MAX_MESSAGES = 10_000
 _NOT_EXPORTED = ("memory", "llm_config", "pending_approval")  # they are of the server that the agent ran on
@@ -76,14 +75,13 @@ class ImportOptions(Struct):
     override_name: str = ""
     model: str = ""
     override_model_handle: str = ""
-    append_copy_suffix: bool = False
     strip_messages: bool = False
 
 
 # --- export
 
 
-@routes.get("/v1/agents/{agent}/export")
+@route("GET", "/v1/agents/{agent}/export")
 async def export_agent(call: LettaCall) -> Response:
     call.check_query("scrub_messages")
     profile = await call.agent()
@@ -123,7 +121,7 @@ def _export_turn(number: int, turn: Turn) -> Table:
 # --- import
 
 
-@routes.post("/v1/agents/import")
+@route("POST", "/v1/agents/import")
 async def import_agents(call: LettaCall) -> Table:
     raw, options = await _read_form(call)
     file = _parse(raw)
@@ -221,8 +219,7 @@ async def _import_block(call: LettaCall, filed: FileBlock, created: list[tuple[t
 
 def _adapt(call: LettaCall, agent: FileAgent, options: ImportOptions) -> None:
     """Change an agent of a file to what it is here: its name and model, and only the tools it had."""
-    name = options.name or agent.name
-    agent.name = f"{name}_copy" if options.append_copy_suffix and name else name
+    agent.name = options.name or agent.name
     config = agent.llm_config or FileModel()
     if config.context_window is not None:
         agent.context_window_limit = config.context_window
@@ -231,7 +228,6 @@ def _adapt(call: LettaCall, agent: FileAgent, options: ImportOptions) -> None:
         model = ""  # the server that wrote the file had it; here the default one answers
     agent.model = options.model or model
     agent.include_base_tools = False
-    agent.initial_message_sequence = None
 
 
 def _read_turns(agent: FileAgent) -> list[Turn]:

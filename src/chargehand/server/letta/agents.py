@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct, structs
 
@@ -13,21 +13,24 @@ from chargehand.memory import blocks as block_edits
 from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.memory.conversations import Turn
 from chargehand.models.model import ModelCard
-from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
-from chargehand.server.letta.executor import MATCHING, is_supervisor
+from chargehand.server.letta.executor import (
+    FULL_ACCESS,
+    MATCHING,
+    attach_archive,
+    blocks_of,
+    is_supervisor,
+    lock_of,
+)
 from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
-from chargehand.server.letta.request import text_of
-from chargehand.server.letta.routing import LettaCall, Routes, find_page, replace_given
-from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
+from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
+from chargehand.server.letta.settings import check_rules, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
     AgentUpdate,
     BlockResponse,
-    MessageCreate,
     Strings,
     Table,
     ToolResponse,
@@ -35,7 +38,6 @@ from chargehand.server.letta.wire import (
 )
 from chargehand.server.wire import invalid, unknown
 
-routes = Routes()
 _AGENT = "/v1/agents/{agent}"
 _MAX_COUNT = 100_000
 _DEFAULT_TOOLS = ("conversation_search", "memory_insert", "memory_replace")
@@ -54,8 +56,8 @@ async def describe_agents(call: LettaCall, profiles: Sequence[Profile]) -> list[
     """Agents with everything. One that was deleted meanwhile is described as it was, without its blocks."""
     ids = [profile.id for profile in profiles]
     attached = await call.catalog.attached_to(ids)
-    tools = await describe_tools(call.tenant, profiles)
     pending = await call.sessions.pending_approvals(ids)
+    tools = await describe_tools(call.tenant, profiles)
     cards = {handle: find_model(call.tenant, handle).card for handle in {profile.model for profile in profiles}}
     agents: list[Table] = []
     for profile in profiles:
@@ -108,7 +110,7 @@ def _describe(profile: Profile, blocks: Sequence[Block], tools: Sequence[ToolRes
 # --- lists
 
 
-@routes.get("/v1/agents")
+@route("GET", "/v1/agents")
 async def list_agents(call: LettaCall) -> list[Table]:
     page = call.page(50, "desc", "name", "query_text", "tags", "match_all_tags")
     name = call.query.get("name")
@@ -116,12 +118,12 @@ async def list_agents(call: LettaCall) -> list[Table]:
     return await describe_agents(call, await find_page(call, Profile, page, name=name, text=text, tags=call.tags()))
 
 
-@routes.get("/v1/blocks/{block}/agents")
+@route("GET", "/v1/blocks/{block}/agents")
 async def list_holders(call: LettaCall) -> list[Table]:
     return await describe_agents(call, call.page(50, "desc").cut(await holders_of(call)))
 
 
-@routes.get("/v1/tags")
+@route("GET", "/v1/tags")
 async def list_tags(call: LettaCall) -> list[str]:
     words = (call.query.get("query_text") or call.query.get("name") or "").lower()
     tags = sorted(tag for tag in await call.catalog.tags(Profile) if words in tag.lower())
@@ -131,11 +133,9 @@ async def list_tags(call: LettaCall) -> list[str]:
 # --- creating
 
 
-@routes.post("/v1/agents")
+@route("POST", "/v1/agents")
 async def create(call: LettaCall) -> Table:
-    sent = await call.body(AgentCreate)
-    check_fields(await call.raw_body(), AgentCreate)
-    return await create_agent(call, sent)
+    return await create_agent(call, await call.checked_body(AgentCreate))
 
 
 async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
@@ -160,23 +160,8 @@ async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
     own = [structs.replace(new_block(block), id=f"block-{uuid.uuid4()}") for block in new]
     for block in own:
         block_edits.created(block, PERSON)
-    turns = _first_turns(sent.initial_message_sequence or ())
     profile = await _save(call, profile, own, sorted(shared, key=lambda block: block.created))
-    if turns:
-        await call.catalog.say(profile.id, turns)
     return await describe_agent(call, profile)
-
-
-def _first_turns(messages: Sequence[MessageCreate]) -> list[Turn]:
-    """The messages that an agent begins with, as it remembers them."""
-    turns: list[Turn] = []
-    for number, message in enumerate(messages):
-        if message.role not in ("user", "assistant"):
-            reason = f"initial_message_sequence[{number}].role is {message.role[:40]!r}; it must be user or assistant"
-            raise invalid(f"{reason}: what an agent is to be told beforehand goes into system")
-        if text := text_of(message.content).strip():
-            turns.append(Turn("user" if message.role == "user" else "assistant", text))
-    return turns
 
 
 async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
@@ -204,7 +189,6 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     if sent.model is not None and sent.model != profile.model:
         check_model("model", sent.model, call.tenant)
     settings = merge(settings_of(profile), sent)
-    check_timezone(settings.timezone)
     changed = replace_given(
         profile,
         name=sent.name,
@@ -222,18 +206,17 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     return changed
 
 
-@routes.get(_AGENT)
+@route("GET", _AGENT)
 async def retrieve(call: LettaCall) -> Table:
     return await describe_agent(call, await call.agent())
 
 
-@routes.patch(_AGENT)
+@route("PATCH", _AGENT)
 async def update(call: LettaCall) -> Table:
-    sent = await call.body(AgentUpdate)
-    check_fields(await call.raw_body(), AgentUpdate)
+    sent = await call.checked_body(AgentUpdate)
     tools = None if sent.tool_ids is None else await tool_names(call.catalog, (), sent.tool_ids)
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         changed = _change_fields(call, profile, sent)
         if tools is not None:
             changed = structs.replace(changed, tools=tools)
@@ -241,35 +224,19 @@ async def update(call: LettaCall) -> Table:
             changed = structs.replace(changed, tools=tuple(dict.fromkeys((*changed.tools, MATCHING))))
         if sent.tool_rules is not UNSET:
             check_rules(settings_of(changed).tool_rules, changed.tools)
-        if sent.block_ids is not None:
-            await _set_blocks(call, profile.id, sent.block_ids)
         return changed
 
     return await change_agent(call, change)
 
 
-async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Profile]]) -> Table:
+async def change_agent(call: LettaCall, change: Callable[[Profile], Profile]) -> Table:
     """Change the agent that the path names, as it is then."""
     async with lock_of(call.tenant, call.path("agent")):
-        profile = await call.catalog.change(await change(await call.agent()))
+        profile = await call.catalog.change(change(await call.agent()))
     return await describe_agent(call, profile)
 
 
-async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> None:
-    """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
-    for block in wanted:
-        await call.find(Block, block)
-    attached = await call.catalog.attached(agent)
-    current = [each.thing.id for each in attached if isinstance(each.thing, Block) and not each.via]
-    for block in current:
-        if block not in wanted:
-            await call.catalog.detach(agent, block)
-    for block in dict.fromkeys(wanted):
-        if block not in current:
-            await call.catalog.attach(agent, block, FULL_ACCESS)
-
-
-@routes.delete(_AGENT)
+@route("DELETE", _AGENT)
 async def delete(call: LettaCall) -> dict[str, str]:
     """With its conversations and what was attached; blocks and archives stay, others may have them too."""
     agent = call.path("agent")
@@ -285,41 +252,35 @@ async def delete(call: LettaCall) -> dict[str, str]:
     return {"message": f"agent {agent} was deleted"}
 
 
-@routes.post(f"{_AGENT}/recompile", "read")
-async def recompile(call: LettaCall) -> str:
-    """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
-    return await call.sessions.executor.system_prompt(await call.agent())
-
-
 # --- what is attached
 
 
-@routes.patch(f"{_AGENT}/archives/attach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/attach/{{archive}}")
 async def attach_archive_to_agent(call: LettaCall) -> None:
     profile = await call.agent()
     await attach_archive(call.tenant, profile.id, (await call.find(Archive)).id)
 
 
-@routes.patch(f"{_AGENT}/archives/detach/{{archive}}")
+@route("PATCH", f"{_AGENT}/archives/detach/{{archive}}")
 async def detach_archive(call: LettaCall) -> None:
     await call.catalog.detach((await call.agent()).id, call.path("archive"))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/attach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/attach/{{block}}")
 async def attach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.attach(profile.id, (await call.find(Block)).id, FULL_ACCESS)
     return await describe_agent(call, profile)
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/detach/{{block}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/detach/{{block}}")
 async def detach_block(call: LettaCall) -> Table:
     profile = await call.agent()
     await call.catalog.detach(profile.id, call.path("block"))
     return await describe_agent(call, profile)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks")
+@route("GET", f"{_AGENT}/core-memory/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
     blocks = await blocks_of(call.tenant, (await call.agent()).id)
     return [describe_block(block) for block in call.page(100, "desc").cut(blocks)]
@@ -333,29 +294,29 @@ async def _block_with_label(call: LettaCall) -> Block:
     raise unknown("block with the label", label)
 
 
-@routes.get(f"{_AGENT}/core-memory/blocks/{{label}}")
+@route("GET", f"{_AGENT}/core-memory/blocks/{{label}}")
 async def retrieve_block(call: LettaCall) -> BlockResponse:
     return describe_block(await _block_with_label(call))
 
 
-@routes.patch(f"{_AGENT}/core-memory/blocks/{{label}}")
+@route("PATCH", f"{_AGENT}/core-memory/blocks/{{label}}")
 async def change_block(call: LettaCall) -> BlockResponse:
     return await update_block(call, (await _block_with_label(call)).id)
 
 
-@routes.get(f"{_AGENT}/tools")
+@route("GET", f"{_AGENT}/tools")
 async def list_tools(call: LettaCall) -> list[ToolResponse]:
     profile = await call.agent()
     tools = await describe_tools(call.tenant, [profile])
     return call.page(10, "desc").cut([tools[name] for name in profile.tools if name in tools])
 
 
-@routes.patch(f"{_AGENT}/tools/attach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/attach/{{tool}}")
 async def attach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: (*tools, *names))
 
 
-@routes.patch(f"{_AGENT}/tools/detach/{{tool}}")
+@route("PATCH", f"{_AGENT}/tools/detach/{{tool}}")
 async def detach_tool(call: LettaCall) -> Table:
     return await _change_tools(call, lambda tools, names: tuple(tool for tool in tools if tool not in names))
 
@@ -363,7 +324,7 @@ async def detach_tool(call: LettaCall) -> Table:
 async def _change_tools(call: LettaCall, change: Callable[[Strings, Strings], Strings]) -> Table:
     names = await tool_names(call.catalog, (), [call.path("tool")])
 
-    async def change_tools(profile: Profile) -> Profile:
+    def change_tools(profile: Profile) -> Profile:
         return structs.replace(profile, tools=tuple(dict.fromkeys(change(profile.tools, names))))
 
     return await change_agent(call, change_tools)
@@ -373,14 +334,14 @@ class ApprovalUpdate(Struct):
     requires_approval: bool
 
 
-@routes.patch(f"{_AGENT}/tools/approval/{{name}}")
+@route("PATCH", f"{_AGENT}/tools/approval/{{name}}")
 async def require_approval(call: LettaCall) -> Table:
     """Whether a person must approve this agent's calls of this tool: a rule more, or a rule less."""
     name = call.path("name")
     sent = await call.body(ApprovalUpdate)
     rule: Table = {"type": "requires_approval", "tool_name": name}
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         if name not in profile.tools:
             raise unknown("tool of this agent", name)
         settings = settings_of(profile)

@@ -7,24 +7,22 @@ from starlette.types import Scope
 
 from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN
-from chargehand.server.letta import agent_files, agents, conversations, memory, messages, runs, tools
+from chargehand.server.letta import agent_files, agents, conversations, memory, messages, tools
 from chargehand.server.letta.models import protocol_of
-from chargehand.server.letta.routing import LettaCall, Routes
+from chargehand.server.letta.routing import ROUTES, LettaCall, route
 from chargehand.server.letta.wire import Table
 from chargehand.server.routing import SLASH, Api
-from chargehand.server.wire import Problem, reply, unknown
+from chargehand.server.wire import Problem, reply
 
-routes = Routes()
-_MODULES = (agent_files, agents, memory, messages, runs, tools, conversations)
+_DECLARED_IN = (agent_files, agents, conversations, memory, messages, tools)
 _RETRIED = (429, 502, 503, 504)  # what it makes sense to send again as it was
 _EMPTY = ("folders", "mcp-servers", "templates", "environments")
 
 
 def letta_api() -> Api:
     api = Api("letta", _render, prefixes=("/v1", "/v1/models/embedding"), claims=_is_from_letta)
-    for module in _MODULES:
-        module.routes.add_to(api)
-    routes.add_to(api)
+    for each in ROUTES:
+        api.add(each.method, each.path, each.answer, each.scope)
     return api
 
 
@@ -43,7 +41,7 @@ def _is_from_letta(scope: Scope) -> bool:
     return any(name == b"user-agent" and b"Letta/" in value for name, value in scope["headers"])
 
 
-@routes.get("/v1/models")
+@route("GET", "/v1/models")
 async def list_models(call: LettaCall) -> list[Table]:
     """What is available for sure: the built-in model, and the default one."""
     handles = dict.fromkeys((BUILT_IN, call.tenant.settings.model or BUILT_IN))
@@ -63,7 +61,7 @@ def _describe(card: ModelCard) -> Table:
     }
 
 
-@routes.get("/v1/models/embedding")
+@route("GET", "/v1/models/embedding")
 async def list_embeddings(call: LettaCall) -> list[Table]:
     """The one that archives get; if there is none, archives are searched by words."""
     embedding = call.tenant.embedding("auto")
@@ -82,35 +80,15 @@ async def list_embeddings(call: LettaCall) -> list[Table]:
     return [model]
 
 
-@routes.add("GET", "/v1/health", "open")
+@route("GET", "/v1/health", "open")
 async def health(_call: LettaCall) -> dict[str, str]:
     return {"status": "ok", "version": version("chargehand")}
 
 
-# --- what there is not here: clients list it all the same
-
-
 async def _list_nothing(_call: LettaCall) -> list[object]:
+    """Of what there is not here: clients list it all the same."""
     return []
-
-
-async def _find_nothing(call: LettaCall) -> None:
-    kind = call.request.url.path.split("/")[2]
-    raise unknown(kind.replace("-", " ").removesuffix("s"), call.path("which"))
 
 
 for _name in _EMPTY:
-    routes.get(f"/v1/{_name}")(_list_nothing)
-    routes.get(f"/v1/{_name}/{{which}}")(_find_nothing)
-
-
-@routes.get("/v1/agents/{agent}/folders")
-async def list_folders(call: LettaCall) -> list[object]:
-    await call.agent()
-    return []
-
-
-@routes.get("/v1/agents/{agent}/files")
-async def list_files(call: LettaCall) -> Table:
-    await call.agent()
-    return {"files": [], "next_cursor": None, "has_more": False}
+    route("GET", f"/v1/{_name}")(_list_nothing)

@@ -1,4 +1,4 @@
-"""The index of a tenant: runs and messages of its agents, listed and searched without reading every journal.
+"""The index of a tenant: runs and messages of its agents, listed without reading every journal.
 
 All of it is derived from the journal; what the index lacks is written in when the tenant is opened.
 """
@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.engine.policy import Instant
 from chargehand.memory.catalog import Order
-from chargehand.memory.ranking import terms
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import LettaMessage
 from chargehand.sqlite.connection import FileKind
@@ -29,9 +27,7 @@ _Item = TypeVar("_Item")
 _Value: TypeAlias = str | float
 _FILE = FileKind(0x43686754, (("letta-1.sql",),), "index of agents' runs")
 _PATIENCE = 5.0
-_MAX_TERMS = 64
 _ENCODER = msgspec.json.Encoder()
-_SEARCHABLE = frozenset(("user_message", "assistant_message", "system_message", "reasoning_message"))
 _RUN = """
     INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -39,15 +35,11 @@ _RUN = """
     body = excluded.body
 """
 _MESSAGE = """
-    INSERT INTO messages (id, agent, conversation, run, type, created, words, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO messages (id, agent, conversation, run, type, created, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO NOTHING
 """
 _WAITING = "FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
-_SEARCH = """
-    SELECT body, agent FROM message_words JOIN messages ON messages.number = message_words.rowid
-    WHERE message_words MATCH ? {where} ORDER BY rank LIMIT ?
-"""
 
 
 class ListPage(Struct, frozen=True):
@@ -91,12 +83,6 @@ class Where(Struct):
             self.tests.append(f"{column} IN ({', '.join('?' * len(values))})")
             self.values += values
 
-    def between(self, since: Instant | None, until: Instant | None) -> None:
-        if since is not None:
-            self.add("created >= ?", since)
-        if until is not None:
-            self.add("created <= ?", until)
-
     def in_conversation(self, conversation: str | None) -> None:
         if conversation:
             self.add("conversation = ?", "" if conversation == OWN_CONVERSATION else conversation)
@@ -107,11 +93,6 @@ class IndexedRun(Struct, frozen=True):
 
     name: str
     body: bytes
-
-
-class IndexedMessage(Struct, frozen=True):
-    body: bytes
-    agent: str
 
 
 class SavedLog(Struct, frozen=True):
@@ -183,7 +164,6 @@ class Index:
             db.executemany(_MESSAGE, [self._message_row(log, message) for message in log.messages])
 
     def _message_row(self, log: MessageLog, message: LettaMessage) -> tuple[object, ...]:
-        words = (message.content or message.reasoning or "") if message.message_type in _SEARCHABLE else ""
         return (
             message.id,
             log.agent,
@@ -191,7 +171,6 @@ class Index:
             message.run_id,
             message.message_type,
             log.began,
-            self._clean(words.encode()).decode(),
             self._clean(_ENCODER.encode(message)),
         )
 
@@ -240,19 +219,6 @@ class Index:
         """
         is_from_end = not page.after and (bool(page.before) or page.order == "desc")
         return await self._page("messages", where, page, is_descending=False, is_from_end=is_from_end)
-
-    async def message(self, message: str) -> bytes | None:
-        rows = await self._query("SELECT body FROM messages WHERE id = ?", message)
-        return rows[0][0] if rows else None
-
-    async def search(self, query: str, where: Where, limit: int) -> list[IndexedMessage]:
-        """Messages with these words, best first."""
-        # no text of a client's is query syntax
-        words = " OR ".join('"' + term.replace('"', '""') + '"' for term in terms(query)[:_MAX_TERMS])
-        if not words:
-            return []
-        statement = _SEARCH.format(where="".join(f" AND {test}" for test in where.tests))
-        return [IndexedMessage(*row) for row in await self._query(statement, words, *where.values, limit)]
 
     async def _page(
         self, table: str, where: Where, page: ListPage, *, is_descending: bool, is_from_end: bool

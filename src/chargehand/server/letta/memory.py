@@ -16,8 +16,8 @@ from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Profile
 from chargehand.memory.edits import Rethink
-from chargehand.server.letta.attachments import archive_of, archives_of, lock_of
-from chargehand.server.letta.routing import LettaCall, Routes, find_page, replace_given
+from chargehand.server.letta.executor import archive_of, archives_of, lock_of
+from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.wire import (
     ArchiveCreate,
     ArchiveUpdate,
@@ -31,12 +31,7 @@ from chargehand.server.letta.wire import (
     format_time,
     parse_time,
 )
-from chargehand.server.wire import Problem, check_choice, invalid, nothing, unknown
-
-routes = Routes()
-_MAX_COUNT = 100_000
-_SEARCHED = {"label_search": "label", "value_search": "value", "description_search": "description"}
-"""Query parameters, and the fields of a block in which they are looked for."""
+from chargehand.server.wire import Problem, invalid, nothing, unknown
 
 
 def new_block(sent: BlockCreate) -> Block:
@@ -67,7 +62,7 @@ def describe_block(block: Block) -> BlockResponse:
     return msgspec.convert(block, BlockResponse, from_attributes=True)
 
 
-@routes.post("/v1/blocks")
+@route("POST", "/v1/blocks")
 async def create_block(call: LettaCall) -> BlockResponse:
     return describe_block(await call.catalog.add(new_block(await call.body(BlockCreate))))
 
@@ -75,25 +70,12 @@ async def create_block(call: LettaCall) -> BlockResponse:
 # --- lists
 
 
-@routes.get("/v1/blocks")
+@route("GET", "/v1/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
-    page = call.page(50, "asc", "label", "name", "tags", "match_all_tags", *_SEARCHED)
+    page = call.page(50, "asc", "label", "name", "tags", "match_all_tags")
     name = call.query.get("label") or call.query.get("name")
-    if any(parameter in call.query for parameter in _SEARCHED):
-        blocks = await call.catalog.find(Block, name=name, tags=call.tags(), limit=_MAX_COUNT)
-        blocks = page.cut([block for block in blocks if _is_wanted(call, block)])
-    else:
-        blocks = await find_page(call, Block, page, name=name, tags=call.tags())
+    blocks = await find_page(call, Block, page, name=name, tags=call.tags())
     return [describe_block(block) for block in blocks]
-
-
-def _is_wanted(call: LettaCall, block: Block) -> bool:
-    """Whether the words of the query stand in the fields that they are for."""
-    for parameter, field in _SEARCHED.items():
-        text: str = getattr(block, field)
-        if call.query.get(parameter, "").casefold() not in text.casefold():
-            return False
-    return True
 
 
 async def holders_of(call: LettaCall) -> list[Profile]:
@@ -106,12 +88,12 @@ async def holders_of(call: LettaCall) -> list[Profile]:
 # --- one block
 
 
-@routes.get("/v1/blocks/{block}")
+@route("GET", "/v1/blocks/{block}")
 async def retrieve_block(call: LettaCall) -> BlockResponse:
     return describe_block(await call.find(Block))
 
 
-@routes.patch("/v1/blocks/{block}")
+@route("PATCH", "/v1/blocks/{block}")
 async def update(call: LettaCall) -> BlockResponse:
     return await update_block(call, call.path("block"))
 
@@ -144,7 +126,7 @@ def _check(block: Block, wanted: Block, value: str, version: int | None) -> None
         raise invalid(f"{wanted.label[:60]!r} cannot be a label; give it a word or a few on one line")
 
 
-@routes.delete("/v1/blocks/{block}")
+@route("DELETE", "/v1/blocks/{block}")
 async def delete_block(call: LettaCall) -> None:
     await call.delete(Block)
 
@@ -171,7 +153,7 @@ def _describe(archive: Archive) -> Table:
     }
 
 
-@routes.post("/v1/archives")
+@route("POST", "/v1/archives")
 async def create_archive(call: LettaCall) -> Table:
     """A new archive. It gets the embedding that the server has, whichever its client names."""
     sent = await call.body(ArchiveCreate)
@@ -179,7 +161,7 @@ async def create_archive(call: LettaCall) -> Table:
     return _describe(await call.catalog.add(archive))
 
 
-@routes.get("/v1/archives")
+@route("GET", "/v1/archives")
 async def list_archives(call: LettaCall) -> list[Table]:
     page = call.page(50, "desc", "name", "agent_id")
     name = call.query.get("name")
@@ -189,12 +171,12 @@ async def list_archives(call: LettaCall) -> list[Table]:
     return [_describe(archive) for archive in await find_page(call, Archive, page, name=name)]
 
 
-@routes.get("/v1/archives/{archive}")
+@route("GET", "/v1/archives/{archive}")
 async def retrieve_archive(call: LettaCall) -> Table:
     return _describe(await call.find(Archive))
 
 
-@routes.patch("/v1/archives/{archive}")
+@route("PATCH", "/v1/archives/{archive}")
 async def update_archive(call: LettaCall) -> Table:
     archive = await call.find(Archive)
     sent = await call.body(ArchiveUpdate)
@@ -202,7 +184,7 @@ async def update_archive(call: LettaCall) -> Table:
     return _describe(await call.catalog.change(changed))
 
 
-@routes.delete("/v1/archives/{archive}")
+@route("DELETE", "/v1/archives/{archive}")
 async def delete_archive(call: LettaCall) -> Response:
     await call.delete(Archive)
     return nothing()
@@ -238,17 +220,17 @@ async def _add(call: LettaCall, archive: Archive, sent: Sequence[PassageCreate])
     return [_describe_passage(passage) for passage in saved if passage is not None]
 
 
-@routes.post("/v1/archives/{archive}/passages")
+@route("POST", "/v1/archives/{archive}/passages")
 async def add_passage(call: LettaCall) -> Table:
     return (await _add(call, await call.find(Archive), [await call.body(PassageCreate)]))[0]
 
 
-@routes.post("/v1/archives/{archive}/passages/batch")
+@route("POST", "/v1/archives/{archive}/passages/batch")
 async def add_passages(call: LettaCall) -> list[Table]:
     return await _add(call, await call.find(Archive), (await call.body(PassageBatch)).passages)
 
 
-@routes.delete("/v1/archives/{archive}/passages/{passage}")
+@route("DELETE", "/v1/archives/{archive}/passages/{passage}")
 async def delete_passage(call: LettaCall) -> Response:
     archive = await call.find(Archive)
     if not await call.catalog.forget(archive.id, [call.path("passage")]):
@@ -256,9 +238,9 @@ async def delete_passage(call: LettaCall) -> Response:
     return nothing()
 
 
-@routes.post("/v1/passages/search", "read")
+@route("POST", "/v1/passages/search", "read")
 async def search(call: LettaCall) -> list[Table]:
-    """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
+    """In one archive, in those of an agent, or in all."""
     sent = await call.body(PassageQuery)
     if sent.archive_id:
         archives = [await call.find(Archive, sent.archive_id)]
@@ -266,40 +248,34 @@ async def search(call: LettaCall) -> list[Table]:
         archives = await archives_of(call.tenant, sent.agent_id)
     else:
         archives = await call.catalog.find(Archive, limit=_MAX_ARCHIVES)
-    within = _filter(sent.tags or (), sent.tag_match_mode, sent.start_date, sent.end_date)
-    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    hits = await _search(call, archives, sent)
+    return [
+        {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
+    ]
+
+
+async def _search(call: LettaCall, archives: Sequence[Archive], sent: PassageQuery) -> list[Hit]:
     query = (sent.query or "").strip()
-    if query:
-        hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
-        return [
-            {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
-        ]
-    passages: list[Passage] = []
-    for archive in archives:
-        passages += await call.catalog.passages(archive.id, within=within, limit=limit, order="desc")
-    passages.sort(key=lambda passage: passage.created, reverse=True)
-    return [{"passage": _describe_passage(passage), "score": 0.0, "metadata": None} for passage in passages[:limit]]
+    if not query:
+        raise invalid("query is missing; say what to look for")
+    within = Filter(
+        sent.tags or (),
+        sent.tag_match_mode or "any",
+        parse_time(sent.start_date, "start"),
+        parse_time(sent.end_date, "end"),
+    )
+    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    return await call.tenant.memory.search(archives, query, within=within, limit=limit)
 
 
 def _relevance(hit: Hit) -> Table:
     return {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
 
 
-def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str | None) -> Filter:
-    """What passages must be, as a client says it."""
-    check_choice("tag_match_mode", mode or "any", ("any", "all"))
-    return Filter(
-        tuple(tags),
-        "all" if mode == "all" else "any",
-        parse_time(start, "start"),
-        parse_time(end, "end"),
-    )
-
-
 # --- the archival memory of an agent: all its archives taken together
 
 
-@routes.post(_OF_AGENT)
+@route("POST", _OF_AGENT)
 async def add_to_agent(call: LettaCall) -> list[Table]:
     profile = await call.agent()
     sent = await call.body(PassageCreate)
@@ -308,7 +284,7 @@ async def add_to_agent(call: LettaCall) -> list[Table]:
     return await _add(call, await archive_of(call.tenant, profile), [sent])
 
 
-@routes.get(_OF_AGENT)
+@route("GET", _OF_AGENT)
 async def list_of_agent(call: LettaCall) -> list[Table]:
     """In the order of keeping. With `search` those in which these words stand."""
     profile = await call.agent()
@@ -326,17 +302,19 @@ async def list_of_agent(call: LettaCall) -> list[Table]:
     return [_describe_passage(passage) for passage in page.cut(wanted)]
 
 
-@routes.get(f"{_OF_AGENT}/search")
+@route("GET", f"{_OF_AGENT}/search")
 async def search_of_agent(call: LettaCall) -> Table:
     profile = await call.agent()
-    query = call.query.get("query", "").strip()
-    if not query:
-        raise invalid("query is missing; say what to look for")
-    mode, start, end = (call.query.get(name) for name in ("tag_match_mode", "start_datetime", "end_datetime"))
-    within = _filter(call.query.getlist("tags"), mode, start, end)
-    limit = call.number("top_k", 5, least=1, most=_MAX_HITS)
-    archives = await archives_of(call.tenant, profile.id)
-    hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
+    mode = call.choice("tag_match_mode", "any", ("any", "all"))
+    sent = PassageQuery(
+        query=call.query.get("query"),
+        tags=tuple(call.query.getlist("tags")),
+        tag_match_mode="all" if mode == "all" else "any",
+        limit=call.number("top_k", 5, least=1, most=_MAX_HITS),
+        start_date=call.query.get("start_datetime"),
+        end_date=call.query.get("end_datetime"),
+    )
+    hits = await _search(call, await archives_of(call.tenant, profile.id), sent)
     results = [
         {
             "id": hit.passage.id,
@@ -350,7 +328,7 @@ async def search_of_agent(call: LettaCall) -> Table:
     return {"count": len(hits), "results": results}
 
 
-@routes.delete(f"{_OF_AGENT}/{{passage}}")
+@route("DELETE", f"{_OF_AGENT}/{{passage}}")
 async def delete_of_agent(call: LettaCall) -> None:
     profile = await call.agent()
     passage = await call.catalog.passage(call.path("passage"))

@@ -1,4 +1,4 @@
-"""What an agent said and did in a run, read off its entries, as messages and steps.
+"""What an agent said and did in a run, read off its entries, as messages.
 
 Pure: the same entries give the same messages, with the same ids.
 """
@@ -22,7 +22,6 @@ from chargehand.server.letta.wire import (
     LettaResponse,
     MessageCreate,
     RunResponse,
-    StepResponse,
     StopReason,
     ToolCallWire,
     UsageStatistics,
@@ -59,7 +58,7 @@ class _PendingCall(Struct):
 
 
 class MessageLog:
-    """Reads the entries of one run. `messages` and `steps` grow; `stop` is set while the run does not go on.
+    """Reads the entries of one run. `messages` grow; `stop` is set while the run does not go on.
 
     `run` is what clients call it. `name` is that of the journal, where the run may be inside another, with a task for
     each of several agents.
@@ -73,12 +72,13 @@ class MessageLog:
         self.request = request
         self.agent = agent if request is None else request.agent
         self.messages: list[LettaMessage] = []
-        self.steps: list[StepResponse] = []
         self.began: Instant = 0.0
         self.stop = ""
         self.over = False
         self.approval: Approval | None = None
         """The calls that wait for the client."""
+        self.approval_request: LettaMessage | None = None
+        """The last message that asked the client about calls."""
         self.answered_from = 0
         """How many messages there were when the client last answered about calls."""
         self.client_returns: dict[bytes, ClientReturn] = {}
@@ -87,8 +87,9 @@ class MessageLog:
         self._task = task or TASK
         self._at: Instant = 0.0
         """When the entry was written that is read now, or was read last."""
-        self._model = ""
         self._input_messages = 0
+        self._step_id = ""
+        """The id of the last call of the model, with the tool calls that follow from it."""
         self._reply_key = "0 0"
         """The attempt and the step of the last call of the model: the ids of its messages are made of it."""
         self._last_reply = Reply("")
@@ -118,7 +119,7 @@ class MessageLog:
     @property
     def is_working(self) -> bool:
         """Whether the agent works on it; if not, the run may still be in the agent's queue."""
-        return bool(self.steps)
+        return bool(self._step_id)
 
     @property
     def status(self) -> str:
@@ -128,12 +129,6 @@ class MessageLog:
         if self.is_waiting:
             return "completed"
         return "running" if self.is_working else "created"
-
-    @property
-    def approval_request(self) -> LettaMessage | None:
-        """The message that asks the client about calls which wait."""
-        request_id = None if self.approval is None else self.approval.request_id
-        return next((message for message in self.messages if message.id == request_id), None)
 
     def describe_run(self) -> RunResponse:
         run = RunResponse(
@@ -150,9 +145,9 @@ class MessageLog:
             run.total_duration_ns = max(0, int((self._at - self.began) * 1e9))
         return run
 
-    def describe_answer(self, since: int = 0, types: Sequence[str] | None = None) -> LettaResponse:
-        """All that the agent said after the first `since` messages; what its client said is left out."""
-        messages = [message for message in self.messages[since:] if self.is_wanted(message, types)]
+    def describe_answer(self, types: Sequence[str] | None) -> LettaResponse:
+        """All that the agent said since its client last did."""
+        messages = [message for message in self.messages[self.answered_from :] if self.is_wanted(message, types)]
         return LettaResponse(messages, StopReason(self.stop or "error"), self.usage)
 
     def is_wanted(self, message: LettaMessage, types: Sequence[str] | None) -> bool:
@@ -183,8 +178,6 @@ class MessageLog:
         else:  # another agent wrote to it
             sender = None if requested.parent is None else requested.parent.worker
             inputs = (MessageCreate("system", requested.goal, sender_id=sender),)
-        models = [agent.model for agent in requested.roster.agents if agent.name == self.agent]
-        self._model = models[0] if models else ""
         self._input_messages = len(inputs)
         for number, message in enumerate(inputs):
             self._add(
@@ -205,10 +198,7 @@ class MessageLog:
             return
         self._close_calls(_REFUSED)
         self._reply_key = f"{event.attempt} {event.step}"
-        step_id = f"step-{self._uuid(f'step {self._reply_key}')}"
-        if not self.steps or self.steps[-1].id != step_id:  # else it is resumed after a crash
-            provider = self._model.partition(":")[0]
-            self.steps.append(StepResponse(step_id, self.agent, self.run, self._model, self._model, provider))
+        self._step_id = f"step-{self._uuid(f'step {self._reply_key}')}"
 
     def _match_call(self, event: ev.StepStarted) -> None:
         """Find the call that a step makes. Of several alike it is the first that has no step yet."""
@@ -241,21 +231,15 @@ class MessageLog:
                 self._calls.append(_PendingCall(ToolCallWire(call.name, call.arguments, call_id), number))
 
     def _count(self, reply: Reply) -> None:
-        step = self.steps[-1]
-        step.status = "success"
-        step.model = reply.model or step.model
         total = self.usage
         total.step_count += 1
         if reply.usage is None:
             return
-        step.prompt_tokens = reply.usage.input
-        step.completion_tokens = reply.usage.output
-        step.total_tokens = reply.usage.input + reply.usage.output
-        total.prompt_tokens += step.prompt_tokens
-        total.completion_tokens += step.completion_tokens
-        total.total_tokens += step.total_tokens
+        total.prompt_tokens += reply.usage.input
+        total.completion_tokens += reply.usage.output
         total.cached_input_tokens += reply.usage.cached
-        total.context_tokens = step.total_tokens
+        total.context_tokens = reply.usage.input + reply.usage.output
+        total.total_tokens += total.context_tokens
 
     # --- attempts
 
@@ -275,9 +259,6 @@ class MessageLog:
         self._send_calls()
         self._close_calls(_REFUSED)
         self._failure = failure
-        if self.steps and self.steps[-1].status == "pending":
-            self.steps[-1].status = "failed"
-            self.steps[-1].error_type = failure.kind
 
     def _read_task_failure(self, event: ev.TaskFailed) -> None:
         text = f"I could not do this: {event.failure.message}"
@@ -302,6 +283,7 @@ class MessageLog:
         if pending:
             calls = tuple(call.wire for call in pending)
             self._add("approval_request_message", tail, tool_call=calls[0], tool_calls=calls)
+            self.approval_request = self.messages[-1]
         tools = () if self.request is None else self.request.tools
         names = {tool.name for tool in tools}
         self.approval = Approval(
@@ -356,10 +338,6 @@ class MessageLog:
         self.over = True
         self.approval = None
         self.stop = self._stop_reason(event)
-        for step in self.steps[-1:]:
-            step.stop_reason = self.stop
-            if step.status == "pending":
-                step.status = "cancelled" if self.stop == "cancelled" else "failed"
 
     def _stop_reason(self, event: ev.RunEnded) -> str:
         stop = _STOPS.get(event.ending, "error")
@@ -414,7 +392,7 @@ class MessageLog:
             f"message-{message_id}",
             format_time(self._at),
             self.run,
-            step_id=self.steps[-1].id if self.steps else None,
+            step_id=self._step_id or None,
             seq_id=len(self.messages) + 1,
             otid=otid or str(message_id),
             **fields,

@@ -1,60 +1,52 @@
-"""Messages of clients: a run is started, and waited for, streamed or left to itself. Messages of runs are listed."""
+"""Messages of clients, and the runs that answer them: waited for, streamed or left to themselves, listed, cancelled."""
 
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 from starlette.responses import Response
 
 from chargehand.memory.catalog import Profile
-from chargehand.memory.conversations import LEAST_KEPT, plain_summary, summary_turn
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
-from chargehand.server.letta.agents import change_agent
-from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.agents import change_agent, describe_agent
 from chargehand.server.letta.custom_tools import client_side_tools
-from chargehand.server.letta.index import Where
+from chargehand.server.letta.executor import lock_of
+from chargehand.server.letta.index import IndexedRun, Where
 from chargehand.server.letta.models import check_model
-from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
-from chargehand.server.letta.routing import LettaCall, Routes, join_json
-from chargehand.server.letta.sessions import Session, View
-from chargehand.server.letta.settings import settings_of, to_catalog
+from chargehand.server.letta.request import approvals_in, check_messages, read_answer, read_request
+from chargehand.server.letta.routing import LettaCall, join_json, route
+from chargehand.server.letta.sessions import Session
+from chargehand.server.letta.settings import refuse_unsupported, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
-    CompactRequest,
-    LettaMessage,
     MessageCreate,
     MessageRequest,
-    ResetRequest,
     RunResponse,
-    SearchRequest,
+    StreamRequest,
     Table,
-    parse_time,
 )
-from chargehand.server.wire import Problem, unknown
+from chargehand.server.wire import Problem, reply, unknown
 
-routes = Routes()
 _OF_AGENT = "/v1/agents/{agent}/messages"
-_MAX_TURNS = 1000
-_MAX_HITS = 100
+_RUN = "/v1/runs/{run}"
 _MAX_LISTED = 10_000
 
 
 # --- sending
 
 
-@routes.post(_OF_AGENT)
+@route("POST", _OF_AGENT)
 async def create(call: LettaCall) -> Response:
     sent = await read_message_request(call)
     return await respond(call, sent, await call.agent(), is_streaming=bool(sent.streaming))
 
 
-@routes.post(f"{_OF_AGENT}/stream")
+@route("POST", f"{_OF_AGENT}/stream")
 async def stream(call: LettaCall) -> Response:
     return await respond(call, await read_message_request(call), await call.agent(), is_streaming=True)
 
 
-@routes.post(f"{_OF_AGENT}/async")
+@route("POST", f"{_OF_AGENT}/async")
 async def create_async(call: LettaCall) -> RunResponse:
     """Start a run and do not wait: what came of it is read off the run."""
     sent = structs.replace(await read_message_request(call), background=True)
@@ -62,8 +54,8 @@ async def create_async(call: LettaCall) -> RunResponse:
 
 
 async def read_message_request(call: LettaCall) -> MessageRequest:
-    sent = await call.body(MessageRequest)
-    check_request_fields(await call.raw_body())
+    sent = await call.checked_body(MessageRequest)
+    check_messages(await call.raw_body())
     return sent
 
 
@@ -74,15 +66,13 @@ async def respond(
     if not is_streaming:
         session = await _start(call, sent, profile, conversation)
         return await session.respond(sent.include_return_message_types, call.tenant.settings.pulse)
-    tokens = bool(sent.stream_tokens)
     slot = call.tenant.runs.take_stream_slot()
     try:
-        session = await _start(call, sent, profile, conversation, streams_tokens=tokens)
+        session = await _start(call, sent, profile, conversation, streams_tokens=bool(sent.stream_tokens))
     except BaseException:
         slot.leave()
         raise
-    view = View(sent.include_return_message_types, tokens, bool(sent.include_pings), session.since)
-    return session.stream(view, slot)
+    return session.stream(slot, types=sent.include_return_message_types, after=session.log.answered_from)
 
 
 async def _start(
@@ -121,15 +111,13 @@ async def _answer_approval(call: LettaCall, sent: Sequence[MessageCreate], lane:
     session = await sessions.join(answered)
     if session is None:
         raise unknown("run", answered)
-    if session.done.done():
-        session.since = session.log.answered_from
     return session
 
 
 # --- stopping and forgetting
 
 
-@routes.post(f"{_OF_AGENT}/cancel")
+@route("POST", f"{_OF_AGENT}/cancel")
 async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what an agent does, with all it had others do: the runs that are named, or all of them."""
     profile = await call.agent()
@@ -149,54 +137,33 @@ async def cancel_runs(call: LettaCall, runs: Sequence[str]) -> dict[str, str]:
     return {log.run: log.status for log in logs if log is not None}
 
 
-@routes.patch("/v1/agents/{agent}/reset-messages")
+@route("PATCH", "/v1/agents/{agent}/reset-messages")
 async def reset(call: LettaCall) -> Table:
     """Forget a conversation: the agent does not remember it any more, and lists do not show it. Runs stay."""
-    sessions = call.sessions
-    if (await call.body(ResetRequest)).add_default_initial_messages:
-        advice = "an agent begins without messages here; leave it out"
-        raise Problem(422, "unsupported", f"add_default_initial_messages is not supported: {advice}")
+    refuse_unsupported(await call.body(Table), ())
 
-    async def forget_messages(profile: Profile) -> Profile:
+    def forget_messages(profile: Profile) -> Profile:
         settings = structs.replace(settings_of(profile), messages_since=time.time())
-        changed = await call.catalog.change(structs.replace(profile, settings=to_catalog(settings)))
-        await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
-        await call.catalog.reset(profile.id)
-        await sessions.index.forget_messages(profile.id)
-        return changed
+        return structs.replace(profile, settings=to_catalog(settings))
 
-    return await change_agent(call, forget_messages)
-
-
-@routes.post("/v1/agents/{agent}/summarize")
-async def summarize(call: LettaCall) -> Table:
-    return await compact_turns(call, await call.body(CompactRequest), (await call.agent()).id)
-
-
-async def compact_turns(call: LettaCall, sent: CompactRequest, lane: str) -> Table:
-    """Put what was said before behind a summary: it is found by searching, but not shown to the agent any more."""
-    if sent.compaction_settings:
-        advice = "the oldest messages are summarised by a plain rule; leave it out"
-        raise Problem(422, "unsupported", f"compaction_settings is not supported: {advice}")
-    async with call.tenant.memory.gate(lane):
-        turns = await call.catalog.turns(lane, limit=_MAX_TURNS)
-        old = turns[: max(0, len(turns) - LEAST_KEPT)]
-        text = plain_summary(old) if old else ""
-        if any(turn.role != "summary" for turn in old):
-            await call.catalog.summarise(lane, summary_turn(old, text, 0.0))
-        remaining = await call.catalog.turns(lane, limit=_MAX_TURNS)
-    return {"summary": text, "num_messages_before": len(turns), "num_messages_after": len(remaining)}
+    await change_agent(call, forget_messages)
+    profile = await call.agent()
+    sessions = call.sessions
+    await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
+    await call.catalog.reset(profile.id)
+    await sessions.index.forget_messages(profile.id)
+    return await describe_agent(call, profile)
 
 
 # --- lists
 
 
-@routes.get(_OF_AGENT)
+@route("GET", _OF_AGENT)
 async def list_of_agent(call: LettaCall) -> Response:
     return await list_messages(call, (await call.agent()).id, call.query.get("conversation_id"))
 
 
-@routes.get("/v1/messages")
+@route("GET", "/v1/messages")
 async def list_all(call: LettaCall) -> Response:
     return await list_messages(call, "", call.query.get("conversation_id"))
 
@@ -213,36 +180,70 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
     return join_json(await (await call.sessions.flush(agent)).messages(where, page))
 
 
-@routes.post("/v1/messages/search", "read")
-async def search(call: LettaCall) -> list[Table]:
-    sent = await call.body(SearchRequest)
+# --- runs
+
+
+@route("GET", "/v1/runs")
+async def list_runs(call: LettaCall) -> Response:
+    query = call.query
+    page = call.page(100, "desc", "agent_id", "statuses", "stop_reason", "conversation_id", "active")
     where = Where()
-    where.equal("agent", sent.agent_id)
-    where.in_conversation(sent.conversation_id)
-    where.between(parse_time(sent.start_date, "start_date"), parse_time(sent.end_date, "end_date"))
-    index = await call.sessions.flush(sent.agent_id or "")
-    limit = min(_MAX_HITS, max(1, sent.limit or 50))
-    hits: list[Table] = []
-    for hit in await index.search(sent.query, where, limit):
-        message = msgspec.json.decode(hit.body, type=LettaMessage)
-        found: Table = {
-            "message_id": message.id,
-            "message_type": message.message_type,
-            "created_at": message.date,
-            "agent_id": hit.agent,
-        }
-        if message.reasoning is not None:
-            found["reasoning"] = message.reasoning
-        else:
-            found["content"] = message.content or ""
-        hits.append(found)
-    return hits
+    where.among("agent", query.getlist("agent_id"))
+    where.among("status", query.getlist("statuses"))
+    where.equal("stop", query.get("stop_reason"))
+    where.in_conversation(query.get("conversation_id"))
+    if call.flag("active"):
+        where.among("status", ("created", "running"))
+    return join_json(await (await call.sessions.flush()).runs(where, page))
 
 
-@routes.get("/v1/messages/{message}")
-async def retrieve(call: LettaCall) -> Response:
-    """One message, as a list of it: so its client has it."""
-    message = await (await call.sessions.flush()).message(call.path("message"))
-    if message is None:
-        raise unknown("message", call.path("message"))
-    return join_json([message])
+async def _find_run(call: LettaCall) -> IndexedRun:
+    run = await (await call.sessions.flush()).run(call.path("run"))
+    if run is None:
+        raise unknown("run", call.path("run"))
+    return run
+
+
+@route("GET", _RUN)
+async def retrieve_run(call: LettaCall) -> Response:
+    session = call.sessions.find(call.path("run"))
+    if session is not None and session.log.began and not session.done.done():
+        return reply(session.log.describe_run())
+    return Response((await _find_run(call)).body, media_type="application/json")
+
+
+@route("GET", f"{_RUN}/messages")
+async def list_messages_of_run(call: LettaCall) -> Response:
+    page = call.page(100, "asc")
+    await _find_run(call)
+    where = Where()
+    where.equal("run", call.path("run"))
+    return join_json(await call.sessions.index.messages(where, page))
+
+
+@route("GET", f"{_RUN}/usage")
+async def retrieve_usage(call: LettaCall) -> Table:
+    await _find_run(call)
+    log = await call.sessions.log_of(call.path("run"))
+    if log is None:
+        raise unknown("run", call.path("run"))
+    used = log.usage
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "total_tokens": used.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
+    }
+
+
+@route("POST", f"{_RUN}/stream", "read")
+async def stream_run(call: LettaCall) -> Response:
+    return await follow_run(call, call.path("run"), await call.body(StreamRequest))
+
+
+async def follow_run(call: LettaCall, run: str, sent: StreamRequest) -> Response:
+    """Follow a run from a message on, or read again what came of it. One that is not carried is resumed."""
+    session = await call.sessions.join(run)
+    if session is None:
+        raise unknown("run", run)
+    return session.stream(call.tenant.runs.take_stream_slot(), after=max(0, sent.starting_after or 0))

@@ -4,15 +4,15 @@ Messages are kept in the journal with the request of the run, so that the run ca
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine import events as ev
 from chargehand.runtime.runner import checked_goal
-from chargehand.server.letta.settings import check_fields, refuse_unsupported
+from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.wire import Problem, check_choice, invalid
 
@@ -101,9 +101,9 @@ def read_request(agent: str, sent: MessageRequest, digest: str, conversation: st
     return request
 
 
-def check_request_fields(raw: bytes) -> None:
-    """Raise a problem for the first field of a call that would have no effect."""
-    sent = check_fields(raw, MessageRequest)
+def check_messages(raw: bytes) -> None:
+    """Raise a problem for the first field of a message that would have no effect."""
+    sent = cast("dict[str, Any]", msgspec.json.decode(raw.strip() or b"{}"))
     for number, message in enumerate(sent.get("messages") or ()):
         refuse_unsupported(message, MessageCreate.__struct_fields__, f"messages[{number}].")
 
@@ -164,47 +164,45 @@ def read_answer(approval: Approval, sent: Sequence[MessageCreate]) -> ev.InputAn
         if message.approval_request_id not in (None, "", approval.request_id):
             reason = f"approval_request_id is {message.approval_request_id!r}, and {approval.request_id!r} waits"
             raise _refused(reason, approval)
-        for call, verdict in _verdicts_in(message, approval):
+        entries = [*(message.tool_returns or message.approvals or ())]
+        if message.approve is not None or not entries:  # that is about every call of the request
+            entries += [ApprovalEntry(call, message.approve, message.reason) for call in approval.calls]
+        for entry in entries:
+            call = entry.tool_call_id
+            if call not in approval.calls:
+                raise _refused(f"no call with the id {call[:100]} waits", approval)
+            verdict = _read_verdict(approval, entry)
             if verdicts.setdefault(call, verdict).verdict != verdict.verdict:
                 raise _refused(f"there are two verdicts on {call!r}, and they contradict each other", approval)
-    if unknown := [call for call in verdicts if call not in approval.calls]:
-        raise _refused(f"no call with the id {_join(unknown)} waits", approval)
     if missing := [call for call in approval.calls if call not in verdicts]:
-        raise _refused(f"there is no verdict on {_join(missing)}", approval)
-    for call, verdict in verdicts.items():
-        if call in approval.at_client and verdict.verdict == "approve" and verdict.result is None:
-            reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
-            raise _refused(f"{reason}, or reject it", approval)
-        if call not in approval.at_client and verdict.result is not None:
-            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", approval)
+        raise _refused(f"there is no verdict on {', '.join(missing)}", approval)
     first, *others = sorted(verdicts.values(), key=lambda verdict: verdict.call)
     result = Raw(msgspec.json.encode(first.result))
     number = approval.question.number
     return ev.InputAnswered(number, first.verdict, first.feedback, result=result, also=tuple(others))
 
 
-def _verdicts_in(message: MessageCreate, approval: Approval) -> Iterator[tuple[str, ev.CallVerdict]]:
-    """What one message says of which call. Without `approvals`, its `approve` is about every call of the request."""
-    whole = [ApprovalEntry(call, message.approve) for call in approval.calls]
-    for entry in message.tool_returns or message.approvals or whole:
-        result: object = None
-        if entry.tool_return is not None:
-            if entry.status not in ("success", "error"):
-                raise _refused("a tool_return needs a status: success or error", approval)
-            result = msgspec.to_builtins(ClientReturn(text_of(entry.tool_return), entry.status == "success"))
-        elif entry.approve is None:
-            reason = "there is no verdict: send `approvals`, with tool_call_id and approve of each call"
-            raise _refused(reason, approval)
-        elif message.approve not in (None, entry.approve):
-            raise _refused("`approve` and a verdict in `approvals` contradict each other", approval)
-        word = "approve" if result is not None or entry.approve else "reject"
-        feedback = "" if result is not None else entry.reason or message.reason or ""
-        yield entry.tool_call_id, ev.CallVerdict(approval.calls.get(entry.tool_call_id, 0), word, feedback, result)
+def _read_verdict(approval: Approval, entry: ApprovalEntry) -> ev.CallVerdict:
+    """What is said of one call: whether it may be made, or what it returned at the client."""
+    call = entry.tool_call_id
+    place = approval.calls[call]
+    if entry.tool_return is not None:
+        if call not in approval.at_client:
+            raise _refused(f"{call} is a call of a tool that this server runs: approve it, or reject it", approval)
+        if entry.status not in ("success", "error"):
+            raise _refused("a tool_return needs a status: success or error", approval)
+        returned = ClientReturn(text_of(entry.tool_return), entry.status == "success")
+        return ev.CallVerdict(place, "approve", result=msgspec.to_builtins(returned))
+    if entry.approve is None:
+        raise _refused("there is no verdict: send `approvals`, with tool_call_id and approve of each call", approval)
+    if not entry.approve:
+        return ev.CallVerdict(place, "reject", entry.reason or "")
+    if call in approval.at_client:
+        reason = f"{call} is a call of a tool that the client runs: send what it returned, as tool_returns"
+        raise _refused(f"{reason}, or reject it", approval)
+    return ev.CallVerdict(place, "approve", entry.reason or "")
 
 
 def _refused(reason: str, approval: Approval) -> Problem:
-    return invalid(f"{reason}; send one verdict on each call that waits: {_join(approval.calls)}. Nothing was done.")
-
-
-def _join(calls: Iterable[str]) -> str:
-    return ", ".join(call[:100] for call in calls)
+    waiting = ", ".join(approval.calls)
+    return invalid(f"{reason}; send one verdict on each call that waits: {waiting}. Nothing was done.")

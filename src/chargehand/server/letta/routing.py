@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,7 +13,8 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.routing import Api, Method, Scope
+from chargehand.server.letta.settings import check_fields
+from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
 
@@ -29,6 +30,7 @@ _NAMES: dict[type[Thing], str] = {
 _PAGE_PARAMETERS = ("after", "before", "limit", "order", "order_by", "ascending", "include", "include_relationships")
 """Parameters of every list. What is listed is always complete, whatever `include` says."""
 _Stored = TypeVar("_Stored", bound=Thing)
+SentStruct = TypeVar("SentStruct", bound=Struct)
 
 
 class LettaCall:
@@ -50,6 +52,12 @@ class LettaCall:
 
     async def body(self, shape: type[Shape]) -> Shape:
         return await body(self.request, shape)
+
+    async def checked_body(self, shape: type[SentStruct]) -> SentStruct:
+        """What was sent; a problem for the first field of it that would have no effect."""
+        sent = await self.body(shape)
+        check_fields(await self.raw_body(), shape)
+        return sent
 
     async def raw_body(self) -> bytes:
         return await raw_body(self.request)
@@ -111,44 +119,30 @@ Handler: TypeAlias = Callable[[LettaCall], Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Routes:
-    """The routes of one module. What a handler returns is sent as JSON, unless it is a response."""
+class Route(Struct, frozen=True):
+    method: Method
+    path: str
+    handler: Handler
+    scope: Scope
 
-    def __init__(self) -> None:
-        self._routes: list[tuple[Method, str, Handler, Scope]] = []
-
-    def add(self, method: Method, path: str, scope: Scope = "run") -> Callable[[AnyHandler], AnyHandler]:
-        """Register the decorated handler, for callers with this scope."""
-
-        def register(handler: AnyHandler) -> AnyHandler:
-            self._routes.append((method, path, handler, scope))
-            return handler
-
-        return register
-
-    def get(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("GET", path, "read")
-
-    def post(self, path: str, scope: Scope = "run") -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("POST", path, scope)
-
-    def patch(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("PATCH", path)
-
-    def delete(self, path: str) -> Callable[[AnyHandler], AnyHandler]:
-        return self.add("DELETE", path)
-
-    def add_to(self, api: Api) -> None:
-        for method, path, handler, scope in self._routes:
-            api.add(method, path, _respond(handler), scope)
-
-
-def _respond(handler: Handler) -> Callable[[Request, Tenant], Awaitable[Response]]:
-    async def respond(request: Request, tenant: Tenant) -> Response:
-        result = await handler(LettaCall(request, tenant))
+    async def answer(self, request: Request, tenant: Tenant) -> Response:
+        """What the handler returns, as JSON unless it is a response."""
+        result = await self.handler(LettaCall(request, tenant))
         return result if isinstance(result, Response) else reply(result)
 
-    return respond
+
+ROUTES: list[Route] = []
+"""Every route of this API: modules add theirs when they are imported."""
+
+
+def route(method: Method, path: str, scope: Scope | None = None) -> Callable[[AnyHandler], AnyHandler]:
+    """Register the decorated handler. Reading needs the scope `read`, all else `run`, unless it is said."""
+
+    def register(handler: AnyHandler) -> AnyHandler:
+        ROUTES.append(Route(method, path, handler, scope or ("read" if method == "GET" else "run")))
+        return handler
+
+    return register
 
 
 def join_json(bodies: Sequence[bytes]) -> Response:

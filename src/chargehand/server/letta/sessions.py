@@ -28,14 +28,13 @@ from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
-from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.executor import AgentQueue, LettaExecutor
+from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
 from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
 from chargehand.server.letta.wire import ErrorMessage, LettaMessage, StopReason, format_time
-from chargehand.server.streams import PING, Output, event, streamed
+from chargehand.server.streams import Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, problem_of, reply, unknown
@@ -53,15 +52,6 @@ class _TextPiece(Struct, frozen=True):
     text: str
 
 
-class View(Struct, frozen=True):
-    """What of a session a client wants: messages of these types after number `after`, pieces, pings."""
-
-    types: Sequence[str] | None = None
-    tokens: bool = False
-    pings: bool = False
-    after: int = 0
-
-
 class Session:
     """A run as its client follows it. `root` is the run it is inside of, or itself."""
 
@@ -69,8 +59,6 @@ class Session:
         self.log = log
         self.root = root or log.run
         self.streams_tokens = streams_tokens
-        self.since = 0
-        """How many messages there were when its latest client began to wait."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run has ended or waits for its client."""
         self._output = Output[LettaMessage | _TextPiece](log.messages)
@@ -112,41 +100,36 @@ class Session:
         """
         if await self._is_done_within(patience):
             self.done.result()
-            return reply(self.log.describe_answer(self.since, types))
+            return reply(self.log.describe_answer(types))
         return StreamingResponse(self._respond_slowly(types, patience), media_type="application/json")
 
     async def _respond_slowly(self, types: Sequence[str] | None, patience: Seconds) -> AsyncIterator[bytes]:
         yield _SIGN_OF_LIFE
         while not await self._is_done_within(patience):
             yield _SIGN_OF_LIFE
-        answer = self.log.describe_answer(self.since, types)
+        answer = self.log.describe_answer(types)
         if (error := self.done.exception()) is not None:  # the status was sent long ago
-            answer.messages = [self._message("assistant_message", content=_describe(error), is_err=True)]
+            answer.messages = [self._message(_describe(error))]
             answer.stop_reason = StopReason("error")
         yield msgspec.json.encode(answer)
 
     async def _is_done_within(self, patience: Seconds) -> bool:
         return bool((await asyncio.wait((self.done,), timeout=patience))[0])
 
-    def stream(self, view: View, slot: StreamSlot) -> Response:
-        """The answer as it comes, event by event. A client that goes away stops nothing."""
+    def stream(self, slot: StreamSlot, *, types: Sequence[str] | None = None, after: int = 0) -> Response:
+        """The messages after number `after` as they come. A client that goes away stops nothing."""
+        return streamed(self._events(types, after), every=_PING, slot=slot)
 
-        def ping() -> bytes:
-            return event(self._message("ping")) if view.pings else PING
-
-        return streamed(self._events(view), ping=ping, every=_PING, slot=slot)
-
-    async def _events(self, view: View) -> AsyncGenerator[bytes]:
+    async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
         stop = ""
         sent_text: dict[str, str] = {}
         try:
-            async with aclosing(self._output.read(self._position_after(view.after))) as items:
+            async with aclosing(self._output.read(self._position_after(after))) as items:
                 async for item in items:
                     if isinstance(item, _TextPiece):
-                        if view.tokens:
-                            sent_text[item.message] = sent_text.get(item.message, "") + item.text
-                            yield event(self._message("assistant_message", item.message, content=item.text))
-                    elif self.log.is_wanted(item, view.types):
+                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
+                        yield event(self._message(item.text, item.message))
+                    elif self.log.is_wanted(item, types):
                         rest = _without_sent(item, sent_text.pop(item.id, "").strip())
                         if rest is not None:
                             yield event(rest)
@@ -164,18 +147,15 @@ class Session:
                 return place
         return number
 
-    def _message(
-        self, message_type: str, message_id: str = "", *, content: str | None = None, is_err: bool | None = None
-    ) -> LettaMessage:
+    def _message(self, text: str, message_id: str = "") -> LettaMessage:
         """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
         return LettaMessage(
-            message_type=message_type,
+            message_type="assistant_message",
             id=message_id or f"message-{uuid.uuid4()}",
             date=format_time(time.time()),
             run_id=self.run,
             otid=message_id.partition("-")[2] or None,
-            content=content,
-            is_err=is_err,
+            content=text,
         )
 
 
@@ -304,7 +284,6 @@ class Sessions:
                 if not all(each.over for each in nested):
                     self._live[name] = [Session(each, root=run) for each in nested]
             session = Session(log)
-            session.since = len(log.messages)
             events = [self._tenant.redact(report) for report in reports]
             await self._carry(session, lambda runner: runner.resume(run, *events))
             return session

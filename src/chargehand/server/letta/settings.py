@@ -1,4 +1,4 @@
-"""What clients set of an agent or a conversation: how it is kept, what is checked, and what is refused by name.
+"""What clients set of an agent: how it is kept, what is checked, and what is refused by name.
 
 Letta has several names for some settings (`max_tokens`, `model_settings.max_output_tokens`). They are kept under one:
 that of `model_settings`. A setting that would have no effect is refused; a few labels are ignored, with a warning.
@@ -6,16 +6,15 @@ that of `model_settings`. A setting that would have no effect is refused; a few 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal, TypeVar, cast
-from zoneinfo import ZoneInfo
+from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
 from chargehand.engine.declared import describe_misfit
-from chargehand.memory.catalog import KeptConversation, Profile
+from chargehand.memory.catalog import Profile
 from chargehand.models.messages import Settings
-from chargehand.server.letta.wire import ModelFields, Strings, Table, Window
+from chargehand.server.letta.wire import AgentUpdate, Strings, Table, Window
 from chargehand.server.wire import Problem, check_choice, invalid
 from chargehand.text.names import did_you_mean
 from chargehand.tools import rules
@@ -23,18 +22,6 @@ from chargehand.tools.rules import ToolRule
 from chargehand.tools.schema import schema_problem
 
 logger = logging.getLogger(__name__)
-
-AgentType = Literal[
-    "memgpt_agent",
-    "memgpt_v2_agent",
-    "letta_v1_agent",
-    "react_agent",
-    "workflow_agent",
-    "split_thread_agent",
-    "sleeptime_agent",
-    "voice_convo_agent",
-    "voice_sleeptime_agent",
-]
 
 
 class ModelOptions(Struct, frozen=True, omit_defaults=True):
@@ -63,18 +50,13 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
         return cast("Table", nested.get("schema", nested))
 
 
-class ModelSettings(Struct, frozen=True, omit_defaults=True):
-    """How a model is used."""
+class AgentSettings(Struct, frozen=True, omit_defaults=True):
+    """The settings of an agent as the catalog keeps them."""
 
     model_settings: ModelOptions = ModelOptions()
     context_window_limit: Window | None = None
-
-
-class AgentSettings(ModelSettings, frozen=True, omit_defaults=True):
-    """The settings of an agent as the catalog keeps them."""
-
     tool_rules: list[Table] = []
-    agent_type: AgentType = "letta_v1_agent"
+    agent_type: str = "letta_v1_agent"
     message_buffer_autoclear: bool = False
     timezone: str | None = None
     embedding: str | None = None
@@ -84,45 +66,23 @@ class AgentSettings(ModelSettings, frozen=True, omit_defaults=True):
     """When its messages were reset."""
 
 
-class ConversationSettings(ModelSettings, frozen=True, omit_defaults=True):
-    model: str = ""
-    """Empty: that of the agent."""
-
-
 _OPTIONS = {
     "max_tokens": "max_output_tokens",
     "parallel_tool_calls": "parallel_tool_calls",
     "response_format": "response_format",
 }
 """Fields of an agent that are model settings, and what they are called there."""
-AnySettings = TypeVar("AnySettings", bound=ModelSettings)
 
 
 def settings_of(profile: Profile) -> AgentSettings:
     return msgspec.convert(profile.settings, AgentSettings)
 
 
-def conversation_settings(conversation: KeptConversation) -> ConversationSettings:
-    return msgspec.convert(conversation.settings, ConversationSettings)
-
-
-def to_catalog(settings: ModelSettings) -> dict[str, object]:
+def to_catalog(settings: AgentSettings) -> dict[str, object]:
     return msgspec.to_builtins(settings)
 
 
-def in_conversation(profile: Profile, conversation: KeptConversation) -> Profile:
-    """An agent as it is in a conversation that has a model or settings of its own."""
-    own = settings_of(profile)
-    settings = conversation_settings(conversation)
-    merged = structs.replace(
-        own,
-        model_settings=structs.replace(own.model_settings, **msgspec.to_builtins(settings.model_settings)),
-        context_window_limit=settings.context_window_limit or own.context_window_limit,
-    )
-    return structs.replace(profile, model=settings.model or profile.model, settings=to_catalog(merged))
-
-
-def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
+def merge(settings: AgentSettings, sent: AgentUpdate) -> AgentSettings:
     """Settings with what was sent of them: null takes one away, what was not sent stays. Checked as a whole."""
     fields = {name: value for name, value in structs.asdict(sent).items() if value is not UNSET}
     options: Table = msgspec.to_builtins(settings.model_settings)
@@ -133,9 +93,9 @@ def merge(settings: AnySettings, sent: ModelFields) -> AnySettings:
     own_fields = {name: value for name, value in fields.items() if name in settings.__struct_fields__}
     merged = _without_null({**to_catalog(settings), **own_fields, "model_settings": _without_null(options)})
     try:
-        new = msgspec.convert(merged, type(settings))
+        new = msgspec.convert(merged, AgentSettings)
     except msgspec.ValidationError as error:
-        misfit = describe_misfit(error, type(settings), merged)
+        misfit = describe_misfit(error, AgentSettings, merged)
         raise invalid(f"{misfit.place.removeprefix('$.')}: {misfit.message}") from error
     _check_response_format(new.model_settings)
     return new
@@ -158,16 +118,6 @@ def _check_response_format(options: ModelOptions) -> None:
         raise invalid(f"response_format.json_schema: {problem}")
 
 
-def check_timezone(name: str | None) -> None:
-    """Raise a problem for what is no time zone: an agent is told its own."""
-    if not name:
-        return
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise invalid(f"timezone is {name[:60]!r}; it must be a name as in Europe/Berlin, or UTC") from error
-
-
 # --- what is refused
 
 _ADVICE: Mapping[str, Strings] = {
@@ -178,6 +128,7 @@ _ADVICE: Mapping[str, Strings] = {
     "log probabilities and token ids are not returned": ("return_logprobs", "return_token_ids", "top_logprobs"),
     "when a conversation is summarised goes by the window: context_window_limit": ("compaction_settings",),
     "name the embedding model by its handle: embedding": ("embedding_config",),
+    "attach and detach blocks one by one: agents.blocks": ("block_ids",),
     "name the model by its handle, model, and set it with model_settings": ("llm_config",),
     "a team has background workers instead: `every` in its team file": ("enable_sleeptime",),
     "what a model is shown goes by its window; messages.reset forgets all of it": ("message_ids",),
@@ -185,6 +136,7 @@ _ADVICE: Mapping[str, Strings] = {
     "this server makes no callbacks; ask for the run, or read its stream": ("callback_url",),
     "there are no groups here; send it to the agent": ("group_id",),
     "conversations are not archived here; delete it": ("archived",),
+    "what an agent is to know beforehand goes into system, or into a block": ("initial_message_sequence",),
 }
 """Why fields that `letta-client` knows are not supported here, and what to do instead."""
 _ADVICE_BY_NAME = {name: advice for advice, names in _ADVICE.items() for name in names}
@@ -193,15 +145,18 @@ _IGNORED = frozenset(
         "assistant_message_tool_kwarg",
         "assistant_message_tool_name",
         "base_template_id",
+        "batch_size",
         "hidden",
         "identity_ids",
+        "include_pings",
         "include_base_tool_rules",
+        "poll_interval",
         "project_id",
         "template_id",
         "use_assistant_message",
     )
 )
-"""Labels, and settings of agents that answer through a tool, of which there are none here."""
+"""Labels, settings of agents that answer through a tool, and pings, which streams have anyway."""
 
 
 def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -> None:
@@ -216,12 +171,11 @@ def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -
         raise Problem(422, "unsupported", f"{place}{name[:60]} is not supported here: {advice}")
 
 
-def check_fields(raw: bytes, shape: type[Struct]) -> Table:
-    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
+def check_fields(raw: bytes, shape: type[Struct]) -> None:
+    """Raise a problem for the first field of a body that would have no effect."""
     sent = cast("Table", msgspec.json.decode(raw.strip() or b"{}"))
     refuse_unsupported(sent, shape.__struct_fields__)
     refuse_unsupported(sent.get("model_settings") or {}, ModelOptions.__struct_fields__, "model_settings.")
-    return sent
 
 
 # --- tool rules: what cannot be kept is refused when it is written, never ignored
@@ -232,6 +186,13 @@ _SIMPLE: dict[str, Callable[[str], ToolRule]] = {
     "required_before_exit": rules.RequiredBeforeExit,
     "requires_approval": rules.RequiresApproval,
 }
+_NEEDED = {
+    "conditional": "child_output_mapping",
+    "constrain_child_tools": "children",
+    "max_count_per_step": "max_count_limit",
+    "parent_last_tool": "children",
+}
+"""The field without which a rule of a type would say nothing."""
 _IN_JSON = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -259,7 +220,7 @@ class RuleWire(Struct):
     child_output_mapping: dict[str, str] | None = None
     default_child: str | None = None
     require_output_mapping: bool = False
-    max_count_limit: int | None = None
+    max_count_limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 def check_rules(sent: Sequence[object], tools: Sequence[str]) -> None:
@@ -270,26 +231,20 @@ def check_rules(sent: Sequence[object], tools: Sequence[str]) -> None:
         except msgspec.ValidationError as error:
             misfit = describe_misfit(error, RuleWire, each)
             raise invalid(f"tool_rules[{number}]{misfit.place.removeprefix('$')}: {misfit.message}") from error
-        if problem := _rule_problem(rule, tools):
+        if problem := _rule_problem(rule):
             raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
     rules.check(read_rules(sent, tools), tools)
 
 
-def _rule_problem(rule: RuleWire, tools: Sequence[str]) -> str:
+def _rule_problem(rule: RuleWire) -> str:
     """Why a rule cannot be kept; empty if it can."""
     if rule.args or any(node.get("args") for node in rule.child_arg_nodes or ()):
         return "arguments cannot be filled in beforehand; say in the agent's instructions what they shall be"
-    if rule.type == "conditional" and not rule.child_output_mapping:
-        return "child_output_mapping must name at least one result and the tool that follows it"
-    if rule.type == "conditional" and rule.require_output_mapping and not rule.default_child:
+    needed = _NEEDED.get(rule.type, "tool_name")
+    if not getattr(rule, needed):
+        return f"{needed} must not be empty"
+    if rule.require_output_mapping and not rule.default_child:
         return "name a default_child: with require_output_mapping there would be nothing left for other results"
-    if rule.type == "max_count_per_step" and (rule.max_count_limit or 0) < 1:
-        return "max_count_limit must be at least 1; detach the tool to have it never called"
-    if rule.type in ("constrain_child_tools", "parent_last_tool"):
-        if not rule.children:
-            return "children must name at least one tool"
-        if rule.tool_name in tools and not set(rule.children) & set(tools):
-            return f"the agent has none of the children; its tools are {', '.join(tools) or 'none'}"
     return ""
 
 
@@ -304,8 +259,6 @@ def read_rules(sent: Sequence[object], tools: Sequence[str]) -> tuple[ToolRule, 
 
 def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
     tool = rule.tool_name
-    if rule.type in _SIMPLE:
-        return [_SIMPLE[rule.type](tool)]
     children = tuple(child for child in rule.children if child in tools)
     if rule.type == "constrain_child_tools":  # without its children nothing is left to call after it
         return [rules.ConstrainChildTools(tool, children) if children else rules.ExitLoop(tool)]
@@ -313,10 +266,17 @@ def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
         return [rules.MaxCount(tool, rule.max_count_limit or 1)]
     if rule.type == "parent_last_tool":
         return [rules.ParentLastTool(child, tool) for child in children if child != tool]
+    if rule.type == "conditional":
+        return _convert_conditional(rule, tools)
+    return [_SIMPLE[rule.type](tool)] if rule.type in _SIMPLE else []
+
+
+def _convert_conditional(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
     cases: dict[str, str] = {}
     for result, child in (rule.child_output_mapping or {}).items():
         if child in tools:  # results are texts here, in which Python and JSON differ
-            cases |= dict.fromkeys((result, _IN_JSON.get(result, result)), child)
-    otherwise = rule.default_child if rule.default_child in tools else None
-    is_kept = rule.type == "conditional" and (cases or otherwise)
-    return [rules.Conditional(tool, cases, otherwise or "")] if is_kept else []
+            cases[result] = child
+            cases[_IN_JSON.get(result, result)] = child
+    default = rule.default_child or ""
+    otherwise = default if default in tools else ""
+    return [rules.Conditional(rule.tool_name, cases, otherwise)] if cases or otherwise else []

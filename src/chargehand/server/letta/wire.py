@@ -120,24 +120,18 @@ class PassageQuery(Struct):
 # --- agents
 
 
-class ModelFields(Struct):
-    """Fields of an agent or a conversation that set its model; `letta.settings` says what each of them means."""
-
-    model_settings: Nullable[Table] = UNSET
-    context_window_limit: Nullable[Window] = UNSET
-
-
-class AgentUpdate(ModelFields):
-    """A change of an agent. Tools are named by id."""
+class AgentUpdate(Struct):
+    """A change of an agent. Tools are named by id. `letta.settings` says what the settings mean."""
 
     name: str | None = None
     description: str | None = None
     system: str | None = None
     model: str | None = None
-    block_ids: Strings | None = None
     tags: Strings | None = None
     tool_ids: Strings | None = None
     metadata: Table | None = None
+    model_settings: Nullable[Table] = UNSET
+    context_window_limit: Nullable[Window] = UNSET
     max_tokens: Nullable[int] = UNSET
     response_format: Nullable[Table] = UNSET
     parallel_tool_calls: Nullable[bool] = UNSET
@@ -181,10 +175,10 @@ class AgentCreate(AgentUpdate):
     """A new agent. `tools` are names, `tool_ids` ids; base tools are added unless refused."""
 
     memory_blocks: tuple[BlockCreate, ...] | None = None
+    block_ids: Strings | None = None
     tools: Strings | None = None
     include_base_tools: bool | None = None
     agent_type: Nullable[str] = UNSET
-    initial_message_sequence: list[MessageCreate] | None = None
 
 
 class ToolResponse(Struct, omit_defaults=True):
@@ -219,7 +213,6 @@ class MessageRequest(Struct):
     max_steps: Annotated[int, Meta(ge=1, le=500)] | None = None
     streaming: bool | None = None
     stream_tokens: bool | None = None
-    include_pings: bool | None = None
     background: bool | None = None
     include_return_message_types: Strings | None = None
     override_model: str | None = None
@@ -232,30 +225,11 @@ class CancelRequest(Struct):
     run_ids: Strings | None = None
 
 
-class ResetRequest(Struct):
-    add_default_initial_messages: bool | None = None
-
-
-class CompactRequest(Struct):
-    compaction_settings: Table | None = None
-    agent_id: str | None = None
-
-
 class StreamRequest(Struct):
+    """What of a run is streamed. `agent_id` is for a conversation called `default`."""
+
     starting_after: int | None = None
-    include_pings: bool | None = None
     agent_id: str | None = None
-    run_id: str | None = None
-    otid: str | None = None
-
-
-class SearchRequest(Struct):
-    query: str = ""
-    agent_id: str | None = None
-    conversation_id: str | None = None
-    limit: int | None = None
-    start_date: str | None = None
-    end_date: str | None = None
 
 
 class ToolCallWire(Struct):
@@ -333,7 +307,7 @@ class ErrorMessage(Struct):
     message_type: str = "error_message"
 
 
-# --- runs and their steps
+# --- runs
 
 
 class RunResponse(Struct):
@@ -347,20 +321,3 @@ class RunResponse(Struct):
     metadata: Table = field(default_factory=dict[str, Any])
     total_duration_ns: int | None = None
     conversation_id: str | None = None
-
-
-class StepResponse(Struct):
-    """One call of a model, with the tool calls that followed from it."""
-
-    id: str
-    agent_id: str
-    run_id: str
-    model: str
-    model_handle: str
-    provider_name: str
-    status: str = "pending"
-    stop_reason: str | None = None
-    error_type: str | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
