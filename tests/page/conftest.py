@@ -16,7 +16,7 @@ from tests.server.running import TOKEN
 
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 390, "height": 844}
-_TIMEOUT = 45_000
+_TIMEOUT = 12_000
 SCREENS = "PAGE_SCREENS"
 """The folder that pictures are kept in, if this is set."""
 

@@ -3,6 +3,7 @@
 import json
 import re
 
+from tests.page.attacks import EVERYTHING
 from tests.server.model_server import Answer, Call, Question
 
 PACE = 0.2
@@ -136,7 +137,8 @@ def think(question: Question) -> Answer:
     elif "A worker failed at a task" in system:
         answer = Answer(_rewritten(question.user), seconds=1.3 * PACE)
     elif "Your team has finished" in system:
-        answer = Answer(_ANSWER, seconds=2.0 * PACE, pause=0.01 * PACE)
+        text = f"{EVERYTHING} [t1]" if "hacked" in question.user else _ANSWER
+        answer = Answer(text, seconds=2.0 * PACE, pause=0.01 * PACE)
     else:
         answer = _work(question)
     size = sum(len(str(message["content"])) for message in question.messages) // 4

@@ -17,6 +17,7 @@ function planOf(run: Run): Plan {
   const tasks = planned(run).map((task): PlannedTask => ({
     id: task.id,
     instruction: task.instruction,
+    ...(task.givenTitle ? { title: task.givenTitle } : {}),
     ...(task.worker ? { worker: task.worker } : {}),
     ...(task.needs.length ? { after: task.needs.filter((need) => need.task !== task.forEach).map(edge) } : {}),
     ...(task.quorum ? { quorum: task.quorum } : {}),
@@ -118,7 +119,7 @@ function TaskRows({ run, plan, setPlan, findings }: RowsProps): JSX.Element {
     <div class="plan-rows">
       {plan.tasks.map((task, index) => (
         <fieldset key={task.id}>
-          <legend><b class="mono">{task.id}</b> {shortTitle(task.instruction)}</legend>
+          <legend><b class="mono">{task.id}</b> {task.title || shortTitle(task.instruction)}</legend>
           <select aria-label={`Worker of ${task.id}`} value={task.worker} onChange={(event) => change(index, { worker: event.currentTarget.value })}>
             {[...run.agents.keys()].map((name) => <option>{name}</option>)}
           </select>
