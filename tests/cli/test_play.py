@@ -199,7 +199,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "going on with long after 4 entries: a report" in done.stderr
     assert "resumed by another process\n" in done.stderr
-    assert "b    ann         started, again where it was" in done.stderr
+    assert "b    ann         started again where it was" in done.stderr
     assert not re.search(r"a  ann +started", done.stderr)
 
 
