@@ -25,7 +25,7 @@ from chargehand.agents.result import Result, read_result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
-from chargehand.agents.spending import CallCap, Hedging, PriceUnknown, call_cap, supervision
+from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.engine import budget as budgets
@@ -45,6 +45,7 @@ from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
 from chargehand.models.resolve import Finder, Lookup
+from chargehand.models.wrappers import Hedging
 from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
@@ -117,6 +118,7 @@ class Team:
         front, behind = _outfitted(workers, memory)
         if supervisor.factory is not None:
             supervisor = structs.replace(supervisor, factory=with_toolbox(supervisor.factory))
+        hedge = supervisor.hedge
         self.spec = TeamSpec(
             workers=front,
             supervisor=supervisor,
@@ -124,7 +126,7 @@ class Team:
             background=behind,
             checks=declare_checks(checks or {}, front),
             tool_breakers=ToolBreakers(policy.breaking),
-            hedging=None if supervisor.hedge is None else Hedging(supervisor.hedge),
+            hedging=None if hedge is None else Hedging(after=hedge.after, share=hedge.share),
         )
         self._enrol(supervisor.plan)
         self._keep_in(journal, memory, lookup)

@@ -235,6 +235,25 @@ def cancelled() -> Stage:
     return stage
 
 
+def steered() -> Stage:
+    """A person skips a task, gives one to another worker and stops an attempt, while the others go on."""
+    stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=30.0, used=CALL))))
+    tasks = (task("a"), task("b", "a"), task("c", "b"), task("d", "a"), task("hangs", worker="bob"))
+    asked = structs.replace(request(Plan(tasks), ROSTER), deadline=NOW + 600)
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(stage.driver.start("run", asked))
+            await asyncio.sleep(10.0)
+            await stage.driver.ask("run", ev.TaskSkipped(TaskId("b"), "person", by="ada"))
+            await stage.driver.ask("run", ev.TaskReassigned(TaskId("d"), "cid", by="ada"))
+            stopped = ev.Failure("stopped", "ada stopped it")
+            await stage.driver.ask("run", ev.AttemptFailed(TaskId("hangs"), 1, stopped))
+
+    stage.play(story)
+    return stage
+
+
 def forked() -> Stage:
     stage = Stage(ScriptedExecutor(Script({"a": (Move(result=[1, 2], used=CALL),)}, otherwise=PAID)))
     old = Plan((task("a"), task("b"), task("c", "a"), task("d", "b", "c")))
@@ -354,6 +373,7 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     abandoned,
     uncertain,
     cancelled,
+    steered,
     forked,
     replanned,
     released,

@@ -259,17 +259,17 @@ def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path
     ("handle", "complaint"),
     [
         (HANDLE, r"pip install -e '.*\[local\]' and: chargehand models pull minilm"),
-        ("local:other", "the embedding models on this machine are local:minilm and"),
+        ("local:other", "is no embedding.*local:minilm, local:multilingual"),
         ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
-        ("anthropic:claude", r"no embeddings are asked of anthropic.*openai\+https"),
-        ("google:embedding", r"no embeddings are asked of google.*openai\+https"),
+        ("anthropic:claude", r"is no embedding.*openai\+https"),
+        ("google:embedding", r"is no embedding.*openai\+https"),
         ("openai", "does not say which model"),
         ("wods", "is no embedding.*near: words"),
         ("demo", "is no embedding"),
         ("", "is no embedding"),
         ("http://127.0.0.1:1/v1#m", "is no embedding"),
         ("openai+http://joe:secret@host/v1#m", "holds no user or password"),
-        ("soap+http://joe:secret@host/v1#m", "this is no embedding"),
+        ("soap+http://joe:secret@host/v1#m", "is no embedding"),
     ],
 )
 def test_a_handle_that_leads_nowhere_is_refused_with_the_next_step(handle: str, complaint: str, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ _KINDS = {
         "a tool may be called only with a person's leave",
         "nothing failed: the run asks, and the attempt goes on with the answer",
     ),
+    "stopped": ("a person stopped the attempt", "the task fails; the other tasks go on"),
 }
 """Of each kind an example, and what follows."""
 

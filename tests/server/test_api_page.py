@@ -44,7 +44,7 @@ def test_a_run_under_way_shows_the_clock_its_forecast_and_null_for_no_cap(home: 
 
 def test_the_page_and_its_views_need_no_token_and_may_show_images_they_made(home: Garden) -> None:
     with httpx.Client(base_url=home.server.url) as stranger:
-        for path in ("/assets/page.js", "/runs/garden-1", "/new", "/teams/garden", "/memory", "/evals", "/compare"):
+        for path in ("/assets/page.js", "/runs/garden-1", "/teams/garden", "/memory", "/compare/a/b"):
             assert stranger.get(path).status_code in (200, 404), path
         for path in ("/api/runs", "/api/me", "/runsome", "/metrics"):
             assert stranger.get(path).status_code == 401, path
@@ -120,3 +120,78 @@ def test_words_of_models_come_between_the_entries_and_the_stream_ends_with_the_r
     assert len(words) > 3
     assert "".join(data["text"] for data in words) == "One two three four five six."
     assert events[-1][0] == "run.ended"
+
+
+def test_a_plan_that_is_given_is_checked_and_reckoned_and_nothing_is_planned(home: Garden) -> None:
+    task = {"id": "a", "instruction": "Say what 40 tomato seedlings cost.", "worker": "buyer"}
+    body = {"goal": "It", "plan": {"tasks": [task]}}
+    good = home.client.post("/api/teams/garden/plan", json=body).json()
+    assert [finding for finding in good["findings"] if finding.get("grave", True)] == []
+    assert good["forecast"]["critical_path"] == ["a"]
+    assert good["plan"]["tasks"][0]["title"] == "Say what 40 tomato seedlings cost."
+    body["plan"] = {"tasks": [{**task, "worker": "baker"}]}
+    bad = home.client.post("/api/teams/garden/plan", json=body).json()
+    grave = [(finding["code"], finding["place"]) for finding in bad["findings"] if finding.get("grave", True)]
+    assert (grave, bad["forecast"]) == ([("unknown_worker", "tasks[0] (a).worker")], None)
+
+
+def test_an_answer_names_who_decided_and_the_second_one_is_refused(home: Garden, tmp_path: Path) -> None:
+    run = home.begin(approve=True)
+    home.wait(run, "needs_input")
+    key = key_for(tmp_path, "main")
+    body = {"number": 1, "verdict": "approve"}
+    assert home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 200
+    assert home.client.post(f"/api/runs/{run}/plan", json=body, headers=key).status_code == 409
+    home.wait(run)
+    trace = home.client.get(f"/api/runs/{run}/trace").json()
+    assert [question["by"] for question in trace["questions"]] == ["for a test"]
+
+
+_CHAIN = {
+    "tasks": [
+        {"id": "price", "instruction": "Say what 40 tomato seedlings cost.", "worker": "buyer"},
+        {"id": "again", "instruction": "Say what 12 tomato seedlings cost.", "worker": "buyer", "after": ["price"]},
+        {"id": "notes", "instruction": "Say when tomatoes are planted out.", "worker": "buyer", "after": ["again"]},
+    ]
+}
+
+
+def test_a_task_that_waits_is_skipped_or_reassigned_in_place_and_the_others_go_on(home: Garden) -> None:
+    home.hold()
+    run = home.begin(plan=_CHAIN)
+    home.tool_called(run)
+    path = f"/api/runs/{run}/tasks"
+    running = home.client.post(f"{path}/price/skip", json={"in_place": True})
+    assert (running.status_code, running.json()["detail"]) == (409, "task 'price' is running; stop its attempt instead")
+    assert home.client.post(f"{path}/notes/reassign", json={"worker": "baker", "in_place": True}).status_code == 409
+    given = home.client.post(f"{path}/notes/reassign", json={"worker": "reader", "in_place": True}).json()
+    assert {task["id"]: task["worker"] for task in given["tasks"]}["notes"] == "reader"
+    skipped = home.client.post(f"{path}/again/skip", json={"in_place": True})
+    assert (skipped.status_code, skipped.json()["summary"]["run"]) == (200, run)
+    assert home.client.post(f"{path}/again/skip", json={"in_place": True}).status_code == 409
+    home.let_go()
+    shown: Any = home.wait(run)
+    assert {task["id"]: task["status"] for task in shown["tasks"]} == {
+        "price": "done",
+        "again": "skipped",
+        "notes": "done",
+    }
+    assert "15 May" in str(shown["tasks"][2]["result"])
+    assert ("again", "person") in [(gap["task"], gap["reason"]) for gap in shown["gaps"]]
+    assert home.client.get(f"/api/runs/{run}/trace").json()["critical_path"] == ["price"]
+
+
+def test_an_attempt_is_stopped_and_its_task_given_up_while_the_run_goes_on(home: Garden) -> None:
+    home.hold()
+    run = home.begin(plan={"tasks": _CHAIN["tasks"][:2]})
+    home.tool_called(run)
+    path = f"/api/runs/{run}/tasks"
+    assert home.client.post(f"{path}/again/stop").status_code == 409
+    assert home.client.post(f"{path}/nothing/stop").status_code == 404
+    stopped = home.client.post(f"{path}/price/stop", json={"reason": "too slow"})
+    assert stopped.status_code == 200
+    shown: Any = home.wait(run)
+    home.let_go()
+    assert (shown["summary"]["state"], shown["tasks"][1]["status"]) == ("failed", "skipped")
+    failure = shown["tasks"][0]["failure"]
+    assert (failure["kind"], failure["message"]) == ("stopped", "operator stopped it: too slow")

@@ -48,6 +48,22 @@ BUGS = (
         "        state.partial[event.task] = None\n    if state.breakers:\n",
         "        pass\n    if state.breakers:\n",
     ),
+    # what a person changes in place
+    Bug(
+        "what needs a skipped task is skipped",
+        "engine/fold.py",
+        'if needed.skipped == "person" and need == "required"',
+        'if False and need == "required"',
+    ),
+    Bug("a running task is skipped", "engine/admit.py", "Status.READY, Status.BACKING_OFF))", "*Status))"),
+    Bug(
+        "a task that was given away stays in its queue",
+        "engine/fold.py",
+        "        dequeue(state, progress)\n",
+        "        pass\n",
+    ),
+    Bug("a task that was tried is given away", "engine/admit.py", "    if progress.attempt:\n", "    if False:\n"),
+    Bug("what a person stopped is tried again", "engine/decide.py", '"deadline", "stopped"):', '"deadline"):'),
     # inputs
     Bug("a failed required input does not matter", "engine/fold.py", '(need == "required" and not good) or', ""),
     Bug("a failed optional input is waited for", "engine/fold.py", 'elif good or need == "optional":', "elif good:"),
@@ -442,8 +458,8 @@ MONEY = (
     ),
     Bug(
         "a turn is never given back",
-        "runtime/context.py",
-        "            if held is not None and isinstance(reserve, Claim):\n                reserve.leave()",
+        "agents/spending.py",
+        "            self.observations.leave(model)",
         "            pass",
     ),
     Bug(
@@ -466,9 +482,9 @@ MONEY = (
     ),
     Bug(
         "calls of the supervisor are not reserved",
-        "agents/planner.py",
-        "reservation = await calls.hold(request)",
-        "reservation = lead.spending.reserve([lead.model], request)\n    reservation.amount_held = reservation.amount",
+        "agents/supervision.py",
+        "        if reservation.claim is None or await self.context.hold(reservation.claim, extra=extra):",
+        "        if reservation.claim is not None:\n            reservation.claim.held = reservation.claim.wanted\n        if True:",
     ),
     Bug(
         "a call that was shrunk is made at full length",

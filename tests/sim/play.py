@@ -254,6 +254,8 @@ class Play:
             yield self._tell(ev.CancelRequested("enough"), self._rng.uniform(0, 40))
         if "pause" in self.plot.faults and life == 0:
             yield self._tell(ev.PauseSet(True), self._rng.uniform(0, 20))
+        if "steered" in self.plot.faults:
+            yield self._steer(random.Random(f"steer/{self.plot.seed}/{life}"))
         if "zombie" in self.plot.faults and life < 2:
             yield self._rival(self._rng.uniform(0, 20))
 
@@ -264,6 +266,25 @@ class Play:
             await self.driver.ask(RUN, report)
         except (ChargehandError, asyncio.CancelledError):
             return
+
+    async def _steer(self, rng: random.Random) -> None:
+        """Skip tasks, give them to others and stop attempts, also where that does not fit."""
+        while True:
+            await asyncio.sleep(rng.uniform(0, 10))
+            tasks = sorted(self.shadow.nodes)
+            if not tasks:
+                continue
+            task = rng.choice(tasks)
+            attempt = self.shadow.nodes[task].attempt
+            worker = rng.choice(self.plot.roster.agents).name
+            order = rng.choice(
+                (
+                    ev.TaskSkipped(task, "person"),
+                    ev.TaskReassigned(task, worker),
+                    ev.AttemptFailed(task, attempt, ev.Failure("stopped", "a person stopped it")),
+                )
+            )
+            await self._tell(order, 0.0)
 
     async def _rival(self, wait: float) -> None:
         """Another process takes the run over while this one still drives it, and is killed when this one notices."""

@@ -28,11 +28,26 @@ FAULTS = (
     "pauses",  # planner, refiner or answerer is told to come back later: after seconds, or after days
     "mistakes",  # programming errors in workers, workers that give up honestly, refusals of a provider
     "partial",  # results that leave out a part of their task
+    "steered",  # a person who skips tasks, gives them to others, and stops attempts
 )
 _DRAWN_APART = frozenset(("pauses", "mistakes", "partial"))
 """Added later, and drawn from a stream of their own: what a seed meant before stays what it means."""
 HARSH = frozenset(
-    ("crash", "store", "jump", "zombie", "cancel", "tight", "short", "silence", "outage", "pause", "usage", "pauses")
+    (
+        "crash",
+        "store",
+        "jump",
+        "zombie",
+        "cancel",
+        "tight",
+        "short",
+        "silence",
+        "outage",
+        "pause",
+        "usage",
+        "pauses",
+        "steered",
+    )
 )
 """With one of these on, the ending depends on when things happen, so that no single one is right."""
 
@@ -54,9 +69,11 @@ class Scenario(Struct, frozen=True):
 
 def scenario(seed: int, faults: frozenset[str] | None = None, max_tasks: int = 12) -> Scenario:
     rng = random.Random(f"scenario/{seed}")
-    drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART and rng.random() < 0.25}
+    drawn = {fault for fault in FAULTS if fault not in _DRAWN_APART and fault != "steered" and rng.random() < 0.25}
     apart = random.Random(f"apart/{seed}")
     drawn |= {fault for fault in FAULTS if fault in _DRAWN_APART and apart.random() < 0.25}
+    if random.Random(f"steered/{seed}").random() < 0.2:
+        drawn |= {"steered"}
     on = frozenset(drawn if faults is None else drawn & faults)
     roster = _roster(rng)
     if apart.random() < 0.4:  # who gets everything when no plan can be made

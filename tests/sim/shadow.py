@@ -31,6 +31,8 @@ class Node(Struct):
     probe: float = 0.0
     given_up_by: str = ""  # who failed for good
     is_partial: bool = False  # its result leaves something out
+    is_unwanted: bool = False  # a person skipped it
+    is_stopped: bool = False  # a person stopped its last attempt
 
 
 class Gauge(Struct):
@@ -238,7 +240,7 @@ class Shadow:
         status = {name: self.nodes[name].status for name, _ in needs}
         good = [name for name, need in needs if need == "quorum" and status[name] == "done"]
         return (
-            all(status[name] == "done" for name, need in needs if need == "required")
+            all(status[name] == "done" or self._waived(task, name) for name, need in needs if need == "required")
             and all(status[name] in ("done", "failed", "skipped") for name, need in needs if need == "optional")
             and len(good) >= task.quorum
         )
@@ -291,6 +293,7 @@ class Shadow:
         node.steps = set()
         node.pending = {}
         node.given_up_by = node.worker if event.failure.permanent else ""
+        node.is_stopped = event.failure.kind == "stopped"
         if event.failure.retry_after <= self.plot.policy.retry.obey_retry_after:
             node.not_before = self.at + event.failure.retry_after
 
@@ -312,6 +315,7 @@ class Shadow:
     def _retryscheduled(self, event: ev.RetryScheduled) -> None:
         node = self.nodes[event.task]
         self.require(node.status == "failed attempt", f"{event.task} is retried while {node.status}")
+        self.require(not node.is_stopped, f"22: {event.task} is retried although a person stopped it")
         node.not_before = 0.0 if event.worker else node.not_before  # another worker has other limits
         node.worker = event.worker or node.worker
         self.require(
@@ -399,6 +403,11 @@ class Shadow:
         self._terminal(event.task, "failed")
 
     def _taskskipped(self, event: ev.TaskSkipped) -> None:
+        if event.reason == "person":
+            status = self.nodes[event.task].status
+            self.require("steered" in self.plot.faults, "skipped by a person who is not there")
+            self.require(status in ("waiting", "ready", "backing off"), f"22: {event.task} skipped while {status}")
+            self.nodes[event.task].is_unwanted = True
         if event.reason == "input":
             self.require(self.nodes[event.because].status in ("failed", "skipped"), f"{event.task} skipped for nothing")
             self.require(self._hopeless(event.task), f"{event.task} skipped although it could still run")
@@ -418,9 +427,20 @@ class Shadow:
         needs += [(edge.task, edge.need) if isinstance(edge, Edge) else (edge, "required") for edge in wanted.after]
         bad = {name for name, _ in needs if self.nodes[name].status in ("failed", "skipped")}
         quorum = [name for name, need in needs if need == "quorum"]
-        return any(name in bad for name, need in needs if need == "required") or (
+        required = [name for name, need in needs if need == "required" and not self._waived(wanted, name)]
+        return any(name in bad for name in required) or (
             len([name for name in quorum if name not in bad]) < wanted.quorum
         )
+
+    def _waived(self, task: Task, needed: TaskId) -> bool:
+        """Oracle 22: what needs a task that a person skipped goes on without it, except over its list."""
+        return self.nodes[needed].is_unwanted and task.for_each != needed
+
+    def _taskreassigned(self, event: ev.TaskReassigned) -> None:
+        node = self.nodes[event.task]
+        self.require(node.status in ("waiting", "ready"), f"22: {event.task} was reassigned while {node.status}")
+        self.require(node.attempt == 0, f"22: {event.task} was reassigned after attempt {node.attempt}")
+        node.task = structs.replace(node.task, worker=event.worker, match=None)
 
     def _terminal(self, task: TaskId, status: str) -> None:
         node = self.nodes[task]

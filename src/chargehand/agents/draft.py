@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -16,7 +16,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
 from chargehand.engine.events import Effect, Failure
 from chargehand.engine.facts import RouteChosen
-from chargehand.engine.forecast import Forecast, forecast, in_line
+from chargehand.engine.forecast import CostForecast, Forecast, forecast, in_line
 from chargehand.engine.lint import lint
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Finding, Plan, Task, needs
@@ -25,7 +25,6 @@ from chargehand.engine.roster import Roster
 from chargehand.engine.state import Work
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.models.model import Model
-from chargehand.runtime.context import calls_left
 from chargehand.runtime.executor import (
     Claim,
     Done,
@@ -50,23 +49,6 @@ BASIS = (
     "planning, retries and fallbacks are not counted"
 )
 """What the estimate rests on, in words."""
-
-
-class CostForecast(Struct, frozen=True):
-    """Dollars for a whole plan."""
-
-    about: float | None
-    """The estimate; None where the price of a model is not known."""
-    unknown: tuple[str, ...] = ()
-    """The models whose price is not known."""
-    grows: str = ""
-    """Why there may be more to it than the estimate counts, in words."""
-    budget: float | None = None
-    """The cap of the run."""
-
-    @property
-    def above_budget(self) -> bool:
-        return self.about is not None and self.budget is not None and self.about > self.budget
 
 
 class PlanForecast(Forecast, frozen=True, omit_defaults=True):
@@ -247,15 +229,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
 def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
     """What a plan will take: time, and dollars where the executor knows its models."""
     forecasted = structs.asdict(forecast(plan, request.roster, request.policy))
-    cost = executor.cost_forecast(plan, request, closed=closed) if isinstance(executor, EstimatesCost) else None
-    return PlanForecast(**forecasted, usd=cost)
-
-
-@runtime_checkable
-class EstimatesCost(Protocol):
-    """An executor that knows what its models cost."""
-
-    def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None: ...
+    return PlanForecast(**forecasted, usd=executor.cost_forecast(plan, request, closed=closed))
 
 
 async def _proposed(executor: Executor, brief: Brief, context: "_DraftContext", seconds: Seconds) -> Proposal:
@@ -289,7 +263,6 @@ class _DraftContext:
         request: str = "",  # noqa: ARG002
         effect: Effect = "read",  # noqa: ARG002
         reserve: Amount | Claim = NOTHING,  # noqa: ARG002
-        share: bool = False,  # noqa: ARG002
         shape: type[_Shape] = object,  # noqa: ARG002
     ) -> _Shape:
         return cast("_Shape", (await call("draft")).value)
@@ -300,28 +273,22 @@ class _DraftContext:
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         raise NotImplementedError
 
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        raise NotImplementedError
-
     def worker_loads(self) -> Mapping[str, WorkerLoad]:
         return {}
 
     def expect_work(self, workers: Sequence[str]) -> None:
         pass
 
-    async def afford(self, price: Amount, most: int) -> int:
-        if not self._ledger.capped or price == NOTHING:
-            return most
-        count = min(most, calls_left(self._room() // 2, price))
-        self._ledger.reserve(price * count)
-        return count
-
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        if self._ledger.capped:
-            if not claim.fit(self._room() // 2 + covered):
-                return None
-            self._ledger.reserve(claim.amount.beyond(covered))
-        return claim.amount
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        if not self._ledger.capped:
+            return True
+        covered = NOTHING if extra else self._answer
+        amount = claim.wanted.min(self._room() // 2 + covered)
+        if not claim.least.within(amount):
+            return False
+        self._ledger.reserve(amount.beyond(covered))
+        claim.held = amount
+        return True
 
     def _room(self) -> Amount:
         """What is left beyond what an answer takes."""

@@ -157,6 +157,8 @@ def _describe_task(tracer: Tracer, event: ev.Event) -> _Description | None:
             return "given up" if is_told else f"given up {describe_failure(failure)}", "bad"
         case ev.TaskSkipped():
             return _describe_skip(event), "bad"
+        case ev.TaskReassigned(worker=worker):
+            return f"given to {worker} by a person", "warn"
         case ev.ResultReused(source=source, run=run):
             return f"taken over from {source} of run {run}", "good"
         case ev.Noted(text=text, fact=fact):

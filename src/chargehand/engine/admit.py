@@ -150,6 +150,34 @@ def _explain(finding: ev.Finding) -> str:
 # --- the person
 
 
+def _skip(state: RunState, report: ev.TaskSkipped) -> ev.Event:
+    """A task that does not run at the moment; which ones are skipped for another reason is decided."""
+    if report.reason != "person":
+        raise Refused(f"a skip for the reason {report.reason!r} is decided, never reported")
+    _idle(state, report.task, (Status.WAITING, Status.READY, Status.BACKING_OFF))
+    return report
+
+
+def _reassignment(state: RunState, report: ev.TaskReassigned) -> ev.Event:
+    progress = _idle(state, report.task, (Status.WAITING, Status.READY))
+    if progress.attempt:
+        raise Refused(f"task {report.task!r} has been tried by {progress.worker!r}; only one not begun is reassigned")
+    if report.worker not in state.agents:
+        raise Refused(f"there is no worker {report.worker!r}; there are {', '.join(state.agents)}")
+    return report
+
+
+def _idle(state: RunState, task: TaskId, allowed: tuple[Status, ...]) -> Progress:
+    """A task in one of these states; Refused, with what to do instead, where it is in another."""
+    progress = state.tasks.get(task)
+    if progress is None:
+        raise Refused(f"there is no task {task!r} in the plan")
+    if progress.status not in allowed:
+        advice = {Status.RUNNING: "; stop its attempt instead", Status.ASKING: "; answer its question instead"}
+        raise Refused(f"task {task!r} is {progress.status.value}{advice.get(progress.status, '')}")
+    return progress
+
+
 _PLAN_VERDICTS = ("approve", "edit", "reject")
 _CALL_VERDICTS = ("approve", "reject")
 _EFFECT_VERDICTS = ("done", "again", "fail")
@@ -206,6 +234,8 @@ _ADMISSIONS: dict[type, Callable[[RunState, Any], ev.Event]] = {
     ev.SupervisionStarted: _more_calls,
     ev.SupervisionFailed: _supervision_failure,
     ev.InputAnswered: _reply,
+    ev.TaskSkipped: _skip,
+    ev.TaskReassigned: _reassignment,
     ev.CancelRequested: _as_reported,
     ev.PauseSet: _as_reported,
     ev.RunResumed: _as_reported,

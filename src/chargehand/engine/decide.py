@@ -137,7 +137,7 @@ def _after_failure(state: RunState, progress: Progress, now: Instant) -> ev.Even
     assert failure is not None, "only failed tasks are judged"
     if failure.kind == "approval" or (failure.kind == "uncertain" and policy.uncertain == "ask"):
         return _question_about(state, progress, failure) if state.input is None else None
-    if failure.kind in ("uncertain", "budget", "deadline"):
+    if failure.kind in ("uncertain", "budget", "deadline", "stopped"):
         return ev.TaskFailed(task, failure)
     wait = _wait_after(state, progress, failure)
     allowed = policy.retry.fallback_attempts if progress.tried else policy.retry.attempts
@@ -488,7 +488,7 @@ def _may_replan(state: RunState) -> bool:
         state.replans < state.requested.policy.limits.replans
         and state.planning.failure is None  # else it could not even plan
         and state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
-        and bool(gaps(state))
+        and any(gap.reason != "person" for gap in gaps(state))  # what a person skipped is not wanted
     )
 
 

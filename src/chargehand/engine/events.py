@@ -254,6 +254,8 @@ class InputAnswered(_Fact, frozen=True, tag="input.answered"):
     """What the effect came to, with `done`."""
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on other calls of the same reply, those that the question names under `also`."""
+    by: str = ""
+    """Who decided: over HTTP the name of the token, or its id; empty: it is not known."""
 
 
 class SupervisionStarted(_Fact, frozen=True, tag="supervision.started"):
@@ -503,7 +505,10 @@ class TaskFailed(_Fact, frozen=True, tag="task.failed"):
 
 
 class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
-    """It will not run: a needed input did not deliver, or money or time did not suffice."""
+    """It will not run: a needed input did not deliver, money or time did not suffice, or a person skipped it.
+
+    What needs a task that a person skipped goes on without it, unless it is repeated over the list of that task.
+    """
 
     task: TaskId
     """The task's id."""
@@ -511,6 +516,19 @@ class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
     """What was missing: an input, money, time, the leave of a person, or a model that does not refuse every call."""
     because: TaskId = NO_TASK
     """The task that did not deliver (`input`), or whose attempt the provider refused (`refused`)."""
+    by: str = ""
+    """The person who skipped it (`person`), as far as that is known."""
+
+
+class TaskReassigned(_Fact, frozen=True, tag="task.reassigned"):
+    """A person gave the task, which had not begun, to another worker."""
+
+    task: TaskId
+    """The task's id."""
+    worker: str
+    """Who does it from now on; the fallbacks are those of this worker."""
+    by: str = ""
+    """The person who did so, as far as that is known."""
 
 
 class TimeRanOut(_Fact, frozen=True, tag="run.time_ran_out"):
@@ -643,6 +661,7 @@ Event: TypeAlias = (
     | ResultReused
     | TaskFailed
     | TaskSkipped
+    | TaskReassigned
 )
 
 Paid: TypeAlias = (

@@ -7,7 +7,9 @@ from msgspec import Struct
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Seconds
 
-FailureKind = Literal["network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval"]
+FailureKind = Literal[
+    "network", "timeout", "resource", "logic", "uncertain", "budget", "deadline", "approval", "stopped"
+]
 FailureCode = Literal[
     "",
     "wrong_output",

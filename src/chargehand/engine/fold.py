@@ -22,6 +22,7 @@ from chargehand.engine.state import (
     SupervisorDuty,
     Work,
     candidates,
+    dequeue,
     enqueue,
     prune,
     queue_key,
@@ -230,6 +231,16 @@ def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
     progress.skipped = event.reason
     progress.because = event.because
     _settle(state, progress, Status.SKIPPED)
+
+
+def _task_reassigned(state: RunState, event: ev.TaskReassigned) -> None:
+    progress = state.tasks[event.task]
+    is_ready = progress.status is Status.READY
+    if is_ready:
+        dequeue(state, progress)
+    progress.task = structs.replace(progress.task, worker=event.worker, match=None)
+    if is_ready:
+        enqueue(state, progress)
 
 
 # --- the run as a whole
@@ -717,6 +728,8 @@ def _settle(state: RunState, progress: Progress, status: Status) -> None:
 
 def _input_settled(state: RunState, reader: Progress, need: str, needed: Progress) -> None:
     good = needed.status is Status.DONE
+    if needed.skipped == "person" and need == "required" and reader.task.for_each != needed.task.id:
+        need = "optional"  # who skips a task wants the others to go on without it
     if need == "quorum":
         if not reader.wanted:
             return  # it already had enough
@@ -771,6 +784,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.ResultReused: _result_reused,
     ev.TaskFailed: _task_failed,
     ev.TaskSkipped: _task_skipped,
+    ev.TaskReassigned: _task_reassigned,
     ev.InputRequested: _input_requested,
     ev.InputAnswered: _input_answered,
     ev.ResultsOffered: _results_offered,

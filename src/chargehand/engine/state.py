@@ -5,7 +5,7 @@ Only `fold` changes it. It is disposable: the journal makes it again.
 
 from collections.abc import Iterator
 from enum import Enum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from msgspec import Raw, Struct, field
@@ -231,6 +231,15 @@ def enqueue(state: RunState, progress: Progress) -> None:
     if queue is None:
         queue = state.ready_queues[key] = ReadyQueue(candidates(state, key))
     heappush(queue.heap, (-progress.rank, progress.order))
+
+
+def dequeue(state: RunState, progress: Progress) -> None:
+    """Take a task out of its queue."""
+    key = queue_key(progress)
+    queue = state.ready_queues[key]
+    queue.heap = [entry for entry in queue.heap if entry[1] != progress.order]
+    heapify(queue.heap)
+    prune(state, key)
 
 
 def queue_key(progress: Progress) -> str | Match | None:

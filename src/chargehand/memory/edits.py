@@ -161,10 +161,6 @@ def _missing(text: str, hunk: Hunk) -> str:
     return f"there is no line {lost[:200]!r}; lines must match exactly, blanks too"
 
 
-MOST_LINES = 20_000
-"""Beyond this, comparing line by line takes too long; the whole texts are shown instead."""
-
-
 _NUMBERED = re.compile(r"^[ \t]*\d+→", re.MULTILINE)
 _HEADER = re.compile(r"\s*\*{3}\s*(?:Begin Patch|(?:Add|Delete|Update) Block)\b")
 

@@ -161,6 +161,8 @@ class QuestionTrace(Struct, omit_defaults=True):
     answered: Seconds | None = None
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on the other calls that `question` names."""
+    by: str = ""
+    """Who answered; empty: it is not known."""
 
 
 class NoteTrace(Struct, frozen=True, omit_defaults=True):
@@ -445,6 +447,9 @@ class Tracer:
         task.reused = ReusedResult(event.run, event.source)
         task.result = _value(event.result)
 
+    def _task_reassigned(self, event: ev.TaskReassigned, _at: Seconds, _used: Amount) -> None:
+        self.tasks[event.task].worker = event.worker
+
     def _task_expanded(self, _event: ev.TaskExpanded, _at: Seconds, _used: Amount) -> None:
         self._add_tasks()
 
@@ -474,6 +479,7 @@ class Tracer:
                 question.feedback = event.feedback
                 question.answered = at
                 question.also = event.also
+                question.by = event.by
                 self._note_end(question.task, self.state.at)  # a person may say that an effect was had
                 if event.verdict == "done":
                     self.tasks[question.task].result = _value(event.result)
@@ -546,6 +552,7 @@ class Tracer:
         ev.RetryScheduled: _retry_scheduled,
         ev.ResultReused: _result_reused,
         ev.TaskExpanded: _task_expanded,
+        ev.TaskReassigned: _task_reassigned,
         ev.InputRequested: _input_requested,
         ev.InputAnswered: _input_answered,
         ev.Noted: _noted,

@@ -33,10 +33,11 @@ from chargehand.server.api.shapes import (
     VerdictBody,
 )
 from chargehand.server.idempotency import RunKey
+from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, unknown
+from chargehand.server.wire import Problem, reply, unknown
 from chargehand.text.names import listed
 
 
@@ -78,7 +79,7 @@ async def resume_run(tenant: Tenant, run: str, body: ReasonBody) -> RunInfo:
 
 
 @operation("POST", "/api/runs/{run}/plan", scope="run")
-async def judge_plan(tenant: Tenant, run: str, body: VerdictBody) -> RunInfo:
+async def judge_plan(tenant: Tenant, request: Request, run: str, body: VerdictBody) -> RunInfo:
     """Approve, edit or reject the plan a run asks about."""
     _check_plan(body)
 
@@ -86,24 +87,35 @@ async def judge_plan(tenant: Tenant, run: str, body: VerdictBody) -> RunInfo:
         question = _question(recorded)
         if question.what != "plan":
             raise Refused(f"run {run!r} asks about a {question.what}, not about its plan; answer that")
-        return ev.InputAnswered(body.number, body.verdict, body.feedback, body.plan)
+        return ev.InputAnswered(body.number, body.verdict, body.feedback, body.plan, by=_name_of_caller(request))
 
     return await _tell(tenant, run, judge)
 
 
 @operation("POST", "/api/runs/{run}/answer", scope="run")
-async def answer_run(tenant: Tenant, run: str, body: AnswerBody) -> RunInfo:
-    """AnswerBody the question a run asks."""
+async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBody) -> RunInfo:
+    """Answer the question a run asks."""
     _check_plan(body)
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
     def answer(recorded: RecordedRun) -> ev.Event:
         _question(recorded)
         return ev.InputAnswered(
-            number=body.number, verdict=body.verdict, feedback=body.feedback, plan=body.plan, result=result
+            number=body.number,
+            verdict=body.verdict,
+            feedback=body.feedback,
+            plan=body.plan,
+            result=result,
+            by=_name_of_caller(request),
         )
 
     return await _tell(tenant, run, answer)
+
+
+def _name_of_caller(request: Request) -> str:
+    """What the token was called when it was made; its id where it has no name."""
+    caller: ApiCaller = request.scope[CALLER]
+    return caller.name or caller.key
 
 
 def _check_plan(sent: VerdictBody | AnswerBody) -> None:
@@ -126,6 +138,26 @@ async def judge_run(tenant: Tenant, run: str, body: FeedbackBody) -> FeedbackRes
 
     judgement = await record_feedback(tenant.journal, run, body.good, body.worker)
     return FeedbackResult(run, judgement.request, judgement.confirmed, judgement.refuted)
+
+
+@operation("POST", "/api/runs/{run}/tasks/{task}/stop", scope="run")
+async def stop_task(tenant: Tenant, request: Request, run: str, task: str, body: ReasonBody) -> RunInfo:
+    """Stop the attempt at a task that is under way: the task has failed, and what needs it is treated as after any
+    failure. The other tasks go on.
+    """  # noqa: D205 - it is one summary
+    name = _name_of_caller(request)
+
+    def stop(recorded: RecordedRun) -> ev.Event:
+        progress = recorded.state.tasks.get(TaskId(task))
+        if progress is None:
+            raise unknown("task", task, recorded.state.tasks)
+        if progress.status is not Status.RUNNING:
+            raise Refused(f"task {task!r} of run {run!r} is not under way, so there is nothing to stop")
+        reason = f": {body.reason}" if body.reason else ""
+        failure = ev.Failure("stopped", f"{name} stopped it{reason}")
+        return ev.AttemptFailed(progress.task.id, progress.attempt, failure)
+
+    return await _tell(tenant, run, stop)
 
 
 # --- run again, in part: each is a new run that takes over what was finished; the old one is cancelled first
@@ -170,7 +202,10 @@ async def fork_run(tenant: Tenant, request: Request, run: str, body: ForkBody) -
 
 @begins_run("/api/runs/{run}/tasks/{task}/skip")
 async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body: SkipBody) -> Response:
-    """A new run without this task."""
+    """A new run without this task; or, in place, this run without it."""
+    if body.in_place:
+        skipped = ev.TaskSkipped(TaskId(task), "person", by=_name_of_caller(request))
+        return reply(await _tell(tenant, run, lambda _: skipped))
 
     async def make_new(old: RecordedRun) -> NewRun:
         plan = _plan_with(old, task)
@@ -187,7 +222,10 @@ async def skip_task(tenant: Tenant, request: Request, run: str, task: str, body:
 
 @begins_run("/api/runs/{run}/tasks/{task}/reassign")
 async def reassign_task(tenant: Tenant, request: Request, run: str, task: str, body: ReassignBody) -> Response:
-    """A new run in which another worker does this task."""
+    """A new run in which another worker does this task; or, in place, this run with that change."""
+    if body.in_place:
+        reassigned = ev.TaskReassigned(TaskId(task), body.worker, by=_name_of_caller(request))
+        return reply(await _tell(tenant, run, lambda _: reassigned))
 
     async def make_new(old: RecordedRun) -> NewRun:
         plan = _plan_with(old, task)

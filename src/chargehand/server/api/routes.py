@@ -137,6 +137,9 @@ def _responses(operation: Operation) -> Json:
             "Idempotency-Replayed": {"description": "RequestBody before.", "schema": _TEXT},
         }
     responses: Json = {"201" if operation.creates else "200": good}
+    if operation.body is not None and "in_place" in operation.body.__struct_fields__:
+        changed: Json = {"schema": {"$ref": "#/components/schemas/RunInfo"}}
+        responses["200"] = {"description": "The run, changed in place.", "content": {_JSON: changed}}
     if operation.may_be_empty:
         responses["204"] = {"description": "Nothing will follow."}
     for status in sorted(_problem_statuses(operation)):

@@ -77,7 +77,10 @@ class NewRunBody(BoundedBody, frozen=True, kw_only=True):
 
 
 class PlanBody(RequestBody, frozen=True):
+    """A plan that is given is only checked: nothing is planned."""
+
     goal: Goal
+    plan: Plan | None = None
 
 
 class ReasonBody(RequestBody, frozen=True):
@@ -115,11 +118,16 @@ class RetryBody(RequestBody, frozen=True):
 
 
 class SkipBody(RequestBody, frozen=True):
-    """No fields."""
+    """`in_place`: in this run, which goes on, instead of in a new one; the task must not be running."""
+
+    in_place: bool = False
 
 
 class ReassignBody(RequestBody, frozen=True):
+    """`in_place`: in this run, which goes on, instead of in a new one; the task must not have begun."""
+
     worker: Name
+    in_place: bool = False
 
 
 class ForkBody(BoundedBody, frozen=True):

@@ -8,14 +8,17 @@ from contextlib import asynccontextmanager, suppress
 from starlette.requests import Request
 
 from chargehand import __version__
-from chargehand.agents.draft import draft
-from chargehand.engine.events import Entry
+from chargehand.agents.draft import draft, foreseen
+from chargehand.engine.events import Entry, RunRequested
+from chargehand.engine.lint import lint
+from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
 from chargehand.memory.archives import Archive, Filter
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.edits import Rethink
 from chargehand.memory.session import OpenMemory
+from chargehand.runtime.executor import Executor
 from chargehand.runtime.stats import MAX_RUNS, health
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
@@ -110,10 +113,14 @@ def _team_info(team: Team) -> TeamInfo:
 
 @operation("POST", "/api/teams/{team}/plan", scope="run")
 async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
-    """A plan for a goal, checked and reckoned; nothing is done about it."""
+    """A plan for a goal, checked and reckoned; nothing is done about it. One that is given is checked as it is:
+    findings that are `grave` keep it from running, and there is no forecast then.
+    """  # noqa: D205 - it is one summary
     served = await tenant.part(Teams).of(team)
     tenant.runs.check()
     team_in_budget = await served.keep_budget()
+    if body.plan is not None:
+        return _checked_plan(served.executor, team_in_budget.request(body.goal, time.time()), body.plan)
     async with tenant.part(Drafts).turn:
         drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
     return PlanDraft(
@@ -124,6 +131,13 @@ async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
         notes=(*(note.text for note in team_in_budget.budget_notes()), *drafted.notes),
         usd=None if drafted.spent is None else drafted.spent.usd,
     )
+
+
+def _checked_plan(executor: Executor, request: RunRequested, plan: Plan) -> PlanDraft:
+    linted = lint(plan.tasks, request.roster, request.policy.limits)
+    checked = Plan(linted.tasks, plan.combine, plan.goal or request.goal)
+    reckoned = None if linted.errors else foreseen(executor, checked, request)
+    return PlanDraft(plan=checked, findings=linted.findings, forecast=reckoned, unserved=(), notes=(), usd=0.0)
 
 
 class LatestHealth:

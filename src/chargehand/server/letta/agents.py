@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct, structs
 
@@ -14,12 +14,18 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import ModelCard
-from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
-from chargehand.server.letta.executor import MATCHING, is_supervisor
+from chargehand.server.letta.executor import (
+    FULL_ACCESS,
+    MATCHING,
+    attach_archive,
+    blocks_of,
+    is_supervisor,
+    lock_of,
+)
 from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
-from chargehand.server.letta.settings import check_fields, check_rules, merge, settings_of, to_catalog
+from chargehand.server.letta.settings import check_rules, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
@@ -129,9 +135,7 @@ async def list_tags(call: LettaCall) -> list[str]:
 
 @route("POST", "/v1/agents")
 async def create(call: LettaCall) -> Table:
-    sent = await call.body(AgentCreate)
-    check_fields(await call.raw_body(), AgentCreate)
-    return await create_agent(call, sent)
+    return await create_agent(call, await call.checked_body(AgentCreate))
 
 
 async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
@@ -209,11 +213,10 @@ async def retrieve(call: LettaCall) -> Table:
 
 @route("PATCH", _AGENT)
 async def update(call: LettaCall) -> Table:
-    sent = await call.body(AgentUpdate)
-    check_fields(await call.raw_body(), AgentUpdate)
+    sent = await call.checked_body(AgentUpdate)
     tools = None if sent.tool_ids is None else await tool_names(call.catalog, (), sent.tool_ids)
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         changed = _change_fields(call, profile, sent)
         if tools is not None:
             changed = structs.replace(changed, tools=tools)
@@ -226,10 +229,10 @@ async def update(call: LettaCall) -> Table:
     return await change_agent(call, change)
 
 
-async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Profile]]) -> Table:
+async def change_agent(call: LettaCall, change: Callable[[Profile], Profile]) -> Table:
     """Change the agent that the path names, as it is then."""
     async with lock_of(call.tenant, call.path("agent")):
-        profile = await call.catalog.change(await change(await call.agent()))
+        profile = await call.catalog.change(change(await call.agent()))
     return await describe_agent(call, profile)
 
 
@@ -321,7 +324,7 @@ async def detach_tool(call: LettaCall) -> Table:
 async def _change_tools(call: LettaCall, change: Callable[[Strings, Strings], Strings]) -> Table:
     names = await tool_names(call.catalog, (), [call.path("tool")])
 
-    async def change_tools(profile: Profile) -> Profile:
+    def change_tools(profile: Profile) -> Profile:
         return structs.replace(profile, tools=tuple(dict.fromkeys(change(profile.tools, names))))
 
     return await change_agent(call, change_tools)
@@ -338,7 +341,7 @@ async def require_approval(call: LettaCall) -> Table:
     sent = await call.body(ApprovalUpdate)
     rule: Table = {"type": "requires_approval", "tool_name": name}
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         if name not in profile.tools:
             raise unknown("tool of this agent", name)
         settings = settings_of(profile)

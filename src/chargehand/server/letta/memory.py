@@ -16,7 +16,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Profile
 from chargehand.memory.edits import Rethink
-from chargehand.server.letta.attachments import archive_of, archives_of, lock_of
+from chargehand.server.letta.executor import archive_of, archives_of, lock_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.wire import (
     ArchiveCreate,

@@ -13,6 +13,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
+from chargehand.server.letta.settings import check_fields
 from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
@@ -29,6 +30,7 @@ _NAMES: dict[type[Thing], str] = {
 _PAGE_PARAMETERS = ("after", "before", "limit", "order", "order_by", "ascending", "include", "include_relationships")
 """Parameters of every list. What is listed is always complete, whatever `include` says."""
 _Stored = TypeVar("_Stored", bound=Thing)
+SentStruct = TypeVar("SentStruct", bound=Struct)
 
 
 class LettaCall:
@@ -50,6 +52,12 @@ class LettaCall:
 
     async def body(self, shape: type[Shape]) -> Shape:
         return await body(self.request, shape)
+
+    async def checked_body(self, shape: type[SentStruct]) -> SentStruct:
+        """What was sent; a problem for the first field of it that would have no effect."""
+        sent = await self.body(shape)
+        check_fields(await self.raw_body(), shape)
+        return sent
 
     async def raw_body(self) -> bytes:
         return await raw_body(self.request)

@@ -28,8 +28,7 @@ from chargehand.errors import ChargehandError, Refused, RunUnknown, StoreError
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
-from chargehand.server.letta.attachments import lock_of
-from chargehand.server.letta.executor import AgentQueue, LettaExecutor
+from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
 from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request

@@ -171,12 +171,11 @@ def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -
         raise Problem(422, "unsupported", f"{place}{name[:60]} is not supported here: {advice}")
 
 
-def check_fields(raw: bytes, shape: type[Struct]) -> Table:
-    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
+def check_fields(raw: bytes, shape: type[Struct]) -> None:
+    """Raise a problem for the first field of a body that would have no effect."""
     sent = cast("Table", msgspec.json.decode(raw.strip() or b"{}"))
     refuse_unsupported(sent, shape.__struct_fields__)
     refuse_unsupported(sent.get("model_settings") or {}, ModelOptions.__struct_fields__, "model_settings.")
-    return sent
 
 
 # --- tool rules: what cannot be kept is refused when it is written, never ignored

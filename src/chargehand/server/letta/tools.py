@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
-from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.custom_tools import (
     ToolExecutionResult,
     custom_tool,
@@ -18,7 +17,7 @@ from chargehand.server.letta.custom_tools import (
     require_custom_tools,
     return_limit,
 )
-from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
+from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages, lock_of
 from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
 from chargehand.server.tenants import Tenant
