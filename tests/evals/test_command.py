@@ -141,11 +141,13 @@ def test_an_evaluation_that_could_try_nothing_has_failed(here: Path, typed: Type
     assert not [word for word in ("Wanted", "Routes", "macro_f1") if word in done.stdout], "there is nothing to show"
 
 
-def test_a_report_is_not_written_over_what_is_read(here: Path, typed: Type) -> None:
+def test_a_report_is_not_written_over_what_is_read_nor_over_another(here: Path, typed: Type) -> None:
     (here / "link.json").symlink_to("golden.yaml")
     for words in (["-o", "golden.yaml"], ["--markdown", "./golden.yaml"], ["--junit", "link.json"]):
         refused(typed("eval", "golden.yaml", *words), "is read here, and a report would be written over it")
     assert (here / "golden.yaml").read_text() == GOLDEN
+    refused(typed("eval", "golden.yaml", "-o", "a.json", "--junit", "a.json"), "is named for another report")
+    assert not (here / "a.json").exists()
 
 
 def test_a_report_that_cannot_be_written_in_the_end_is_still_shown(here: Path, typed: Type) -> None:

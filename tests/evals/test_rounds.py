@@ -101,17 +101,17 @@ async def test_a_rubric_without_a_judge_is_not_tried() -> None:
     assert "no model judges the rubric; name one: --judge MODEL" in section.scores[0].why[0]
 
 
-async def test_progress_shows_each_failed_case_and_counts() -> None:
+async def test_progress_shows_each_failed_case_and_a_count() -> None:
     stream = io.StringIO()
-    counts: list[tuple[str, int, int]] = []
-    progress = PrintedProgress(Console(stream), lambda what, done, cases: counts.append((what, done, cases)))
-    quick = ScriptedModel(lambda _: "31 tongs")
+    counts: list[tuple[int, int]] = []
+    progress = PrintedProgress(Console(stream), lambda _what, done, total: counts.append((done, total)))
+    model = ScriptedModel(lambda _: "31 tongs")
     cases = [*asked(2), Case("How many tongs are in stock?", worker=None)]
-    await evaluate([dataset(*cases)], lambda: Team([Worker("keeper", "counts stock", model=quick)]), progress=progress)
+    await evaluate([dataset(*cases)], lambda: Team([Worker("keeper", "counts stock", model=model)]), progress=progress)
     (failed,) = stream.getvalue().splitlines()
-    assert failed.split() == ["1", "routing", "failed", "How", "many", "tongs", "are", "in", "stock?"]
-    assert [one.passed for one in progress.scores["some"]] == [False, True, True]
-    assert counts == [("cases", 1, 3), ("cases", 2, 3), ("cases", 3, 3)]
+    assert failed.split()[1:] == ["routing", "failed", "How", "many", "tongs", "are", "in", "stock?"]
+    assert counts == [(1, 3), (2, 3), (3, 3)]
+    assert sorted(one.passed for one in progress.scores["some"]) == [False, True, True]
 
 
 def test_what_was_tried_before_a_stop_is_reported_without_gates() -> None:

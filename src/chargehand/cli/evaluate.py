@@ -194,11 +194,15 @@ def _report_files(options: Namespace) -> dict[Path, Callable[[EvalReport], str]]
 
 def _check_reports(options: Namespace, inputs: Iterable[Path]) -> None:
     """Whether every report can be written, and over nothing that is read: before a long evaluation, not after it."""
-    read = {path.resolve() for path in inputs}
-    for path in _report_files(options):
-        if path.resolve() in read:
-            raise Invalid(f"{path} is read here, and a report would be written over it; name another file")
+    taken = {path.resolve(): "is read here" for path in inputs}
+    for path in (options.output, options.markdown, options.junit):
+        if path is None:
+            continue
         is_new = not path.exists()
+        if path.resolve() in taken:
+            raise Invalid(f"{path} {taken[path.resolve()]}, and a report would be written over it; name another file")
+        if is_new or path.is_file():  # a device takes as many reports as it is given
+            taken[path.resolve()] = "is named for another report"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("ab").close()
