@@ -29,7 +29,7 @@ from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
 from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
-from chargehand.server.letta.index import Index, SavedLog
+from chargehand.server.letta.index import Index, SavedLog, open_index
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
@@ -38,7 +38,6 @@ from chargehand.server.streams import Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, problem_of, reply, unknown
-from chargehand.sqlite import file_of_url
 
 _DONE = b"data: [DONE]\n\n"
 _SIGN_OF_LIFE = b" \n"
@@ -195,7 +194,7 @@ class Sessions:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self.index = Index(file_of_url(tenant.stores.index), tenant.redactor.clean)
+        self.index = open_index(tenant.stores.index, tenant.redactor.clean)
         tenant.stack.push_async_callback(self.index.close)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
         self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
