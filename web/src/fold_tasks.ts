@@ -161,6 +161,10 @@ const taskSkipped: Fold = (run, event, { at, task }) => {
   settle(run, task, "skipped", at);
 };
 
+const reassigned: Fold = (_run, event, { task }) => {
+  if (task) task.worker = event.worker;
+};
+
 // --- the person
 
 const inputRequested: Fold = (run, event, { at, task }) => {
@@ -233,6 +237,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "task.reused": reused,
   "task.failed": taskFailed,
   "task.skipped": taskSkipped,
+  "task.reassigned": reassigned,
   "input.requested": inputRequested,
   "input.answered": inputAnswered,
 };

@@ -67,8 +67,11 @@ function makeReady(run: Run, task: Task, at: number): void {
   if (task.status !== "waiting" || task.parent !== undefined) return;
   let delivered = 0;
   for (const { task: name, need } of task.needs) {
-    const status = run.tasks.get(name)?.status ?? "waiting";
-    if (need === "required" && status !== "done") return;
+    const needed = run.tasks.get(name);
+    const status = needed?.status ?? "waiting";
+    // who skips a task wants the others to go on without it
+    const isLeftOut = needed?.skipped === "person" && task.forEach !== name;
+    if (need === "required" && status !== "done" && !isLeftOut) return;
     if (need === "optional" && !SETTLED.has(status)) return;
     if (need === "quorum" && status === "done") delivered += 1;
   }

@@ -31,8 +31,9 @@ export function RunPanel({ context }: { context: RunContext }): JSX.Element {
 
 function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   if (run.answer === undefined || run.answer === null) {
-    const waits = openQuestion(run) ? "It comes after your decision." : "It is written when the tasks are settled.";
-    const words = run.ended || context.store.moment.value !== undefined ? "" : context.store.words.value.answer;
+    const isPast = context.store.moment.value !== undefined;
+    const waits = openQuestion(run) && !isPast ? "It comes after your decision." : "It is written when the tasks are settled.";
+    const words = run.ended || isPast ? "" : context.store.words.value.answer;
     return (
       <section>
         <h3>Answer</h3>

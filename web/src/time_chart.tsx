@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { axisTime, seconds } from "./format.ts";
 import { layersOf } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
+import { type AskedQuestion, type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
 import { ANSWER, criticalPath, foresee } from "./run_view.ts";
 import { Icon, stateOf } from "./states.tsx";
 import { type ChartRow, CriticalPath, DutyBars, Ghost, ROW, TaskBars } from "./time_bars.tsx";
@@ -85,7 +85,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
           <Row key={row.id} row={row} y={(from + index) * ROW} left={left} width={size.width} context={context}>
             {row.task
               ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} now={now} isHeld={openQuestion(run)?.what === "plan"} />
-              : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} x={x} now={now} />}
+              : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} asked={row.duty === "plan" ? planQuestions(run) : []} x={x} now={now} />}
             <Ghost span={ahead.at.get(row.id)} now={now} x={x} />
           </Row>
         ))}
@@ -96,6 +96,8 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
     </div>
   );
 }
+
+const planQuestions = (run: Run): AskedQuestion[] => run.questions.filter((question) => question.what === "plan");
 
 const Patterns = (): JSX.Element => (
   <defs>
@@ -127,7 +129,7 @@ function Backdrop({ x, scale, height, visible, top }: LayerProps): JSX.Element {
             <rect class="tm-torn" x={from} width={to - from} height={height} />
             <path class="tm-torn-edge" d={edge(from) + edge(to)} />
             <text class="tm-torn-word" transform={`translate(${(from + to) / 2 + 4},${(top + bottom) / 2}) rotate(-90)`} text-anchor="middle">{tear.reason}</text>
-            <text class="tm-torn-time" x={(from + to) / 2} y={bottom - 8} text-anchor="middle">{axisTime(tear.to - tear.from)}</text>
+            <text class="tm-torn-time" x={(from + to) / 2} y={bottom - 8} text-anchor="middle">{tear.to - tear.from < 60 ? seconds(tear.to - tear.from) : axisTime(tear.to - tear.from)}</text>
           </g>
         );
       })}

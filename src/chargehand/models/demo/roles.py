@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from chargehand.models.demo.plan import PlannedTask, make_plan
+from chargehand.models.demo.plan import make_plan
 from chargehand.models.demo.request import without_returns
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words
@@ -110,32 +110,25 @@ def keep_ledger(subject: ProgressLedger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups of clauses."""
+    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups, in their order."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return _encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
-    why = f"The plan for it has {len(plan.tasks)} tasks."
-    if len(plan.tasks) < 2:
-        worker = plan.tasks[0].worker if plan.tasks else None
+    tasks = plan.tasks
+    why = f"The plan for it has {len(tasks)} tasks."
+    if len(tasks) < 2:
+        worker = tasks[0].worker if tasks else None
         return _encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    if len(plan.tasks) > subject.most > 1:
-        return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=_group_tasks(plan.tasks, subject.most))
-    places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
-    subtasks = [
-        {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
-        for task in plan.tasks
-    ]
-    return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
-
-
-def _group_tasks(tasks: list[PlannedTask], most: int) -> list[dict[str, object]]:
-    """As many parts as there may be, in the order of the tasks."""
-    bounds = [number * len(tasks) // most for number in range(most + 1)]
+    count = min(len(tasks), max(2, subject.most))
+    bounds = [number * len(tasks) // count for number in range(count + 1)]
     groups = [tasks[start:end] for start, end in pairwise(bounds)]
-    return [
-        {"instruction": " ".join(task.sentence for task in group), "worker": group[0].worker, "after": []}
-        for group in groups
-    ]
+    places = {task.id: number for number, group in enumerate(groups, 1) for task in group}
+    subtasks: list[dict[str, object]] = []
+    for number, group in enumerate(groups, 1):
+        instruction = " ".join(task.sentence for task in group) if len(group) > 1 else group[0].instruction
+        after = {places[name] for task in group for name in task.after} - {number}
+        subtasks.append({"instruction": instruction, "worker": group[0].worker, "after": sorted(after)})
+    return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
 # --- rewriting what failed

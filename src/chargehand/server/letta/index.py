@@ -64,7 +64,7 @@ class ListPage(Struct, frozen=True):
         return ordered[start:end][: self.limit]
 
 
-class Where(Struct):
+class Conditions(Struct):
     """What listed rows must be like: SQL of this server, and the values of its clients. An empty value asks nothing."""
 
     tests: list[str] = field(default_factory=list[str])
@@ -130,9 +130,6 @@ class Index:
     async def _query(self, query: str, *values: _Value) -> list[tuple[Any, ...]]:
         return await (await self._open()).read(lambda db: db.execute(query, values).fetchall())
 
-    async def _execute(self, statement: str, *values: _Value) -> None:
-        await (await self._open()).write(lambda db: db.execute(statement, values))
-
     # --- writing
 
     async def save(self, saved: Sequence[SavedLog]) -> None:
@@ -176,21 +173,26 @@ class Index:
 
     async def forget_agent(self, agent: str) -> None:
         """Drop everything that is known of an agent."""
-        await self._execute("DELETE FROM messages WHERE agent = ?", agent)
-        await self._execute("UPDATE runs SET agent = '' WHERE agent = ?", agent)
+
+        def work(db: "sqlite3.Connection") -> None:
+            db.execute("DELETE FROM messages WHERE agent = ?", (agent,))
+            db.execute("UPDATE runs SET agent = '' WHERE agent = ?", (agent,))
+
+        await (await self._open()).write(work)
 
     async def forget_messages(self, agent: str, conversation: str = "") -> None:
         """Drop the messages of a conversation, or of the agent's own; its runs stay."""
-        await self._execute("DELETE FROM messages WHERE agent = ? AND conversation = ?", agent, conversation)
+        statement = "DELETE FROM messages WHERE agent = ? AND conversation = ?"
+        await (await self._open()).write(lambda db: db.execute(statement, (agent, conversation)))
 
     # --- runs
 
-    async def runs(self, where: Where, page: ListPage) -> list[bytes]:
+    async def runs(self, conditions: Conditions, page: ListPage) -> list[bytes]:
         """A page of the bodies of runs."""
-        where.tests.append("agent <> ''")
+        conditions.tests.append("agent <> ''")
         is_descending = page.order == "desc"
         is_from_end = bool(page.before) and not page.after  # those nearest to it
-        return await self._page("runs", where, page, is_descending=is_descending, is_from_end=is_from_end)
+        return await self._page("runs", conditions, page, is_descending=is_descending, is_from_end=is_from_end)
 
     async def run(self, run: str) -> IndexedRun | None:
         rows = await self._query("SELECT name, body FROM runs WHERE id = ? AND agent <> ''", run)
@@ -211,27 +213,27 @@ class Index:
 
     # --- messages
 
-    async def messages(self, where: Where, page: ListPage) -> list[bytes]:
+    async def messages(self, conditions: Conditions, page: ListPage) -> list[bytes]:
         """A page of the bodies of messages, from the oldest to the newest, whatever the order.
 
         `after` means newer and `before` older; the order only says at which end a list without a cursor begins. So
         Letta has it.
         """
         is_from_end = not page.after and (bool(page.before) or page.order == "desc")
-        return await self._page("messages", where, page, is_descending=False, is_from_end=is_from_end)
+        return await self._page("messages", conditions, page, is_descending=False, is_from_end=is_from_end)
 
     async def _page(
-        self, table: str, where: Where, page: ListPage, *, is_descending: bool, is_from_end: bool
+        self, table: str, conditions: Conditions, page: ListPage, *, is_descending: bool, is_from_end: bool
     ) -> list[bytes]:
         """The bodies of a page; `table` and the tests are ours, never a client's."""
         signs = "<>" if is_descending else "><"
         for cursor, sign in zip((page.after, page.before), signs, strict=True):
             if cursor:
                 keys = f"SELECT created, number FROM {table} WHERE id = ?"  # noqa: S608 - as below
-                where.add(f"(created, number) {sign} ({keys})", cursor)
+                conditions.add(f"(created, number) {sign} ({keys})", cursor)
         direction = "DESC" if is_descending != is_from_end else "ASC"
-        tests = f"WHERE {' AND '.join(where.tests)}" if where.tests else ""
+        tests = f"WHERE {' AND '.join(conditions.tests)}" if conditions.tests else ""
         order = f"ORDER BY created {direction}, number {direction} LIMIT ?"
-        rows = await self._query(f"SELECT body FROM {table} {tests} {order}", *where.values, page.limit)  # noqa: S608 - every piece is ours
+        rows = await self._query(f"SELECT body FROM {table} {tests} {order}", *conditions.values, page.limit)  # noqa: S608 - every piece is ours
         bodies = [row[0] for row in rows]
         return bodies[::-1] if is_from_end else bodies
