@@ -175,6 +175,7 @@ def test_a_run_is_paused_resumed_and_cancelled(visitor: Visitor) -> None:
         page.keyboard.press("x")
         page.get_by_role("button", name="Really cancel?").click()
         expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        expect(page.get_by_role("button", name="Fork")).to_be_enabled()
         page.keyboard.press("f")
         expect(page).not_to_have_url(re.compile(run))
         expect(page.locator(".rh")).to_contain_text("after")
