@@ -17,7 +17,6 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--force-prefers-reduced-motion",
 )
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _INSTALL = "apt-get update && apt-get install -y chromium"

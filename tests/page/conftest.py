@@ -16,7 +16,7 @@ from tests.server.running import TOKEN
 
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 390, "height": 844}
-_TIMEOUT = 12_000
+_TIMEOUT = 45_000
 SCREENS = "PAGE_SCREENS"
 """The folder that pictures are kept in, if this is set."""
 
@@ -34,7 +34,7 @@ class Visitor:
 
     @contextmanager
     def visit(self, path: str = "/", *, scheme: str = "light", size: dict[str, int] = WIDE) -> Generator[Page]:
-        options: dict[str, Any] = {"viewport": size, "color_scheme": scheme}
+        options: dict[str, Any] = {"viewport": size, "color_scheme": scheme, "reduced_motion": "reduce"}
         if size == NARROW:
             options |= {"device_scale_factor": 2, "has_touch": True}
         context = self.browser.new_context(**options)

@@ -175,6 +175,7 @@ def test_a_run_is_paused_resumed_and_cancelled(visitor: Visitor) -> None:
         page.keyboard.press("x")
         page.get_by_role("button", name="Really cancel?").click()
         expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        expect(page.get_by_role("button", name="Fork")).to_be_enabled()
         page.keyboard.press("f")
         expect(page).not_to_have_url(re.compile(run))
         expect(page.locator(".rh")).to_contain_text("after")
@@ -287,3 +288,20 @@ def test_without_a_token_the_page_asks_for_one_and_an_unknown_run_is_said_to_be(
     page.goto(f"{visitor.shop.url}/runs/no-such-run")
     expect(page.get_by_text("This run is not here")).to_be_visible()
     context.close()
+
+
+def test_tasks_of_a_live_run_are_skipped_and_given_away_in_place(visitor: Visitor) -> None:
+    run = visitor.shop.begin()
+    with visitor.visit(f"/runs/{run}?task=t9") as page:
+        side = page.get_by_label("Inspector")
+        side.get_by_role("button", name="Give to …").click()
+        side.get_by_label("Worker").select_option("analyst")
+        expect(side).to_contain_text("In this run, which goes on.")
+        side.get_by_role("button", name="Give to", exact=True).click()
+        expect(side.locator(".facts")).to_contain_text("analyst")
+        page.goto(f"{visitor.shop.url}/runs/{run}?task=t10")
+        side.get_by_role("button", name="Skip").first.click()
+        side.locator(".pn-confirm").get_by_role("button", name="Skip").click()
+        expect(page.locator('[data-task="t10"]')).to_have_class(re.compile("is-skip"))
+        expect(page).to_have_url(re.compile(run))
+        visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})

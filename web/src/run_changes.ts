@@ -22,7 +22,7 @@ export function beginRun(run: string): Run {
     run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
     dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
     paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
-    downs: [], round: 0, planRedo: false, openDuties: new Map(),
+    downs: [], round: 0, planRedo: false, openDuties: new Map(), readers: new Map(),
   };
 }
 
@@ -58,7 +58,15 @@ export function newItem(run: Run, task: Task, index: number): Task {
 }
 
 export function addTasks(run: Run, tasks: PlannedTask[], at: number): void {
-  for (const task of tasks) run.tasks.set(task.id, newTask(run, task));
+  for (const task of tasks) {
+    const added = newTask(run, task);
+    run.tasks.set(task.id, added);
+    for (const { task: needed } of added.needs) {
+      const readers = run.readers.get(needed);
+      if (readers) readers.add(task.id);
+      else run.readers.set(needed, new Set([task.id]));
+    }
+  }
   for (const task of tasks) makeReady(run, run.tasks.get(task.id)!, at);
 }
 
@@ -82,8 +90,9 @@ function makeReady(run: Run, task: Task, at: number): void {
 
 export function settle(run: Run, task: Task, status: "done" | "failed" | "skipped", at: number): void {
   task.status = status;
-  for (const reader of run.tasks.values()) {
-    if (reader.status === "waiting" && reader.needs.some((edge) => edge.task === task.id)) makeReady(run, reader, at);
+  for (const name of run.readers.get(task.id) ?? []) {
+    const reader = run.tasks.get(name);
+    if (reader?.status === "waiting") makeReady(run, reader, at);
   }
 }
 

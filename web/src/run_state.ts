@@ -166,6 +166,8 @@ export type Run = {
   round: number;
   planRedo: boolean;
   openDuties: Map<string, Duty>;
+  /** The tasks that need a task. */
+  readers: Map<string, Set<string>>;
 };
 
 export const SETTLED: ReadonlySet<Status> = new Set<Status>(["done", "failed", "skipped"]);

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { axisTime, seconds } from "./format.ts";
-import { layersOf } from "./layout.ts";
+import { type LayoutTask, layersOf } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
 import { type AskedQuestion, type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
 import { ANSWER, criticalPath, foresee } from "./run_view.ts";
@@ -18,9 +18,18 @@ const MOST_DRAWN = 100;
 export type RowFilter = "all" | "critical path" | "failed" | "slowest 20";
 export const FILTERS: RowFilter[] = ["all", "critical path", "failed", "slowest 20"];
 
+let lastLayers: { shape: string; layers: Map<string, number> } = { shape: "", layers: new Map() };
+
+/** The layers of tasks, worked out again only when the plan is another. */
+function layersFor(tasks: LayoutTask[]): Map<string, number> {
+  const shape = tasks.map((task) => task.id).join(" ");
+  if (shape !== lastLayers.shape) lastLayers = { shape, layers: layersOf(tasks) };
+  return lastLayers.layers;
+}
+
 function rowsOf(run: Run, filter: RowFilter, path: string[], now: number): ChartRow[] {
   const tasks = planned(run);
-  const layers = layersOf(tasks.map((task) => ({ id: task.id, needs: task.needs.map((need) => need.task) })));
+  const layers = layersFor(tasks.map((task) => ({ id: task.id, needs: task.needs.map((need) => need.task) })));
   const sorted = tasks.sort((a, b) => layers.get(a.id)! - layers.get(b.id)! || a.order - b.order);
   const took = (task: Task): number => (task.began === undefined ? 0 : (task.ended ?? now) - task.began);
   const slowest = new Set([...sorted].sort((a, b) => took(b) - took(a)).slice(0, 20));
@@ -75,7 +84,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
       <svg class="tm-axis" width={size.width} height={AXIS} onPointerDown={grab}>
         <rect class="tm-axis-area" width={size.width} height={AXIS} />
         {scale.tears.map((tear) => <rect class="tm-torn" x={x(tear.from)} width={x(tear.to) - x(tear.from)} height={AXIS} />)}
-        {scale.ticks.map((tick) => <text x={x(tick)} y="16" text-anchor="middle">{axisTime(tick)}</text>)}
+        {scale.ticks.filter((tick) => Math.abs(x(tick) - x(now)) > 20).map((tick) => <text x={x(tick)} y="16" text-anchor="middle">{axisTime(tick)}</text>)}
         <path class={`tm-head ${isPast ? "is-past" : ""}`} d={`M${x(now) - 5},10h10v6l-5,6l-5,-6z`}><title>Drag to see the run as it was</title></path>
       </svg>
       <svg class="tm-rows" width={size.width} height={height}>
