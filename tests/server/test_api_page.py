@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from chargehand import __version__
+from tests.cli.commands import chargehand
 from tests.server.api import BOTH, Garden, garden, key_for
-from tests.server.model_server import Answer
+from tests.server.model_server import Answer, Call, Question, fake_model
+from tests.server.running import running, settings_in
 from tests.server.test_openai import desk
 
 
@@ -195,3 +197,55 @@ def test_an_attempt_is_stopped_and_its_task_given_up_while_the_run_goes_on(home:
     assert (shown["summary"]["state"], shown["tasks"][1]["status"]) == ("failed", "skipped")
     failure = shown["tasks"][0]["failure"]
     assert (failure["kind"], failure["message"]) == ("stopped", "operator stopped it: too slow")
+
+
+_PAINTERS = """
+version: 1
+name: painters
+defaults: {{model: "{handle}"}}
+workers:
+  painter: {{description: Paints sheds., tools: [ask_person]}}
+"""
+_ASKED = Call("ask_person", {"question": "How many coats?", "schema": {"type": "integer"}})
+_PAINT = {"tasks": [{"id": "paint", "instruction": "Paint the shed.", "worker": "painter"}], "combine": "forward"}
+
+
+def test_a_worker_asks_a_person_and_the_question_outlives_the_server(tmp_path: Path) -> None:
+    def think(asked: Question) -> Answer | str:
+        return f"I was told {asked.results[-1]}." if asked.results else Answer(calls=(_ASKED,))
+
+    with fake_model(think) as model:
+        team = tmp_path / "team.yaml"
+        team.write_text(_PAINTERS.format(handle=model.handle))
+        settings = settings_in(tmp_path / "data", teams=(team,), grace=0.5)
+        body = {"team": "painters", "goal": "Paint the shed.", "plan": _PAINT}
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            run = client.post("/api/runs", json=body).json()["run"]
+            waiting = Garden(server, client, tmp_path).wait(run, "needs_input")
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            shown: Any = Garden(server, client, tmp_path).show(run)
+            assert shown["summary"]["question"] == {"what": "question", "task": "paint", "text": "How many coats?"}
+            assert shown["question"] == waiting["question"]
+            assert shown["question"]["question"]["schema"] == {"type": "integer"}
+            answer = {"number": 1, "verdict": "answer", "result": "three"}
+            refused = client.post(f"/api/runs/{run}/answer", json=answer)
+            assert (refused.status_code, refused.json()["errors"][0]["place"]) == (422, "result")
+            assert client.post(f"/api/runs/{run}/answer", json={**answer, "result": 3}).status_code == 200
+            done: Any = Garden(server, client, tmp_path).wait(run)
+            assert (done["summary"]["state"], "\n3\n" in done["answer"]) == ("complete", True)
+            assert done["deadline"] > shown["deadline"]
+
+
+def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
+    def think(asked: Question) -> Answer | str:
+        return f"I was told {asked.results[-1]}." if asked.results else Answer(calls=(_ASKED,))
+
+    with fake_model(think) as model:
+        (tmp_path / "team.yaml").write_text(_PAINTERS.format(handle=model.handle))
+        (tmp_path / "plan.json").write_text(json.dumps(_PAINT))
+        words = ("--team", "team.yaml", "--run", "shed", "--plan", "plan.json", "--no-input")
+        waiting = chargehand(tmp_path, "run", *words, "Paint the shed.")
+        assert (waiting.returncode, "How many coats?" in waiting.stderr) == (4, True), waiting.stderr
+        assert "--answer TEXT" in waiting.stderr
+        done = chargehand(tmp_path, "resume", "shed", "--team", "team.yaml", "--answer", "three")
+        assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr

@@ -7,6 +7,7 @@ from msgspec import Struct, field, structs
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Edge, Task, TaskId
+from chargehand.engine.value import decode_value
 from tests.sim.scenario import Scenario
 
 
@@ -69,6 +70,7 @@ class Shadow:
         self.time_up = False
         self.question: ev.InputRequested | None = None
         self.answered: dict[str, str] = {}  # verdicts of a person, by call
+        self.replied: dict[str, object] = {}  # what a person answered, by question
         self.asked_at = 0.0
         self.planner_at_work = False
         self.replanned = False
@@ -157,8 +159,12 @@ class Shadow:
         asked = self.question
         self.question = None
         self._give_time(self.at - self.asked_at)
-        if asked is not None and asked.what == "tool":
-            self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
+        if asked is not None and asked.what in ("tool", "question"):
+            words = ("approve", "reject") if asked.what == "tool" else ("answer", "reject")
+            self.require(event.verdict in words, f"{event.verdict} does not answer this")
+            if event.verdict == "answer":
+                self.replied[asked.text] = decode_value(event.result)
+                self.require(self.replied[asked.text] in ("red", "blue"), "23: an answer that was not to choose from")
             self.answered[asked.text] = event.verdict
             texts = {} if asked.question is None else {one.call: one.text for one in asked.question.also}
             for verdict in event.also:
@@ -190,7 +196,7 @@ class Shadow:
             self.asked_effect = event.task
         if event.what != "plan":
             node = self.nodes[event.task]
-            wanted = "asks leave" if event.what == "tool" else "failed attempt"
+            wanted = "asks leave" if event.what in ("tool", "question") else "failed attempt"
             self.require(node.status == wanted, f"a person is asked about {event.task}, which is {node.status}")
             node.status = "asking"
 

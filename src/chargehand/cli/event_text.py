@@ -153,6 +153,8 @@ def _input_requested(_tracer: Tracer, event: ev.InputRequested) -> _Description:
         return "waiting for confirmation of its effect:", "warn"
     if event.what == "tool":
         return "waiting for approval of a call:", "warn"
+    if event.what == "question":
+        return "waiting for an answer:", "warn"
     return f"waiting for plan approval{' of a team:' if event.task else ''}", "warn"
 
 

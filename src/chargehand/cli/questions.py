@@ -23,7 +23,7 @@ from chargehand.runtime.trace import TaskTrace
 if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
 
-Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail"]
+Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
 _INDENT = "  "
 _NARROWEST = 40
 _BECAUSE = {
@@ -52,6 +52,9 @@ def format_question(request: ev.InputRequested, columns: int) -> list[str]:
         text = clean_json(json.dumps(request.text, ensure_ascii=False)) if request.text else ""
         return list(_wrapped(text, columns, "")) if text else []
     lines = list(_wrapped(_who(request, question), columns, ""))
+    if request.what == "question":
+        lines += _wrapped(clean(request.text), columns, _INDENT)
+        lines += [f"{_INDENT}- {clean(option)}" for option in question.options]
     for task in question.plan:
         lines += _wrapped(clean(task), columns, _INDENT)
     if question.because in _BECAUSE:
@@ -163,6 +166,9 @@ class QuestionPrompt:
             console.line(line)
         for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)
+        if request.what == "question":
+            words = await self._read("Your answer?  [Enter: decide later] ")
+            return ev.InputAnswered(request.number, "answer", result=encode_value(words)) if words else None
         prompt = _PROMPTS[request.what]
         while True:
             reply = await self._read(f"{prompt.text}  [{prompt.hint}, Enter: decide later] ")

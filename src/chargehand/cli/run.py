@@ -125,7 +125,7 @@ def add_resume(parser: ArgumentParser) -> None:
     answer.add_argument("--approve", action="store_true", help="the plan may run, the call may be made")
     answer.add_argument("--reject", metavar="TEXT", help="it may not, and why; the planner or worker is asked again")
     answer.add_argument("--plan", metavar="FILE", help="run this plan instead")
-    answer.add_argument("--answer", metavar="TEXT", help="yes, or what to do instead of the call")
+    answer.add_argument("--answer", metavar="TEXT", help="to a question; or yes, or what to do instead of a call")
     about = "what became of an effect that is in doubt"
     answer.add_argument("--effect", choices=("done", "again", "fail"), help=about)
     parser.add_argument("--result", metavar="JSON", default="null", help="with --effect done: what the task returns")
@@ -190,6 +190,8 @@ def _fit_reply(options: Namespace, state: RunState, reply: ev.InputAnswered | No
     if question not in (None, state.input.number):
         problem = f"run {name!r} asks question {state.input.number}, not {question}"
         raise Refused(f"{problem}; read it first: chargehand runs show {quoted}")
+    if state.input.what == "question" and options.answer is not None:
+        return [ev.InputAnswered(state.input.number, "answer", result=encode_value(options.answer))]
     return [structs.replace(reply, number=state.input.number)]
 
 

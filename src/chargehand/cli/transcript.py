@@ -30,7 +30,12 @@ _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _INDENT = " " * 14  # of what belongs to the line of an event
-_WAITS_FOR = {"plan": "plan approval", "tool": "approval of a call", "effect": "confirmation of an effect"}
+_WAITS_FOR = {
+    "plan": "plan approval",
+    "tool": "approval of a call",
+    "effect": "confirmation of an effect",
+    "question": "an answer",
+}
 
 
 class Transcript:

@@ -208,16 +208,16 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):
-    """A person is asked to approve the plan or a call of a tool, or what became of an effect."""
+    """A person is asked to approve the plan or a call of a tool, what became of an effect, or a question in words."""
 
     number: int
     """Which question of the run: 1, 2, 3 …"""
     what: Asked
-    """A plan to approve, a call of a tool to approve, or an effect whose outcome is not known."""
+    """A plan to approve, a call of a tool to approve, an effect whose outcome is not known, or a question in words."""
     task: TaskId = NO_TASK
     """Whose call or effect it is; empty for the plan of this run."""
     text: str = ""
-    """The call itself, with its arguments, in one line."""
+    """The call itself, with its arguments, in one line; or the question in words."""
     question: Question | None = None
     """The same in fields: which call, who wants it, and why it is asked."""
 
@@ -238,20 +238,20 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
     """What the person said.
 
-    Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail. Calls
-    of the same reply that are not answered are asked about next.
+    Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
+    Questions in words: answer (with result), reject. Calls of the same reply that have no answer are asked about next.
     """
 
     number: int
     """The question that is answered."""
-    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
-    """Plans: approve, edit, reject; calls: approve, reject; effects: done, again, fail."""
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
+    """Plans: approve, edit, reject; calls: approve, reject; effects: done, again, fail; questions: answer, reject."""
     feedback: str = ""
     """Why it is rejected; the planner or the worker reads it."""
     plan: Plan | None = None
     """The plan in its place, with `edit`."""
     result: Raw = NULL
-    """What the effect came to, with `done`."""
+    """What the effect came to, with `done`; the answer to a question, with `answer`."""
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on other calls of the same reply, those that the question names under `also`."""
     by: str = ""

@@ -342,7 +342,7 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
         progress = state.tasks[question.task]
         if question.question is not None and question.question.run:
             _answered_inside(state, progress, event, question.question)
-        elif question.what == "tool":
+        elif question.what in ("tool", "question"):
             _call_judged(state, progress, event)
         else:
             _doubt_resolved(state, progress, event)
@@ -606,6 +606,8 @@ def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -
     for verdict in event.also:
         answers[keys[verdict.call]] = _refusal(verdict)
     progress.answers = answers
+    if event.verdict == "answer":
+        progress.replies = {**(progress.replies or {}), question.key: event.result}
     progress.failure = None
     progress.redo = True
     enqueue(state, progress)
@@ -613,7 +615,7 @@ def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -
 
 def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
     """Why a call may not be made; empty when it may."""
-    return "" if answer.verdict == "approve" else answer.feedback or "no reason was given"
+    return "" if answer.verdict in ("approve", "answer") else answer.feedback or "no reason was given"
 
 
 def _answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:

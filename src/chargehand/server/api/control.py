@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import structs
@@ -37,8 +37,9 @@ from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, reply, unknown
+from chargehand.server.wire import Fault, Problem, reply, unknown
 from chargehand.text.names import listed
+from chargehand.tools.schema import problems
 
 
 async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:
@@ -99,7 +100,7 @@ async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBod
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
     def answer(recorded: RecordedRun) -> ev.Event:
-        _question(recorded)
+        _check_shape(_question(recorded), body)
         return ev.InputAnswered(
             number=body.number,
             verdict=body.verdict,
@@ -122,6 +123,16 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
     """Who sends a plan means it, so it must not be passed over."""
     if (sent.verdict == "edit") != (sent.plan is not None):
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
+
+
+def _check_shape(asked: ev.InputRequested, sent: AnswerBody) -> None:
+    """Refuse an answer in words that is not of the form that the question wants."""
+    schema = None if asked.question is None else asked.question.schema
+    if sent.verdict == "answer" and isinstance(schema, dict):
+        misfits = [Fault("result", problem) for problem in problems(sent.result, cast("dict[str, Any]", schema))]
+        if misfits:
+            detail = f"the answer is not of the form that is asked for: {misfits[0].message}"
+            raise Problem(422, "invalid", detail, faults=misfits)
 
 
 def _question(recorded: RecordedRun) -> ev.InputRequested:

@@ -101,11 +101,12 @@ class VerdictBody(RequestBody, frozen=True):
 
 class AnswerBody(RequestBody, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
-    outcome is unknown done (with a result), again, fail. `number` is that of the question.
+    outcome is unknown done (with a result), again, fail; to questions in words answer (with a result), reject.
+    `number` is that of the question.
     """  # noqa: D205 - one sentence
 
     number: QuestionNumber
-    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
     feedback: Words = ""
     plan: Plan | None = None
     result: object = None
