@@ -80,6 +80,9 @@ class Desk:
             self.spending -= covered
         return covered
 
+    def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
+        pass
+
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)
 

@@ -8,7 +8,7 @@ from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.events import InputAnswered
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.errors import Refused
-from chargehand.models.messages import Reply, Request, ToolCall
+from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.approving import PersonQuestion
 from chargehand.team import Team
@@ -63,6 +63,15 @@ async def test_a_question_that_a_person_does_not_answer_is_told_to_the_worker() 
     await team.run("Paint the shed.", run="one")
     result = await team.resume("one", InputAnswered(1, "reject", "ask the neighbour"))
     assert "did not answer: ask the neighbour" in str(result.answer)
+
+
+async def test_the_calls_of_the_supervisor_are_told_with_tokens_in_and_out() -> None:
+    plan = '{"tasks": [{"id": "t1", "instruction": "Paint the shed.", "worker": "painter"}], "combine": "merge"}'
+    lead = ScriptedModel([plan, "It is painted."], usage=Usage(90, 10))
+    painter = Worker("painter", "paints", model=ScriptedModel(["Painted."]))
+    result = await Team([painter], supervisor=Supervisor(model=lead)).run("Paint the shed.")
+    calls = [(duty.duty, call.input, call.output) for duty in result.trace().supervision for call in duty.calls]
+    assert calls == [("plan", 90, 10), ("answer", 90, 10)]
 
 
 async def test_a_team_inside_asks_through_the_one_around_it() -> None:

@@ -342,5 +342,8 @@ class _DraftContext:
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         pass
 
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        pass
+
     def say(self, text: str) -> None:
         pass

@@ -541,11 +541,15 @@ class SupervisorCalls:
         unknown = reservation.amount_held if self.spending.capped else None
         place = len(self._used)
         self._used.append(unknown)
+        began = asyncio.get_running_loop().time()
         try:
             reply, used = await self.spending.call(reservation, self.context, hear=hear)
         except WorkFailed as error:
             self._used[place] = error.used or unknown
             raise WorkFailed(error.failure, self.total()) from error
+        usage = reply.usage or Usage()
+        seconds = asyncio.get_running_loop().time() - began
+        self.context.record_call(reply.model or self.model.card.handle, seconds, (usage.input, usage.output), used)
         if used is not None:
             self._used[place] = used
             self.context.release(reservation.amount_held.beyond(used))

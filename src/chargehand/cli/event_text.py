@@ -48,7 +48,9 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     task = getattr(event, "task", "")
     progress = tracer.state.tasks.get(task)
     who = progress.worker if progress is not None else ""
-    if isinstance(event, _SUPERVISED) or (isinstance(event, ev.PromptSent) and event.duty != "attempt"):
+    if isinstance(event, _SUPERVISED) or (
+        isinstance(event, ev.PromptSent | ev.ModelCalled) and event.duty != "attempt"
+    ):
         who = SUPERVISOR
     return EventText(text=clean(text), task=clean(task), who=clean(who), tone=tone)
 
@@ -66,6 +68,7 @@ TEMPLATES: dict[type, _Description] = {
     ev.CancelRequested: ("asked to cancel: {reason}", "warn"),
     ev.TimeRanOut: ("the time ran out: no more tasks, the rest of it is for the answer", "warn"),
     ev.TaskRefined: ("refined: {instruction}", "warn"),
+    ev.ModelCalled: ("{model} replied: {input} tokens in, {output} out", "dim"),
     ev.AnswerWritten: ("answered", "good"),
     ev.AttemptSucceeded: ("done: {result}", "good"),
     ev.StepFailed: ("step {step} failed", "dim"),

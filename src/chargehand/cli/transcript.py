@@ -141,7 +141,7 @@ class Transcript:
         if isinstance(event, ev.StepFinished):
             steps = self.state.tasks[event.task].steps or {}
             return event.step in steps and steps[event.step].kind in ("model", *MEMORY_STEPS)
-        return isinstance(event, ev.PromptSent)
+        return isinstance(event, ev.PromptSent | ev.ModelCalled)
 
     def _show_event(self, entry: ev.Entry) -> None:
         console = self.console

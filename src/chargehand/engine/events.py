@@ -12,7 +12,7 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
 from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
-from chargehand.engine.policy import Instant, Policy
+from chargehand.engine.policy import Instant, Policy, Seconds
 from chargehand.engine.roster import Roster
 
 NULL = Raw(b"null")
@@ -135,6 +135,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """
     sender: str = ""
     """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
+    labels: dict[str, str] = {}
+    """What the caller files it under."""
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
 
@@ -613,6 +615,27 @@ class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
     """The entry that has the first message, which is left out here; 0: it is here."""
 
 
+class ModelCalled(_Fact, frozen=True, tag="model.called"):
+    """The supervisor's model replied; it decides nothing. The calls of workers are steps."""
+
+    duty: Literal["attempt", "plan", "refine", "answer"]
+    """For which piece of work."""
+    number: int
+    """Which attempt, round of planning or try."""
+    model: str
+    """The model's handle."""
+    seconds: Seconds
+    """How long the call took."""
+    task: TaskId = NO_TASK
+    """The task's id; empty for a plan or an answer."""
+    input: int = 0
+    """The tokens it read; 0: not known."""
+    output: int = 0
+    """The tokens it wrote; 0: not known."""
+    used: Amount | None = None
+    """What it cost; it counts when the piece of work is over. `null`: not known."""
+
+
 class Noted(_Fact, frozen=True, tag="noted"):
     """Something worth showing that decides nothing; it is written along with the next entry."""
 
@@ -639,6 +662,7 @@ Event: TypeAlias = (
     | RunEnded
     | Noted
     | PromptSent
+    | ModelCalled
     | SupervisionStarted
     | SupervisionFailed
     | SupervisionRetryScheduled

@@ -796,6 +796,6 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
-    **dict.fromkeys((ev.Noted, ev.PromptSent), lambda _state, _event: None),
+    **dict.fromkeys((ev.Noted, ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
 }
 """One fold for each event; a test holds it against the union."""
