@@ -65,6 +65,24 @@ async def test_a_question_that_a_person_does_not_answer_is_told_to_the_worker() 
     assert "did not answer: ask the neighbour" in str(result.answer)
 
 
+async def test_a_planner_that_may_ask_gets_the_answer_and_plans_with_it() -> None:
+    def plan(request: Request) -> str:
+        told = request.messages[-1].text
+        if "The person answered: blue" not in told:
+            return '{"question": "Which colour?", "options": ["red", "blue"], "tasks": []}'
+        return '{"tasks": [{"id": "t1", "instruction": "Paint it blue.", "worker": "painter"}], "combine": "forward"}'
+
+    painter = Worker("painter", "paints", model=ScriptedModel(["Painted."]))
+    team = Team([painter], supervisor=Supervisor(model=ScriptedModel(plan), ask_person=True))
+    waiting = await team.run("Paint the shed.", run="one")
+    assert waiting.question is not None
+    assert (waiting.question.what, waiting.question.task) == ("question", "")
+    result = await team.resume("one", "blue")
+    assert (result.ending, result.answer) == ("complete", "Painted.")
+    assert [duty.ending for duty in result.trace().supervision] == ["asked", "succeeded", "succeeded"]
+    assert [task.instruction for task in result.trace().tasks] == ["Paint it blue."]
+
+
 async def test_the_calls_of_the_supervisor_are_told_with_tokens_in_and_out() -> None:
     plan = '{"tasks": [{"id": "t1", "instruction": "Paint the shed.", "worker": "painter"}], "combine": "merge"}'
     lead = ScriptedModel([plan, "It is painted."], usage=Usage(90, 10))

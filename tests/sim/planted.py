@@ -61,6 +61,18 @@ BUGS = (
         "options and decode_value(report.result) not in options",
         "options and False",
     ),
+    Bug(
+        "an answer to the planner is forgotten",
+        "engine/fold.py",
+        "        state.planning.replies = {**state.planning.replies, question.text: said}\n",
+        "        pass\n",
+    ),
+    Bug(
+        "a question of the planner is a failure of it",
+        "engine/fold.py",
+        'event.duty == "plan" and event.failure.kind == "approval"',
+        "False",
+    ),
     # what a person changes in place
     Bug(
         "what needs a skipped task is skipped",

@@ -70,6 +70,7 @@ class Shadow:
         self.time_up = False
         self.question: ev.InputRequested | None = None
         self.answered: dict[str, str] = {}  # verdicts of a person, by call
+        self.told_planner: dict[str, object] = {}  # what a person answered to the planner, by question
         self.replied: dict[str, object] = {}  # what a person answered, by question
         self.asked_at = 0.0
         self.planner_at_work = False
@@ -162,6 +163,10 @@ class Shadow:
         if asked is not None and asked.what in ("tool", "question"):
             words = ("approve", "reject") if asked.what == "tool" else ("answer", "reject")
             self.require(event.verdict in words, f"{event.verdict} does not answer this")
+            if asked.task == "":
+                said = decode_value(event.result) if event.verdict == "answer" else event.feedback
+                self.told_planner[asked.text] = said
+                return
             if event.verdict == "answer":
                 self.replied[asked.text] = decode_value(event.result)
                 self.require(self.replied[asked.text] in ("red", "blue"), "23: an answer that was not to choose from")
@@ -194,7 +199,7 @@ class Shadow:
         self.asked_at = self.at
         if event.what == "effect":
             self.asked_effect = event.task
-        if event.what != "plan":
+        if event.task:
             node = self.nodes[event.task]
             wanted = "asks leave" if event.what in ("tool", "question") else "failed attempt"
             self.require(node.status == wanted, f"a person is asked about {event.task}, which is {node.status}")
@@ -369,8 +374,9 @@ class Shadow:
         if event.duty == "refine":
             self._refined(event.task, event.number, event.used)
         else:
-            self.bad_plans += event.duty == "plan"
-            self.planner_failure = event.failure if event.duty == "plan" else self.planner_failure
+            if event.duty == "plan" and event.failure.kind != "approval":
+                self.bad_plans += 1
+                self.planner_failure = event.failure
             self.supervisor_rests[event.duty] = self.at + (0.0 if event.findings else event.failure.retry_after)
             self.planner_at_work = self.planner_at_work and event.duty != "plan"
             self._settle((event.duty, event.number), event.used)

@@ -226,6 +226,7 @@ class World(Executor):
         self._asks_to_wait("plan", "", brief.work.number)
         if "planner" in self.plot.faults and rng.random() < 0.4:
             return self._nonsense(rng)
+        self._wonder(brief)
         known = {task.id for task in brief.tasks}
         left = [task for task in self.plot.plan.tasks if task.id not in known]
         if not left:
@@ -240,6 +241,15 @@ class World(Executor):
             await asyncio.sleep(rng.uniform(0, 10))
             left = left[cut:]
         return Proposal(tuple(left), self.plot.plan.combine, used=self._used(rng))
+
+    def _wonder(self, brief: Brief) -> None:
+        """In some worlds the planner asks a person once, and plans the same whatever the answer is."""
+        said = {text: decode_value(reply) for text, reply in (brief.replies or {}).items()}
+        if said != self.shadow.told_planner:
+            self.problems.append(f"the planner was told {said}, and a person had said {self.shadow.told_planner}")
+        if self.asks and self.rng("wonders").random() < 0.5 and not said:
+            question = Question("question", key="why", options=("red", "blue"))
+            raise WorkFailed(Failure("approval", "why?", question=question), NOTHING)
 
     def _again(self, brief: Brief) -> tuple[Task, ...]:
         """A replan: one new task in the place of the first missing one."""

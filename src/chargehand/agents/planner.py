@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast, get_args
 import msgspec
 from msgspec import Raw, Struct, field, structs
 
-from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
+from chargehand.agents.inputs import by_id, gap_text, show_inputs, today, value_text
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import BlockView, instructions, material, shortened
 from chargehand.agents.shape import (
@@ -28,9 +28,10 @@ from chargehand.agents.spending import Spending, SupervisorCalls, cut_off, too_e
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import Assumed
-from chargehand.engine.failure import Failure
+from chargehand.engine.failure import Failure, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Finding, Task, TaskId, fingerprint, needs
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.memory.archives import Embedding
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -57,7 +58,7 @@ _DECODER = json.JSONDecoder()
 
 
 @lru_cache(maxsize=64)
-def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
+def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int, *, asks: bool = False) -> Raw:
     """The schema for at most so many tasks, in a list. Strict modes take it: every object needs all it names."""
     most = min(most, MOST_IN_SCHEMA)
     ids = [f"t{number}" for number in range(1, most + 1)]
@@ -74,8 +75,10 @@ def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
         }
     )
     texts = list_schema(text_schema(300), _MOST_REMARKS)
+    question = {"question": text_schema(_LONGEST), "options": texts} if asks else {}
     return encode_schema(
         {
+            **question,
             "tasks": list_schema(task, most),
             "combine": choice_schema(_COMBINES),
             "assumptions": texts,
@@ -105,13 +108,18 @@ class PlanReply(Struct):
     combine: str = "merge"
     assumptions: list[str] = []
     unserved: list[str] = []
+    question: str = ""
+    """To the person who made the request, instead of a plan."""
+    options: list[str] = []
 
 
 class ReadPlan(Struct, frozen=True):
-    """A proposal as a reply has it, and what was assumed for it."""
+    """A proposal as a reply has it, and what was assumed for it; or a question to a person."""
 
     proposal: Proposal
     assumptions: tuple[str, ...]
+    question: str = ""
+    options: tuple[str, ...] = ()
 
 
 def read(text: str, holders: Holders = NO_HOLDERS) -> ReadPlan:
@@ -126,7 +134,7 @@ def read(text: str, holders: Holders = NO_HOLDERS) -> ReadPlan:
     tasks = tuple(read_task(body, number, holders) for number, body in enumerate(bodies, 1))
     combine = cast("Combine", reply.combine) if reply.combine in _COMBINES else "merge"
     proposal = Proposal(tasks, combine, unserved=_texts(reply.unserved))
-    return ReadPlan(proposal, _texts(reply.assumptions))
+    return ReadPlan(proposal, _texts(reply.assumptions), reply.question.strip(), _texts(reply.options))
 
 
 def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
@@ -191,6 +199,11 @@ class PlanStream:
 # --- what the planner works with
 
 
+_MAX_QUESTIONS = 3
+_MAY_ASK = (
+    "If the plan depends on something that only the person who asks can know, put one `question` to them, with no "
+    "tasks, and with `options` if there are few answers. Otherwise `question` is empty."
+)
 LONGEST_TASK = 4000
 """Characters of a task as a model put it."""
 LONGEST_LINE = 300
@@ -215,6 +228,7 @@ class Lead(Struct):
     spending: Spending
     stream: bool = False
     review: bool = False
+    asks: bool = False
     combine: Combine | None = None
     reserve: Amount = NOTHING
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
@@ -244,7 +258,8 @@ class Lead(Struct):
         if self._system is None:
             workers = listing(self.cards)
             most = str(self.max_tasks)
-            text = self.prompts.text("plan", workers=workers, instructions=self.instructions, most=most)
+            told = f"{self.instructions}\n\n{_MAY_ASK}".strip() if self.asks else self.instructions
+            text = self.prompts.text("plan", workers=workers, instructions=told, most=most)
             self._system = Message("system", text)
         return self._system
 
@@ -375,6 +390,10 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     grown = set[str]()
     async with _growing(lead, brief, context, grown) as hear:
         read_plan, used = await ask(lead, request, context, purpose, partial(read, holders=lead.holders()), hear=hear)
+    if read_plan.question and lead.asks and len(brief.replies or {}) < _MAX_QUESTIONS:
+        asked = read_plan.question
+        fields = Question("question", "ask_person", workers=("supervisor",), options=read_plan.options, key=asked)
+        raise WorkFailed(Failure("approval", asked, question=fields), used)
     for text in read_plan.assumptions:
         context.note(f"assumed: {text}", fact=Assumed(text))
     proposal = read_plan.proposal
@@ -415,6 +434,8 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
     )
     cut = shortened(blocks, lead.model.card.window // 4)
     parts = [material(blocks, (), nonce, cut).strip(), today(brief), f"Request: {brief.goal}"]
+    for question, reply in (brief.replies or {}).items():
+        parts.append(f"You asked: {question}\nThe person answered: {value_text(decode_value(reply))}")
     if findings:
         parts.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
     if brief.tasks:
@@ -431,7 +452,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
         system = Message("system", system.text + more)
     return Request(
         messages=(system, Message("user", "\n\n".join(part for part in parts if part))),
-        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks),
+        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks, asks=lead.asks),
         settings=lead.settings,
         subject=subject,
     )

@@ -134,6 +134,8 @@ def _supervision_started(tracer: Tracer, event: ev.SupervisionStarted) -> _Descr
 
 
 def _supervision_failed(_tracer: Tracer, event: ev.SupervisionFailed) -> _Description:
+    if event.failure.kind == "approval":  # what it asks is told next
+        return "has a question", "warn"
     reason = describe_failure(event.failure)
     if event.findings:
         finding = event.findings[0]

@@ -27,6 +27,7 @@ from chargehand.engine.state import (
     prune,
     queue_key,
 )
+from chargehand.engine.value import encode_value
 
 
 def begin(entry: ev.Entry) -> RunState:
@@ -132,6 +133,10 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         return
     _close_duty(state, event.duty, event.used)
     duty = _duty_of(state, event.duty)
+    if event.duty == "plan" and event.failure.kind == "approval":  # nothing failed: the planner asks a person
+        duty.failure = event.failure
+        duty.next = "rejected"
+        return
     duty.failures += 1
     state.budget_hit = state.budget_hit or event.failure.kind == "budget"
     duty.failure = event.failure
@@ -346,6 +351,10 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
             _call_judged(state, progress, event)
         else:
             _doubt_resolved(state, progress, event)
+    elif question.what == "question":
+        said = event.result if event.verdict == "answer" else encode_value(_refusal(event))
+        state.planning.replies = {**state.planning.replies, question.text: said}
+        state.planning.failure = None
     elif event.verdict == "approve":
         state.approved = True
     else:

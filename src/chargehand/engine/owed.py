@@ -55,7 +55,7 @@ class Brief(Struct, frozen=True, gc=False):
     answers: dict[str, str] | None = None
     """Why a call that needs approval may not be made, by call; empty: it may."""
     replies: dict[str, Raw] | None = None
-    """What a person answered to questions of the worker, by question."""
+    """What a person answered to questions of the worker or the planner, by question."""
     tasks: tuple[Task, ...] = ()
     """What the plan holds; for an attempt, its own task."""
     findings: tuple[Finding, ...] = ()
@@ -102,6 +102,7 @@ def brief(state: RunState, work: Work) -> Brief:
             findings=duty.feedback,
             gaps=missing,
             replan=state.replans > 0,
+            replies=duty.replies,
             combine=state.combine,
             began=state.began,
             loop=state.loop or LoopState(),

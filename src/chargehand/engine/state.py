@@ -150,7 +150,9 @@ class SupervisorDuty(Struct, gc=False):
     reserved: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
-    """Why it failed, if it did when it was last tried."""
+    """Why it failed, if it did when it was last tried; of the kind `approval`: what the planner asks a person."""
+    replies: dict[str, Raw] = {}
+    """What a person answered to its questions, by question."""
 
 
 class ReadyQueue(Struct):

@@ -349,6 +349,9 @@ class Tracer:
 
     def _duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
         duty = self._close_duty(event.duty, at, used, event.task)
+        if event.failure.kind == "approval":  # what is asked stands among the questions
+            duty.ending = "asked"
+            return
         duty.ending = "failed"
         duty.failure = event.failure
         duty.findings = event.findings
