@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -89,6 +89,12 @@ letta-matrix: $(VENV)/dev.stamp $(VENV)/letta-1.0.0.stamp $(VENV)/letta-1.7.0.st
 
 peers: $(VENV)/dev.stamp $(VENV)/peers.stamp ## Run the programs of docs/coming-from.md in LangGraph, CrewAI and OpenAI Agents, and here
 	$(BIN)/python -m tests.peers $(VENV)/peers
+
+web: web/node_modules/.installed ## Build the page into the package, after a change in web/ (needs node)
+	cd web && npx tsc --noEmit && node build.mjs
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && npm ci --no-progress && cp package-lock.json node_modules/.installed
 
 openapi: $(VENV)/dev.stamp ## Write docs/openapi.json anew, after a change of our own API
 	$(BIN)/python -c 'import sys; from chargehand.server.api.routes import written; sys.stdout.buffer.write(written())' > docs/openapi.json

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from chargehand.memory.archives import Archive, Embedding, Hit, Passage
 from chargehand.memory.catalog import Catalog
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.session import open_catalog
 from chargehand.models.embeddings import LocalEmbedding
 from chargehand.models.local import pull
 
@@ -102,7 +102,7 @@ def _figures(kind: Kind, half: Half, strategy: Strategy, ranks: Sequence[int]) -
 async def main() -> int:
     models = Path(os.environ.get("CHARGEHAND_MODELS") or ROOT / ".venv" / "models")
     embedding = LocalEmbedding(pull("minilm", models).parent)
-    catalog = await SqliteCatalog.open(None)
+    catalog = await open_catalog()
     try:
         found = await measured(catalog, embedding)
     finally:

@@ -23,7 +23,7 @@ from bench.memory_data import Data, embedded, made_up
 from bench.memory_figures import BATCH, NEAREST, WARM, Build, Figures, Took, recall
 from bench.memory_rivals import RIVALS
 from chargehand.memory.archives import Archive, Filter, Hit, Passage
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.session import open_catalog
 
 OURS = "chargehand"
 HANDLE = "bench:vectors"
@@ -54,7 +54,7 @@ def build(folder: Path, data: Data) -> Build:
 
 
 async def _build(path: Path, data: Data) -> float:
-    catalog = await SqliteCatalog.open(path)
+    catalog = await open_catalog(path)
     archive = await catalog.add(Archive("bench"))
     began = time.perf_counter()
     for start in range(0, len(data.texts), BATCH):
@@ -77,7 +77,7 @@ def ask(folder: Path, data: Data) -> Figures:
 async def _ask(path: Path, data: Data) -> Figures:
     before = resident()
     began = time.perf_counter()
-    catalog = await SqliteCatalog.open(path)
+    catalog = await open_catalog(path)
     opened = time.perf_counter() - began
     (archive,) = await catalog.find(Archive)
     given = [one.tobytes() for one in data.asked]

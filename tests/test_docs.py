@@ -134,5 +134,5 @@ def test_every_default_number_is_documented_as_it_is() -> None:
 @pytest.mark.parametrize("page", [page for page in TOLD if page.startswith("docs/decisions/")])
 def test_a_decision_fits_on_a_short_page(page: str) -> None:
     lines = TOLD[page].splitlines()
-    assert len(lines) <= 20
+    assert len(lines) <= 20 or page == "docs/decisions/dropped.md"  # a list, which grows
     assert lines[0].startswith("# ")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from chargehand.agents.executor import Assignment
     from chargehand.agents.messages import Replies, WorkerReply
     from chargehand.agents.result import Result
-    from chargehand.agents.roles import Contacts, Factory, Hedge, Supervisor, Worker
+    from chargehand.agents.roles import Factory, Hedge, Supervisor, Worker
     from chargehand.agents.scripted import Move, Script, ScriptedExecutor
     from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Whole
     from chargehand.config.load import load_team
@@ -52,7 +52,7 @@ _MODULES = {
     "agents.messages": ("Replies", "WorkerReply"),
     "agents.scripted": ("Move", "Script", "ScriptedExecutor"),
     "agents.strategies": ("Broadcast", "Dynamic", "Loop", "Recursive", "RoundRobin", "Route", "Whole"),
-    "agents.roles": ("Contacts", "Factory", "Hedge", "Supervisor", "Worker"),
+    "agents.roles": ("Factory", "Hedge", "Supervisor", "Worker"),
     "config.load": ("load_team",),
     "engine.owed": ("Brief",),
     "errors": ("ChargehandError",),
@@ -85,7 +85,6 @@ __all__ = [  # noqa: RUF022 - in the order of the modules above
     "Reviewer",
     "Rule",
     "Verifier",
-    "Contacts",
     "Executor",
     "Done",
     "StepContext",

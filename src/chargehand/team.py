@@ -25,7 +25,7 @@ from chargehand.agents.result import Result, read_result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
-from chargehand.agents.spending import CallCap, Hedging, PriceUnknown, call_cap, supervision
+from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
 from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.engine import budget as budgets
@@ -45,6 +45,7 @@ from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
 from chargehand.models.resolve import Finder, Lookup
+from chargehand.models.wrappers import Hedging
 from chargehand.runtime.approving import (
     Answer,
     Callbacks,
@@ -77,6 +78,8 @@ RunName: TypeAlias = Annotated[str, Write("the name of a run: result.run")]
 class Team:
     """Workers, their supervisor, and what their runs are bounded by and kept in."""
 
+    examples: tuple[str, ...] = ()
+    """Requests that suit the team; those of its team file."""
     call_cap: CallCap | None = None
     _price: Price | None = None
     _memory: MemoryJournal | None = None
@@ -123,6 +126,7 @@ class Team:
         front, behind = _outfitted(workers, memory)
         if supervisor.factory is not None:
             supervisor = structs.replace(supervisor, factory=with_toolbox(supervisor.factory))
+        hedge = supervisor.hedge
         self.spec = TeamSpec(
             workers=front,
             supervisor=supervisor,
@@ -130,7 +134,7 @@ class Team:
             background=behind,
             checks=declare_checks(checks or {}, front),
             tool_breakers=ToolBreakers(policy.breaking),
-            hedging=None if supervisor.hedge is None else Hedging(supervisor.hedge),
+            hedging=None if hedge is None else Hedging(after=hedge.after, share=hedge.share),
         )
         self._enrol(supervisor.plan)
         self._keep_in(journal, memory, lookup)

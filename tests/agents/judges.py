@@ -46,9 +46,6 @@ class Desk:
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         raise NotImplementedError
 
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        raise NotImplementedError
-
     def worker_loads(self) -> Mapping[str, WorkerLoad]:
         return {}
 
@@ -63,22 +60,19 @@ class Desk:
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         raise AssertionError(f"an answer takes no steps: {name}")
 
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        return claim.amount if self.spending != 0 else None
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        if self.spending == 0:
+            return False
+        if self.spending is not None:
+            self.spending -= 1
+        claim.held = claim.wanted
+        return True
 
     def release(self, amount: Amount) -> None: ...
-
-    async def afford(self, price: Amount, most: int) -> int:
-        covered = most if self.spending is None or price == NOTHING else min(most, self.spending)
-        self.held.append(covered)
-        if self.spending is not None:
-            self.spending -= covered
-        return covered
 
     def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
         pass

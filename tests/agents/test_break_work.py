@@ -22,7 +22,7 @@ from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Reply, Request, ToolCall, unwrap
+from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Working
 from chargehand.models.testing.scripted import Line
@@ -30,6 +30,7 @@ from chargehand.tools.calling import capped
 from chargehand.tools.rules import ConstrainChildTools, ExitLoop, RunFirst
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, plan, team
+from tests.envelopes import unwrap
 
 ONCE = Policy(retry=Retry(attempts=1), refine=False)
 DONE: list[str] = []

@@ -152,7 +152,7 @@ def test_a_long_list_of_flags_is_cut_short() -> None:
 @cache
 def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
     found: list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]] = []
-    for goal in team_of("shop").supervisor.examples:
+    for goal in team_of("shop").examples:
         result = ask("shop", goal)
         asked = {task.id: task.instruction for task in result.plan.tasks}
         results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())

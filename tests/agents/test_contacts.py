@@ -7,24 +7,22 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.messages import MAIL, MATCHING, ONE
-from chargehand.agents.roles import Contacts, Supervisor, Worker
+from chargehand.agents.roles import Supervisor, Worker
 from chargehand.config.load import load_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
-from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.protocol import Journal
-from chargehand.journal.sqlite import SqliteJournal
-from chargehand.models.messages import Request, ToolCall, unwrap
+from chargehand.models.messages import Request, ToolCall
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
 from tests.agents.crowd import FREE, calls
 from tests.agents.options import make_team
 from tests.config.files import parts, said, write
+from tests.envelopes import unwrap
 
 PLAN = Plan((Task(TaskId("t1"), "Ask the others.", "ann"),), "none")
 OTHERS = (Worker("bob", tags=["hand"]), Worker("cid", tags=["hand", "left"]), Worker("dot", tags=["roof"]))
@@ -61,7 +59,7 @@ class Crowd:
         wanted = self._made[turn]
         return calls(*(wanted if isinstance(wanted, tuple) else (wanted,)))
 
-    async def work(self, contacts: Contacts | Sequence[str], *workers: Worker, **more: object) -> Team:
+    async def work(self, contacts: Sequence[str], *workers: Worker, **more: object) -> Team:
         options: dict[str, object] = {"journal": MemoryJournal(), "policy": Policy(retry=Retry(attempts=1)), **more}
         ann = Worker("ann", tools=MAIL, contacts=contacts)
         team = make_team([ann, *(workers or OTHERS)], model=self.script, plan=PLAN, **options)
@@ -83,11 +81,10 @@ class Crowd:
         (["tag:hand"], ["bob", "cid"]),
         (["tag:left", "dot"], ["cid", "dot"]),
         (["*"], ["bob", "cid", "dot"]),
-        (Contacts(["cid", "bob"]), ["bob", "cid"]),
     ],
 )
 async def test_who_is_in_the_contract_gets_messages_and_nobody_else(
-    contacts: Contacts | Sequence[str], reached: list[str]
+    contacts: Sequence[str], reached: list[str]
 ) -> None:
     everybody = Crowd(ask_all())
     await everybody.work(contacts)
@@ -178,50 +175,6 @@ async def test_money_is_held_only_for_those_who_may_be_asked() -> None:
     assert held.calls == Worker("bob").steps, "for one of the three"
 
 
-# --- how often
-
-
-@pytest.mark.parametrize("kept", ["memory", "file"])
-async def test_no_more_messages_are_sent_for_a_task_than_the_contract_says(kept: str, tmp_path: Path) -> None:
-    journal: Journal = MemoryJournal() if kept == "memory" else await SqliteJournal.open(tmp_path / "runs.db")
-    try:
-        crowd = Crowd(ask("dot", 1), ask("bob", 2), ask_all(3, match_all=["hand"]), ask("cid", 4))
-        await crowd.work(Contacts(["tag:hand"], max_messages=2), journal=journal)
-        assert sorted(crowd.heard) == ["bob", "bob", "cid"], "what was refused does not count, and many are one message"
-        assert crowd.refusal == "You may send 2 messages for a task, and have. Go on with what you know."
-    finally:
-        await journal.close()
-
-
-async def test_calls_side_by_side_count_one_by_one() -> None:
-    crowd = Crowd((ask("bob", 1), ask("cid", 2), ask("bob", 3)))
-    await crowd.work(Contacts(["*"], max_messages=1))
-    assert len(crowd.heard) == 1
-
-
-async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> None:
-    tries: list[int] = []
-
-    def line(request: Request) -> Line:
-        assert isinstance(request.subject, Working)
-        if request.subject.worker.name != "ann":
-            tries.append(1)
-            return "3"
-        results = [one.text for one in request.messages if one.role == "tool"]
-        if not results:
-            return calls(ask("bob"))
-        return results[0] if "and have" in results[0] else Failure("network", "the line is dead")
-
-    ann = Worker("ann", tools=[ONE], contacts=Contacts(["bob"], max_messages=1))
-    quick = Policy(retry=Retry(base=0.001))
-    team = Team(
-        [ann, Worker("bob")], supervisor=Supervisor(model=ScriptedModel(line, card=FREE), plan=PLAN), policy=quick
-    )
-    found = await team.run("Count")
-    assert "You may send one message for a task, and have." in str(found.results[TaskId("t1")])
-    assert tries == [1]
-
-
 # --- as it is declared
 
 
@@ -239,7 +192,6 @@ async def test_a_second_attempt_has_no_messages_left_that_the_first_sent() -> No
             Worker("ann", tools=[ONE], contacts=["tag:x"]),
             "no other worker carries the tag 'x'; the tags there are: hand",
         ),
-        (Worker("ann", tools=[ONE], contacts=Contacts(["bob"], max_messages=0)), "may send 0 messages for a task"),
     ],
 )
 def test_a_contract_nobody_could_keep_is_refused_when_it_is_declared(worker: Worker, said: str) -> None:
@@ -249,11 +201,11 @@ def test_a_contract_nobody_could_keep_is_refused_when_it_is_declared(worker: Wor
 
 
 def test_another_contract_is_another_worker_for_whoever_would_use_results_again() -> None:
-    def spec(contacts: Contacts | Sequence[str]) -> str:
+    def spec(contacts: Sequence[str]) -> str:
         return Team([Worker("ann", tools=[ONE], contacts=contacts), *OTHERS]).roster.agents[0].spec
 
-    assert spec(["bob"]) == spec(("bob",)) == spec(Contacts(["bob"]))
-    assert len({spec(["bob"]), spec(["*"]), spec(Contacts(["bob"], max_messages=1))}) == 3
+    assert spec(["bob"]) == spec(("bob",))
+    assert spec(["bob"]) != spec(["*"])
 
 
 FILE = """\
@@ -273,8 +225,6 @@ workers:
     [
         ('[bob, "tag:hand"]', ("bob", "tag:hand")),
         ('["*"]', ("*",)),
-        ('{to: ["tag:hand"], max_messages: 3}', Contacts(["tag:hand"], 3)),
-        ("{to: [cid]}", Contacts(["cid"])),
     ],
 )
 def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, made: object) -> None:
@@ -299,7 +249,7 @@ def test_a_team_file_says_it_under_the_worker(tmp_path: Path, contacts: str, mad
             "[bob, bop]",
             "workers: worker 'ann': contacts: there is no worker 'bop' to write to; did you mean 'bob'?",
         ),
-        (ONE, '{to: [bob, "tag:x"], max_messages: 1}', "worker 'ann': contacts: no other worker carries the tag 'x'"),
+        (ONE, '[bob, "tag:x"]', "worker 'ann': contacts: no other worker carries the tag 'x'"),
     ],
 )
 def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(
@@ -309,16 +259,6 @@ def test_what_is_wrong_in_a_team_file_is_said_where_it_stands(
     assert problem in said(found.findings, found.source.file)[0]
 
 
-@pytest.mark.parametrize(
-    ("contacts", "problem"),
-    [
-        ("bob", "workers.ann.contacts: must be a list"),
-        ("{to: [bob], max_messages: 0}", "contacts.max_messages: is 0"),
-        ("{max_messages: 2}", "contacts: has no 'to'"),
-        ("{to: [bob], mots: 2}", "there is no key 'mots' here; the keys are to, max_messages"),
-    ],
-)
-def test_a_contract_of_the_wrong_shape_is_refused(tmp_path: Path, contacts: str, problem: str) -> None:
-    with pytest.raises(Invalid) as raised:
-        load_team(write(tmp_path, FILE.format(tools=ONE, contacts=contacts)))
-    assert problem in str(raised.value)
+def test_contacts_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"workers\.ann\.contacts: must be a list"):
+        load_team(write(tmp_path, FILE.format(tools=ONE, contacts="bob")))

@@ -142,9 +142,7 @@ def test_the_slowest_calls_get_quick_and_it_costs_a_few_calls_more() -> None:
     extra = other.calls + spare.calls - 2000
     assert 40 <= extra <= 0.04 * 2000
     booked = sum(one.micros for one in used(entries) if one is not None)
-    assert booked <= 2000 * 15 + extra * 1400  # each that was given up at what it may have cost at most
-    asked = [note for note in notes(entries) if "is asked as well" in note]
-    assert len(asked) == extra
+    assert booked == 2000 * 15 + extra * 15  # one that was given up is taken to have cost as much as the other
 
 
 def test_who_answers_first_is_used_and_the_other_is_given_up_and_paid_for() -> None:
@@ -155,15 +153,8 @@ def test_who_answers_first_is_used_and_the_other_is_given_up_and_paid_for() -> N
     assert replies(entries)[2].startswith('{"text":"done by quick"')
     assert (slow.calls, slow.cancelled, quick.calls) == (3, 1, 1)
     assert took(entries)[2] == pytest.approx(3.0, abs=0.01)
-    assert notes(entries) == [
-        "hedged: slow has not answered within 2 s, so quick is asked as well",
-        "hedged: quick answered first",
-    ]
     one, _, twice = used(entries)
-    assert one == Amount(15, 15, 1)
-    assert twice is not None
-    # nobody knows what the slow one used: what it may have cost at most is taken for it
-    assert (twice.calls, twice.tokens > 1024 + 15, twice.micros) == (2, True, twice.tokens)
+    assert (one, twice) == (Amount(15, 15, 1), Amount(30, 30, 1))
 
 
 def test_the_first_may_still_be_faster() -> None:
@@ -172,7 +163,6 @@ def test_the_first_may_still_be_faster() -> None:
     entries = Playhouse().run(team(slow, other))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
     assert (other.calls, other.cancelled) == (1, 1)
-    assert notes(entries)[1] == "hedged: slow answered first"
 
 
 def test_two_replies_at_the_same_moment_are_both_paid_for() -> None:
@@ -181,8 +171,7 @@ def test_two_replies_at_the_same_moment_are_both_paid_for() -> None:
     entries = Playhouse().run(team(slow, other))
     twice = used(entries)[2]
     assert (slow.calls, other.calls, slow.cancelled + other.cancelled) == (3, 1, 0)
-    assert twice is not None
-    assert twice.calls == 2
+    assert twice == Amount(30, 30, 1)
 
 
 def test_without_another_model_the_same_is_asked_again() -> None:
@@ -207,13 +196,13 @@ def test_a_first_call_that_fails_leaves_the_second() -> None:
     assert (good.calls, took(entries)[2]) == (1, pytest.approx(7.0, abs=0.01))
 
 
-def test_where_both_fail_the_next_model_stands_in_and_neither_is_asked_again() -> None:
+def test_where_both_fail_the_next_models_stand_in() -> None:
     slow = Paced("slow", 1.0, 1.0, (3.0, GONE))
     bad = Paced("bad", (0.5, GONE))
     third = Paced("third", 1.0)
     entries = Playhouse().run(team(slow, bad, third))
     assert replies(entries)[2].startswith('{"text":"done by third"')
-    assert (slow.calls, bad.calls, third.calls) == (3, 1, 1)
+    assert (slow.calls, bad.calls, third.calls) == (3, 2, 1)
     alone = Paced("alone", 1.0, 1.0, (3.0, GONE))
     entries = Playhouse().run(team(alone))
     assert (alone.calls, len(replies(entries))) == (4, 2)
@@ -255,9 +244,8 @@ def test_a_mistake_in_one_model_does_not_end_the_call_of_the_other() -> None:
     slow = Paced("slow", 1.0, 1.0, 9.0)
     wrong = Careless("wrong", 1.0, late=True)
     wrong.calls = 2
-    entries = Playhouse().run(team(slow, wrong, budget=Budget(usd=0.1)))
+    entries = Playhouse().run(team(slow, wrong))
     assert replies(entries)[2].startswith('{"text":"done by slow"')
-    assert used(entries)[2] is None, "what it used is not known: what was held is taken for it"
     slow = Careless("slow", 1.0, 1.0, 9.0, late=True)
     wrong = Paced("wrong", 2.0)
     assert replies(Playhouse().run(team(slow, wrong)))[2].startswith('{"text":"done by wrong"')
@@ -268,7 +256,7 @@ def test_a_mistake_without_any_reply_fails_the_attempt_as_ever() -> None:
     wrong = Paced("wrong", (2.0, GONE))
     entries = Playhouse().run(team(slow, wrong))
     (failed,) = [one.event.failure for one in entries if isinstance(one.event, ev.AttemptFailed)]
-    assert (failed.kind, "a mistake in it" in failed.message) == ("logic", True)
+    assert failed.kind == "network"  # of the model that it fell back to
     entries = Playhouse().run(team(Careless("alone", 1.0, 1.0, 1.0, late=True)))
     (failed,) = [one.event.failure for one in entries if isinstance(one.event, ev.AttemptFailed)]
     assert "a mistake in it" in failed.message
@@ -296,27 +284,6 @@ def test_calls_that_ended_with_their_run_say_nothing_of_how_long_calls_take() ->
 # --- the rules
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "most", "asked"),
-    [
-        (2.0, 2.0, None, True),
-        (2.0, 2.1, None, False),  # dearer than the first
-        (2.0, 2.1, 0.01, True),
-        (2.0, 1.0, 0.0001, False),  # dearer than is allowed
-        (2.0, None, None, False),  # nobody knows
-        (None, 1.0, None, False),
-        (None, 1.0, 0.01, True),
-    ],
-)
-def test_the_second_call_must_be_cheap_enough(
-    first: float | None, second: float | None, most: float | None, asked: bool
-) -> None:
-    one = Paced("one", 1.0, 1.0, 50.0, price=first)
-    other = Paced("other", 1.0, price=second)
-    Playhouse().run(team(one, other, hedge=Hedge(after=2.0, share=0.5, max_usd=most)))
-    assert other.calls == asked
-
-
 def test_no_more_calls_than_the_share_are_made_twice() -> None:
     slow = Paced("slow", 10.0)
     other = Paced("other", 1.0)
@@ -336,45 +303,11 @@ def test_without_a_time_the_last_calls_say_what_is_unusual() -> None:
     assert took(entries)[25] == pytest.approx(2.1, abs=0.01)
 
 
-def test_both_calls_are_paid_from_the_budget_before_they_are_made() -> None:
-    slow = Paced("slow", 1.0, 1.0, 50.0, 1.0)
-    quick = Paced("quick", 1.0)
-    entries = Playhouse().run(team(slow, quick, budget=Budget(usd=0.1)))
-    held = [one.event.reserve or Amount() for one in entries if isinstance(one.event, ev.StepStarted)]
-    assert [one.calls for one in held] == [2, 2, 2]
-    assert held[2].micros > 2 * 1024
-    twice = used(entries)[2]
-    assert twice is not None
-    assert (twice.calls, 1024 < twice.micros <= held[2].micros) == (2, True)
-
-
-def test_under_a_cap_no_second_call_goes_to_a_model_not_known_to_keep_its_limit() -> None:
+def test_calls_under_a_budget_are_made_once() -> None:
     slow = Paced("slow", 1.0, 1.0, 50.0)
     quick = Paced("quick", 1.0)
-    quick.card = ModelCard("quick", micros_in=1.0, micros_out=1.0)
-    Playhouse().run(team(slow, quick, budget=Budget(usd=0.1)))
-    assert (slow.calls, quick.calls) == (3, 0)
-
-
-def test_under_a_cap_there_is_no_second_call_of_the_only_model() -> None:
-    model = Paced("one", 1.0, 1.0, 50.0)
-    entries = Playhouse().run(team(model, budget=Budget(usd=0.025)))
-    assert (model.calls, model.cancelled, len(replies(entries))) == (3, 0, 3)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_budget_is_never_exceeded(seed: int) -> None:
-    chance = Random(seed)
-    house = Playhouse()
-    slow = Paced("slow", *[chance.choice([0.5, 3.0, 50.0]) for _ in range(40)])
-    quick = Paced("quick", *[chance.choice([0.5, 5.0]) for _ in range(40)])
-    cap = chance.randrange(2_000, 20_000)
-    models = (slow, quick) if seed % 2 else (slow,)
-    entries = house.run(team(*models, budget=Budget(usd=cap / 1_000_000), tasks=20))
-    spent = sum(one.event.used.micros for one in entries if isinstance(one.event, ev.StepFinished) and one.event.used)
-    assert spent <= cap
-    really = 15 * (slow.calls + quick.calls - slow.cancelled - quick.cancelled)
-    assert really <= spent
+    entries = Playhouse().run(team(slow, quick, budget=Budget(usd=0.1)))
+    assert (slow.calls, quick.calls, len(replies(entries))) == (3, 0, 3)
 
 
 def guarded(model: Model, house: Playhouse, pace: Pace | None = None) -> Guarded:
@@ -501,7 +434,6 @@ def test_by_default_nothing_is_asked_twice() -> None:
     [
         ({"after": 0.0}, "hedge.after is 0.0"),
         ({"after": float("nan")}, "hedge.after is nan"),
-        ({"max_usd": -1}, "hedge.max_usd is -1"),
         ({"share": 0.0}, "hedge.share is 0.0"),
         ({"share": 0.9}, "at most 0.5"),
     ],

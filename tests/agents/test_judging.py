@@ -312,7 +312,7 @@ async def test_a_call_that_reports_no_usage_counts_as_a_call() -> None:
     for _ in range(2):
         held = await made.hold(Request(()))
         assert held is not None
-        await made.ask(held)
+        await made.write(held)
     assert made.total() == Amount(tokens=2, micros=1, calls=2)
 
 

@@ -15,7 +15,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy, Retry
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Table
-from chargehand.models.messages import Reply, Settings, ToolCall, unwrap
+from chargehand.models.messages import Reply, Settings, ToolCall
 from chargehand.models.model import ModelCard
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.tools.rules import (
@@ -28,6 +28,7 @@ from chargehand.tools.rules import (
 )
 from chargehand.tools.tool import ToolFailed, tool
 from tests.agents.crowd import call, calls, model, of_kind, team
+from tests.envelopes import unwrap
 
 ONCE = Policy(retry=Retry(attempts=1), refine=False)
 

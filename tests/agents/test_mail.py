@@ -318,9 +318,9 @@ async def test_a_message_that_a_crash_cut_short_goes_on_after_every_entry_and_as
         assert (await again.message("What is there?", run="r")).replies == replies.replies
         assert model.requests == [], "it is read back"
         assert replies.spent == first.spent == Amount(calls=3)
-    with pytest.raises(Refused, match="is not this message"):
+    with pytest.raises(Refused, match="is not this one"):
         await found.message("Something else", run="r")
-    with pytest.raises(Refused, match="is not this message"):
+    with pytest.raises(Refused, match="is not this one"):
         await found.message("What is there?", run="r", sender="petra")
 
 

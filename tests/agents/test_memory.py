@@ -19,12 +19,13 @@ from chargehand.memory.blocks import PERSON, Block, Grant, Rethink
 from chargehand.memory.catalog import Memory
 from chargehand.memory.conversations import Turn
 from chargehand.memory.session import open_catalog
-from chargehand.models.messages import Request, unwrap
+from chargehand.models.messages import Request
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Answering, Planning, Working
 from chargehand.models.testing.scripted import Line
 from chargehand.tools.tool import tool
 from tests.agents.crowd import call, calls, model, of_kind, plan, team
+from tests.envelopes import unwrap
 
 GUIDE = Block("guidelines", "Write in the past tense.", "how we write", trusted=True)
 NOTES = Block("notes", "", "what was found", share="append")

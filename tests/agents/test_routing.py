@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies.route import check_route, route
+from chargehand.agents.strategies.route import check_route
+from chargehand.agents.supervision import Lead
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import NotedFact
@@ -45,7 +45,8 @@ class Notes:
     heard = False
     route_examples = None
 
-    def __init__(self) -> None:
+    def __init__(self, load: dict[str, WorkerLoad] | None = None) -> None:
+        self.load = load or {}
         self.noted: list[str] = []
         self.told: list[Sequence[Message]] = []
 
@@ -55,7 +56,7 @@ class Notes:
     def release(self, amount: Amount) -> None: ...
 
     def worker_loads(self) -> dict[str, WorkerLoad]:
-        return {}
+        return self.load
 
     def expect_work(self, workers: Sequence[str]) -> None: ...
 
@@ -95,8 +96,8 @@ async def routed(
         embedding=embedding,
     )
     brief = structs.replace(Brief(Work("plan", TaskId(""), 1), goal, 1e9), **more)
-    context = Notes()
-    found = await route(strategy, lead, brief, context, load)  # pyright: ignore[reportArgumentType] - all it needs of a hand
+    context = Notes(load)
+    found = await strategy.propose(lead, brief, context)  # pyright: ignore[reportArgumentType] - all it needs of a hand
     return found, "\n".join(context.noted)
 
 

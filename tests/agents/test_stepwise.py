@@ -4,14 +4,12 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
 from chargehand.agents.strategies import Loop
-from chargehand.agents.strategies.loop import are_alike
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
 from chargehand.engine.plan import Edge, LoopState
@@ -146,7 +144,7 @@ async def test_done_before_anything_was_done_is_sent_back() -> None:
 async def test_always_done_and_never_a_task_ends_with_the_reason() -> None:
     script = model(lambda _: DONE)
     found = await team(script).run("How many apples?")
-    assert (found.ending, found.reason, len(script.requests)) == ("failed", "no_plan", 3)
+    assert (found.ending, found.reason, len(script.requests)) == ("failed", "no_plan", 2)
     assert unserved(found) == ["This stalled after 0 tasks: it was called done without a result."]
 
 
@@ -206,7 +204,7 @@ async def test_an_exact_repeat_is_sent_back_and_then_ends_it() -> None:
     found = await team(script).run("How many apples?")
     assert (ids(found), found.ending) == (["t1"], "partial")
     assert "ann was asked this before" in looks(script)[2].messages[1].text
-    assert len(looks(script)) == 4
+    assert len(looks(script)) == 3
     assert unserved(found) == ["This stalled after 1 task: ann was to be asked the same again."]
 
 
@@ -220,24 +218,7 @@ async def test_after_a_repeat_that_was_sent_back_it_goes_on() -> None:
         return in_turn(says("ann", "Count the apples."), says("bob", "Weigh the apples."), DONE)(subject)
 
     found = await team(model(look)).run("How many apples?")
-    assert (found.ending, turns(found)) == ("complete", ["t1", "t2-stall1"]), "what was sent back counts as a stall"
-    sent.clear()
-    hasty = await team(model(look), Loop(stalls=1)).run("How many apples?")
-    assert (hasty.ending, turns(hasty)) == ("complete", ["t1", "t2-fresh1"])
-
-
-async def test_two_workers_who_hand_it_back_and_forth_are_stopped() -> None:
-    def look(subject: ProgressLedger) -> Line:
-        done = len(subject.tasks)
-        filler = " again" * (done // 2) + " now, please" * (done // 4)
-        return says(("ann", "bob")[done % 2], ("Ask bob for the list", "Ask ann for the list")[done % 2] + filler)
-
-    script = model(look)
-    found = await team(script).run("Make a list")
-    assert turns(found) == ["t1", "t2", "t3-stall1", "t4-stall2"]
-    assert found.ending == "partial"
-    assert "the same again" in unserved(found)[0]
-    assert len(looks(script)) <= 8
+    assert (found.ending, turns(found)) == ("complete", ["t1", "t2"])
 
 
 async def test_failing_tasks_are_stalls_and_the_ledger_sees_why_they_failed() -> None:
@@ -293,7 +274,7 @@ async def test_a_run_that_may_replan_does_not_say_twice_that_it_stalled() -> Non
     policy = Policy(retry=Retry(attempts=1), refine=False, limits=Limits(replans=2))
     script = model(lambda _: says("ann", "Count the apples."))
     found = await team(script, policy=policy).run("How many apples?")
-    assert (len(unserved(found)), len(looks(script))) == (1, 4)
+    assert (len(unserved(found)), len(looks(script))) == (1, 3)
 
 
 async def test_prose_a_list_and_a_stranger_are_sent_back() -> None:
@@ -380,17 +361,3 @@ def test_whatever_the_ledger_says_it_ends_within_its_bounds(
     assert len(looks(script)) <= 3 * (max(1, most) + 1)
     asked = [(one.worker, one.instruction) for one in found.plan.tasks]
     assert len(set(asked)) == len(asked), "nobody is asked the same twice"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("count the apples", "please count the apples again", True),
-        ("count apples on page 2", "count apples on page 3", False),
-        ("count", "count apples pears plums", False),
-        ("", "", False),
-    ],
-)
-def test_tasks_that_differ_by_fillers_are_alike(one: str, other: str, same: bool) -> None:
-    idle = {"the", "please", "again"}
-    assert are_alike(frozenset(one.split()) - idle, frozenset(other.split()) - idle) is same

@@ -358,7 +358,7 @@ async def test_a_bare_name_is_understood() -> None:
 async def test_a_talk_does_not_end_before_it_began() -> None:
     found = await talk(Dynamic(), voices()).run(GOAL)
     assert speakers(found) == ["ann"]
-    assert "no worker has spoken yet" in notes(found)
+    assert "cannot speak next" in notes(found)
 
 
 async def test_one_worker_speaks_once_and_nobody_is_asked_who() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.diagrams import save_artifacts
+from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.engine.plan import TaskId
 from chargehand.errors import Invalid
 from chargehand.runtime.trace import TaskTrace, Trace
@@ -25,16 +25,11 @@ def chart(svg: str = SVG) -> dict[str, object]:
 TABLE = {"kind": "table", "columns": ["name", "=x"], "rows": [["=1+1", 2], ["plain", -3], ["-4", None], ["é, \n", 1.5]]}
 
 
-def test_charts_lie_beside_the_journal_and_tables_only_where_asked_for(tmp_path: Path) -> None:
+def test_charts_and_tables_are_written_into_the_folder(tmp_path: Path) -> None:
     found = a_run(chart(), TABLE, chart())
-    saved = save_artifacts(found, None, tmp_path / "runs.db")
-    assert [path.relative_to(tmp_path) for path in saved] == [
-        Path("artifacts/run/t1-1.svg"),
-        Path("artifacts/run/t1-3.svg"),
-    ]
+    saved = save_artifacts(found, tmp_path / "own")
+    assert [path.name for path in saved] == ["t1-1.svg", "t1-2.csv", "t1-3.svg"]
     assert saved[0].read_text() == SVG
-    saved = save_artifacts(found, tmp_path / "own", tmp_path / "runs.db")
-    assert [path.name for path in saved] == ["t1-1.svg", "t1-3.svg", "t1-2.csv", "answer.md"]
     with (tmp_path / "own" / "t1-2.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["name", "'=x"],
@@ -57,23 +52,23 @@ def test_charts_lie_beside_the_journal_and_tables_only_where_asked_for(tmp_path:
     ],
 )
 def test_a_picture_that_could_do_something_is_not_written(tmp_path: Path, body: str) -> None:
-    assert save_artifacts(a_run(chart(f"<svg>{body}</svg>")), None, tmp_path / "runs.db") == []
+    assert save_artifacts(a_run(chart(f"<svg>{body}</svg>")), tmp_path / "own") == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_names_cannot_lead_anywhere_else(tmp_path: Path) -> None:
-    (saved,) = save_artifacts(a_run(chart(), name="../../x/y", run="../r"), None, tmp_path / "deep" / "runs.db")
-    assert saved.resolve().is_relative_to(tmp_path / "deep" / "artifacts")
+    (saved,) = save_artifacts(a_run(chart(), name="../../x/y"), tmp_path / "deep" / file_name("../r"))
+    assert saved.resolve().is_relative_to(tmp_path / "deep")
 
 
 @pytest.mark.parametrize("result", [None, 7, "text", [1, 2], {"artifacts": 3}, {"artifacts": [{"kind": "what"}]}])
 def test_results_of_other_shapes_hold_nothing_to_save(tmp_path: Path, result: object) -> None:
     found = a_run(answer=None)
     found.tasks[0].result = result
-    assert save_artifacts(found, tmp_path / "own", tmp_path / "runs.db") == []
+    assert save_artifacts(found, tmp_path / "own") == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Invalid, match=r"cannot be written.*--save"):
-        save_artifacts(a_run(chart()), tmp_path / "file" / "own", tmp_path / "runs.db")
+        save_artifacts(a_run(chart()), tmp_path / "file" / "own")

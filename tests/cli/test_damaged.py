@@ -49,7 +49,7 @@ def test_runs_lists_a_damaged_run_beside_the_others(folder: Path, setting: str) 
     assert lines["first"].split()[1] == "complete"
     facts = {one["run"]: one for one in json.loads(chargehand(folder, "runs", "--json").stdout)}
     assert "of run 'second'" in facts["second"]["damage"]
-    assert (facts["first"]["damage"], facts["first"]["ending"]) == ("", "complete")
+    assert (facts["first"]["damage"], facts["first"]["state"]) == ("", "complete")
 
 
 def test_runs_export_writes_a_damaged_run_up_to_the_damage(folder: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tests.cli.commands import EXAMPLES, JOURNAL, Done, Underway, chargehand, script, task
 from tests.cli.test_terminal import EVIL, steering
-from tests.config.files import write
 
 DEAD = {"fail": "network", "message": "the line went dead"}
 
@@ -73,17 +72,6 @@ def test_it_looks_on_while_another_process_drives(tmp_path: Path) -> None:
         run.end()
     (ann,) = json.loads(chargehand(tmp_path, "doctor", "--workers", "--json").stdout)["workers"]
     assert ann["in_flight"] == 0
-
-
-def test_of_a_team_also_who_was_never_called_is_shown_and_nobody_else(tmp_path: Path) -> None:
-    dead_line(tmp_path)
-    write(tmp_path, "version: 1\nworkers:\n  ann: counts\n  bea: writes\n")
-    done = chargehand(tmp_path, "doctor", "--workers", "--team", tmp_path)
-    assert rows(done).keys() == {"ann", "bea"}
-    assert "not called yet" in rows(done)["bea"]
-    write(tmp_path, "version: 1\nworkers:\n  bea: writes\n")
-    done = chargehand(tmp_path, "doctor", "--workers", "--team", tmp_path)
-    assert (done.returncode, rows(done).keys()) == (0, {"bea"})
 
 
 def test_without_a_journal_it_says_so(tmp_path: Path) -> None:

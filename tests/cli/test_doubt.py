@@ -54,7 +54,7 @@ def test_the_call_is_named_and_what_came_of_it_is_the_result(here: Path) -> None
     terminal = Terminal(here, "resume", "one")
     terminal.until("What became of it?")
     asked = terminal.shown
-    assert 't1:\nseedling_price\n  plant: "tomato"\n  seedlings: 40\n' in asked
+    assert 't1:\nseedling_price\n  {\n    "plant": "tomato",\n    "seedlings": 40\n  }\n' in asked
     for words in ("d (done): it happened.", "a (again): it did not happen.", "f (fail): leave it."):
         assert words in asked
     terminal.type("did not\n")  # the first letter would say the contrary
@@ -87,7 +87,7 @@ def test_the_call_is_named_with_its_arguments_where_nobody_can_be_asked(here: Pa
     assert "waiting for confirmation of its effect:\n" in asked.stderr
     lines = [line.strip() for line in asked.stderr.splitlines()]
     at = lines.index("seedling_price")
-    assert lines[at + 1 : at + 3] == ['plant: "tomato"', "seedlings: 40"]
+    assert lines[at + 1 : at + 5] == ["{", '"plant": "tomato",', '"seedlings": 40', "}"]
     question = json.loads(asked.stdout)["question"]["question"]
     assert question["tool"] == "seedling_price"
     assert question["arguments"] == {"plant": "tomato", "seedlings": 40}

@@ -11,7 +11,7 @@ from chargehand.config.source import TEMPLATES
 from tests.cli.commands import COMMAND, chargehand, environment, script, task
 
 FULL = "chargehand: the output cannot be written: No space left on device; "
-CHANGED = "only that is missing: what the command was to change is changed"
+CHANGED = "what the command was to change is changed"
 SHOP = str(TEMPLATES / "shop")
 
 
@@ -66,7 +66,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
     )
     assert full.returncode == 1
-    assert "a  ann         done: kept" in full.stderr
+    assert "a    ann         done: kept" in full.stderr
     last = full.stderr.splitlines()[-1]
     assert "Nothing was lost" in last
     assert last.endswith(f"; then once more: python -m chargehand play {file} --reuse full")
@@ -78,13 +78,9 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        ("message hello --worker analyst --journal other.db", "runs are kept: chargehand runs --journal other.db"),
-        (f"eval --team {SHOP} --kind routing -q", "eval keeps no runs: write the report into a file with -o FILE"),
+        (f"eval --team {SHOP} --kind routing -q", CHANGED),
         ("init minimal", CHANGED),
-        (
-            "tokens create",
-            "a token that was made is not shown again: chargehand tokens lists it; revoke it, create another",
-        ),
+        ("tokens create", CHANGED),
         ("memory set notes milk --json", CHANGED),
     ],
 )

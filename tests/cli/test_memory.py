@@ -32,7 +32,7 @@ def test_a_block_is_set_read_and_restored(here: Path) -> None:
     done(here, "set", "notes", "-", given="first line\nsecond\n")
     assert done(here, "get", "notes") == "first line\nsecond\n"
     assert done(here, "get", "notes", "--version", "2") == "first line\n"
-    assert "nothing changed" in done(here, "set", "notes", "first line\nsecond")
+    assert "notes: version 3" in done(here, "set", "notes", "first line\nsecond")
     done(here, "restore", "notes", "2")
     assert done(here, "get", "notes") == "first line\n"
     done(here, "set", "notes", "anew", "--expect", "4")
@@ -50,7 +50,7 @@ def test_the_history_says_who_and_how(here: Path) -> None:
     assert lines[0].endswith("just now  rethink  by person rea")
     assert lines[1] == "    + hello"
     assert lines[2] == "… and 1 earlier; see more with --limit"
-    assert "by person rea" in done(here, "blocks")
+    assert "by person rea" in done(here)
 
 
 def test_the_history_shows_whole_lines_also_where_both_texts_end_alike(here: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_file_beside_the_team_is_used_unless_another_is_named(tmp_path: Path) 
 def test_nothing_that_is_shown_steers_a_terminal(here: Path) -> None:
     sly = "a \u202e b \u009b31m c"
     done(here, "set", "notes", sly)
-    for words in (["history", "notes"], ["blocks"]):
+    for words in (["history", "notes"], []):
         assert "\u202e" not in done(here, *words)
         assert "\u009b" not in done(here, *words)
     shown = Terminal(here, "memory", "get", "notes")

@@ -9,7 +9,6 @@ import pytest
 from tests.cli.commands import COMMAND, Underway, environment
 from tests.cli.memories import TEAM, desk, done, here_and_now, memory, told
 from tests.cli.terminal import Terminal
-from tests.cli.test_bad_input import refused
 from tests.config.files import write
 
 MANY = 2_000
@@ -58,8 +57,7 @@ def test_after_ctrl_c_the_same_command_does_the_rest(here: Path) -> None:
     seen.until("findings: texts")
     seen.interrupt()
     assert seen.end() == 130
-    assert "passages of findings kept; the same command again does the rest" in seen.shown
-    before = told(here, "archives")[0]["passages"]
+    before = told(here)["archives"][0]["passages"]
     assert before < MANY
     said = done(here, "add", "findings", folder)
     assert f"findings: {MANY - before:,} new passages, {before:,} were there already" in said
@@ -78,7 +76,7 @@ def test_people_may_change_memory_while_a_run_goes_on(here: Path) -> None:
 
 def test_a_full_block_stands_out_and_changes_are_coloured(tmp_path: Path) -> None:
     here = desk(tmp_path, TEAM.replace("  blocks:\n", "  blocks:\n    tight: {value: '123456789', limit: 10}\n"))
-    blocks = Terminal(here, "memory", "blocks")
+    blocks = Terminal(here, "memory")
     history = Terminal(here, "memory", "history", "tight")
     assert (blocks.end(), history.end()) == (0, 0)
     assert b"\x1b[33mtight" in blocks.drawn
@@ -93,11 +91,6 @@ def test_an_empty_block_says_so_on_a_terminal(here: Path) -> None:
     assert done(here, "get", "notes") == "\n"
 
 
-def test_a_name_of_the_other_kind_is_said_to_be_one(here: Path) -> None:
-    refused(here_and_now(here, "get", "findings"), "'findings' is an archive, not a block")
-    refused(here_and_now(here, "restore", "notes", "9"), "block 'notes' has no version 9; the last one is 1")
-
-
 def test_what_people_made_is_the_same_when_a_team_file_declares_it(here: Path) -> None:
     done(here, "set", "status", "All is well.", "--create")
     done(here, "add", "letters", "Dear all", "--create")
@@ -105,9 +98,9 @@ def test_what_people_made_is_the_same_when_a_team_file_declares_it(here: Path) -
     write(
         here, text.replace("  archives:\n", "  archives:\n    letters: {description: What we wrote., embed: words}\n")
     )
-    (status,) = [one for one in told(here, "blocks") if one["label"] == "status"]
+    (status,) = [one for one in told(here)["blocks"] if one["label"] == "status"]
     assert (status["value"], status["share"], status["version"]) == ("All is well.", "write", 1)
-    (letters,) = [one for one in told(here, "archives") if one["name"] == "letters"]
+    (letters,) = [one for one in told(here)["archives"] if one["name"] == "letters"]
     assert (letters["passages"], letters["description"]) == (1, "What we wrote.")
 
 
@@ -115,6 +108,6 @@ def test_a_block_that_is_no_longer_declared_is_kept_and_said_to_be_seen_by_nobod
     done(here, "set", "notes", "keep me")
     text = TEAM.replace("    notes: {share: append}\n", "")
     write(here, text.replace(", blocks: {notes: write}", "").replace(", blocks: {notes: none}", ""))
-    (line,) = [line for line in done(here, "blocks").splitlines() if line.startswith("notes")]
+    (line,) = [line for line in done(here).splitlines() if line.startswith("notes")]
     assert "no worker sees it" in line
     assert done(here, "get", "notes") == "keep me\n"

@@ -49,10 +49,7 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
     wordy = chargehand(here, "runs", "show", "one").stdout
     for words in (
         "reads its memory",
-        "is shown ",
-        "guidelines (version 1)",
         CALLED,
-        "is shown notes (version 2)",
         "keeps the task in its memory",
         "returned true",
     ):
@@ -112,4 +109,3 @@ def test_doctor_says_where_memory_is_kept(tmp_path: Path) -> None:
     here = desk(tmp_path, TEAM.replace("memory:\n", "memory:\n  file: kept.db\n"))
     said = chargehand(here, "doctor").stdout
     assert "kept.db (will be made)" in said
-    assert "FTS5 is in this Python's SQLite" in said

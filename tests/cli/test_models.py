@@ -25,15 +25,13 @@ def installed(home: Path, name: str) -> Path:
 
 
 def test_every_model_is_listed(tmp_path: Path) -> None:
-    folder = installed(tmp_path, "minilm")
+    installed(tmp_path, "minilm")
     done = chargehand(tmp_path, "models", "list", CHARGEHAND_HOME=str(tmp_path))
     assert done.returncode == 0
     rows = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert set(CATALOG) <= set(rows)
     assert "  here  " in rows["minilm"]
     assert "  here  " not in rows["smollm2-135m"]
-    told = json.loads(chargehand(tmp_path, "models", "list", "--json", CHARGEHAND_HOME=str(tmp_path)).stdout)
-    assert {one["name"]: one["path"] for one in told}["minilm"] == str(folder)
 
 
 def test_a_model_that_is_here_is_not_fetched_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ def test_a_good_plan_is_drawn_and_forecast(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert done.stdout.splitlines()[0] == "plan: 5 tasks, merged into one answer"
-    assert "      └─ T5  analyst" in done.stdout
+    assert "    └── T5  analyst" in done.stdout
     assert "needs T4, T3 (optional)" in done.stdout
     assert "critical: T1 → T3 → T5 (1.1 s)" in done.stdout
     assert sorted(one.name for one in tmp_path.iterdir()) == []
@@ -26,7 +26,7 @@ def test_a_plan_that_cannot_run_names_every_reason(tmp_path: Path) -> None:
     assert "error: tasks[2] (c).after: Task 'c' waits for 'zz', which does not exist." in done.stdout
     assert "[unknown_task]" in done.stdout
     assert "[cycle]" in done.stdout
-    assert "?─ a" in done.stdout  # it has no place in the tree, and is not left out
+    assert "\na  ann" in done.stdout  # it has no place in the tree, and is not left out
     assert done.stderr == "chargehand: the plan cannot run: 2 errors\n"
 
 
@@ -35,21 +35,15 @@ def test_warnings_do_not_stop_a_plan(tmp_path: Path) -> None:
     done = chargehand(tmp_path, "plan", "--from", file)
     assert done.returncode == 0
     assert "warning: tasks[0] (a).instruction: Task 'a' is vague." in done.stdout
-    played = chargehand(tmp_path, "play", file)
-    assert played.returncode == 0
-    assert "[vague_instruction]" in played.stderr
+    assert "[vague_instruction]" in done.stdout
 
 
-def test_a_bare_plan_comes_from_anywhere_with_or_without_a_roster(tmp_path: Path) -> None:
+def test_a_bare_plan_comes_from_anywhere_without_a_roster(tmp_path: Path) -> None:
     bare = json.dumps({"tasks": [task("a", worker="zoe"), {**task("b"), "worker": "", "match": {"all": ["x"]}}]})
     done = chargehand(tmp_path, "plan", "--from", "-", given=bare)
     assert done.returncode == 0
     assert "zoe" in done.stdout
     assert "#x" in done.stdout
-    done = chargehand(tmp_path, "plan", "--from", "-", "--roster", script(tmp_path, task("a")), given=bare)
-    assert done.returncode == 2
-    assert "[unknown_worker]" in done.stdout
-    assert "[no_match]" in done.stdout
 
 
 def test_quorums_and_repetition_are_marked(tmp_path: Path) -> None:

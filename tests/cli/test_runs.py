@@ -86,9 +86,8 @@ def test_a_run_can_be_read_as_a_page(folder: Path) -> None:
         "# Run cascade",
         "> Which supplier should deliver 4,000 hydraulic brake sets by March",
         "- critical path: shortlist → quotes → landed → memo",
-        "| lateness | clerk |  | done | 2 |",
+        "## Task lateness: done",
         "Failed: network: connection reset by the rates service",
-        "The instruction was refined:",
         "Estimate freight per set for each supplier, and customs",
         "## Answer",
     ):
@@ -118,22 +117,6 @@ def test_nothing_in_a_report_escapes_its_place(tmp_path: Path) -> None:
     assert "> \\| \\<b>goal\\</b> \\[x](y) \\|" in page
 
 
-def test_two_runs_are_compared(folder: Path) -> None:
-    done = chargehand(folder, "runs", "diff", "one", "two")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("one  complete, 2 tasks, 2 attempts")
-    longer = chargehand(folder, "runs", "diff", "cascade", "one").stdout.splitlines()
-    assert longer[0].index("complete") == longer[1].index("complete")
-    for words in ("-task b", "+task c", "+  a: result: 7", "-fine.", "+bad."):
-        assert words in lines, words
-    told = json.loads(chargehand(folder, "runs", "diff", "one", "two", "--json").stdout)
-    assert [summary.partition(",")[0] for summary in told["runs"]] == ["complete", "complete"]
-    assert [line for line in told["diff"] if line in lines] == lines[2:]
-    same = chargehand(folder, "runs", "diff", "one", "one").stdout
-    assert "no difference in plan, results or answer" in same
-
-
 def test_two_commands_at_once_share_a_journal(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), task("b", "a"), answers=[{"result": "fine"}])
 
@@ -156,7 +139,6 @@ def test_old_runs_are_pruned_backed_up_and_restored(tmp_path: Path) -> None:
     shown = chargehand(tmp_path, "runs", "prune", "--keep", "1", "--dry-run").stdout.splitlines()
     assert (sorted(shown[:2]), shown[2]) == (["first", "second"], "2 of 3 runs would be deleted")
     assert chargehand(tmp_path, "runs", "prune", "--older-than", "1d").stdout == "deleted 0 of 3 runs\n"
-    assert chargehand(tmp_path, "runs", "prune", "--keep", "0", "--state", "failed").stdout == "deleted 0 of 3 runs\n"
     pruned = json.loads(chargehand(tmp_path, "runs", "prune", "--keep", "1", "--json").stdout)
     assert sorted(pruned["runs"]) == ["first", "second"]
     assert chargehand(tmp_path, "runs", "restore", "copy.db").returncode == 2

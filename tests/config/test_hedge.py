@@ -23,7 +23,7 @@ def loaded(folder: Path, line: str) -> Team:
         ("supervisor: {hedge: false}", None),
         ("supervisor: {hedge: true}", Hedge()),
         ("supervisor: {hedge: {}}", Hedge()),
-        ("supervisor: {hedge: {after: 1m, max_usd: 0.005, share: 0.1}}", Hedge(60.0, 0.005, 0.1)),
+        ("supervisor: {hedge: {after: 1m, share: 0.1}}", Hedge(60.0, 0.1)),
     ],
 )
 def test_a_team_file_says_whether_calls_are_made_twice(tmp_path: Path, line: str, wanted: Hedge | None) -> None:

@@ -45,7 +45,7 @@ def whole(folder: Path, text: str = WHOLE) -> Path:
 
 def test_a_team_is_what_its_file_says(tmp_path: Path) -> None:
     team = load_team(whole(tmp_path))
-    assert (team.name, team.supervisor.examples, team.timeout) == ("whole", ("One", "Two"), 120.0)
+    assert (team.name, team.examples, team.timeout) == ("whole", ("One", "Two"), 120.0)
     assert team.budget == Budget(tokens=200_000, usd=0.5, calls=9, seconds=120.0)
     retry = Retry(attempts=5, fallback_attempts=2, base=1.0, ceiling=20.0, obey_retry_after=5.0)
     limits = Limits(max_tasks=8, max_depth=4)

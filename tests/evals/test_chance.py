@@ -1,11 +1,11 @@
 """Intervals and tests: known values."""
 
+from random import Random
 from statistics import fmean, stdev
 
 import pytest
 
 from chargehand.evals.measures import mean_interval, sign_test, wilson
-from chargehand.evals.scoring import seeded_random
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_odds_are_those_of_tossing_coins(won: int, lost: int, likely: float) -> 
 
 
 def test_a_difference_without_a_change_is_called_one_in_at_most_one_of_twenty() -> None:
-    random = seeded_random("no change")
+    random = Random("no change")
     for count, share in ((6, 0.5), (6, 1.0), (12, 0.5), (20, 0.3)):
         alarms = 0
         for _ in range(2000):

@@ -159,7 +159,7 @@ async def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert read_report(tmp_path / "x.json") == report
 
 
-async def test_two_evaluations_with_the_same_seed_say_the_same() -> None:
+async def test_two_evaluations_of_the_same_cases_say_the_same() -> None:
     def told(report: EvalReport) -> list[tuple[str, float, float]]:
         kept = [one for part in report.sections for one in part.measures if not one.name.startswith("seconds")]
         return [(one.name, one.low, one.high) for one in kept]

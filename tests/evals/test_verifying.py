@@ -1,18 +1,17 @@
-"""Checks under seeded mistakes: what is made, what is caught, and what is refused wrongly."""
+"""Checks and wrong results: what is caught, and what is refused wrongly."""
 
 from chargehand.agents.checks import Reviewer
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.evals.cases import Case
 from chargehand.evals.report import Section
 from chargehand.evals.run import evaluate
-from chargehand.evals.scoring import MISTAKES, seed_mistakes, seeded_random
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
-from chargehand.text.numbers import find_quantities
 from tests.evals.samples import dataset, store
 
 RIGHT = "Apples came to 1,840 kg, pears to 615 kg, plums to 290 kg."
-HARVEST = Case("Report the harvest of 2024.", source=f"Harvest 2024. {RIGHT}", right=RIGHT)
+WRONG = {"number": RIGHT.replace("615", "915"), "address": f"{RIGHT} See https://records.example/1234.", "empty": ""}
+HARVEST = Case("Report the harvest of 2024.", source=f"Harvest 2024. {RIGHT}", right=RIGHT, wrong=WRONG)
 
 
 async def scored(case: Case) -> Section:
@@ -20,24 +19,10 @@ async def scored(case: Case) -> Section:
     return part
 
 
-def test_every_kind_of_mistake_differs_from_what_is_right_and_repeats() -> None:
-    for number in range(50):
-        made = seed_mistakes(RIGHT, seeded_random(number))
-        assert tuple(made) == MISTAKES
-        assert RIGHT not in made.values()
-        assert made == seed_mistakes(RIGHT, seeded_random(number))
-        before, after = ([one.readings[0][0] for one in find_quantities(text)] for text in (RIGHT, made["number"]))
-        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
-
-
-def test_a_text_without_numbers_or_parts_gets_fewer_mistakes() -> None:
-    assert tuple(seed_mistakes("All is well", seeded_random(1))) == ("empty", "address", "other")
-
-
 async def test_a_verifier_is_measured_by_what_it_catches() -> None:
     part = await scored(HARVEST)
     figures = {one.name: one for one in part.measures}
-    assert figures["caught"].count == 6
+    assert figures["caught"].count == 3
     assert figures["caught"].value >= 0.5
     assert figures["false_alarms"].value == 0
     assert {one.mistake: one.passed for one in part.scores if one.mistake in ("number", "right")} == {

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run, audit_runs
+from chargehand.agents.audit.failure_modes import KNOWN, MODES, FailureMode, audit_run
 from chargehand.agents.result import Result
 from chargehand.agents.roles import Worker
 from chargehand.agents.strategies import Loop
@@ -312,10 +312,3 @@ async def test_a_wrong_check_is_not_claimed_to_be_found() -> None:
     found = await is_checked_wrongly()
     assert (found.ending, modes(found)) == ("complete", [])
     assert "512 apples is correct" in str(found.answer)
-
-
-async def test_modes_are_counted_over_runs() -> None:
-    good = await team(model(work=[COUNTED])).run(GOAL)
-    audit = audit_runs({"good": good.entries, "torn": good.entries[:2] + good.entries[4:], "none": ()})
-    assert audit.runs[0].findings == ()
-    assert [(count.mode, count.runs, count.prevented) for count in audit.modes] == [("2.1", 2, 0)]

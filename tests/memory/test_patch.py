@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chargehand.errors import Refused
-from chargehand.memory.edits import differences, patched
+from chargehand.memory.edits import patched
 
 TEXT = "red\ngreen\nblue\n\ngreen\nwhite"
 
@@ -80,18 +80,3 @@ def test_a_patch_of_the_whole_text_makes_what_it_says(before: list[str], new: li
     patch += [f" {line}" for line in end]
     if old and (gone or new) and gone != new:
         assert patched(old, "\n".join(patch) + "\n") == wanted
-
-
-def test_differences_are_shown_with_signs_and_names() -> None:
-    shown = differences("a\nb\nc", "a\nx\nc", "version 1", "version 2")
-    assert shown.split("\n") == ["--- version 1", "+++ version 2", "@@ -1,3 +1,3 @@", " a", "-b", "+x", " c"]
-    assert differences("same", "same") == ""
-    assert "only the end of the last line differs" in differences("a", "a\n")
-    assert differences("", "a").endswith("+a")
-
-
-def test_differences_of_very_long_texts_do_not_take_for_ever() -> None:
-    began = time.perf_counter()
-    shown = differences("a\n" * 100_000, "a\nb\n" * 50_000)
-    assert shown.count("\n") > 100_000
-    assert time.perf_counter() - began < 5

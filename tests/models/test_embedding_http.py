@@ -15,7 +15,7 @@ import pytest
 
 from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.models.call_errors import CallFailed, Party
+from chargehand.models.call_errors import Party, Unreadable
 from chargehand.models.embeddings import (
     HANDLE,
     EmbeddingEndpoint,
@@ -259,17 +259,17 @@ def test_words_have_no_embedding_and_auto_has_one_only_where_it_is_here(tmp_path
     ("handle", "complaint"),
     [
         (HANDLE, r"pip install -e '.*\[local\]' and: chargehand models pull minilm"),
-        ("local:other", "the embedding models on this machine are local:minilm and"),
+        ("local:other", "is no embedding.*local:minilm, local:multilingual"),
         ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
-        ("anthropic:claude", r"no embeddings are asked of anthropic.*openai\+https"),
-        ("google:embedding", r"no embeddings are asked of google.*openai\+https"),
+        ("anthropic:claude", r"is no embedding.*openai\+https"),
+        ("google:embedding", r"is no embedding.*openai\+https"),
         ("openai", "does not say which model"),
         ("wods", "is no embedding.*near: words"),
         ("demo", "is no embedding"),
         ("", "is no embedding"),
         ("http://127.0.0.1:1/v1#m", "is no embedding"),
         ("openai+http://joe:secret@host/v1#m", "holds no user or password"),
-        ("soap+http://joe:secret@host/v1#m", "this is no embedding"),
+        ("soap+http://joe:secret@host/v1#m", "is no embedding"),
     ],
 )
 def test_a_handle_that_leads_nowhere_is_refused_with_the_next_step(handle: str, complaint: str, tmp_path: Path) -> None:
@@ -281,5 +281,5 @@ def test_a_handle_that_leads_nowhere_is_refused_with_the_next_step(handle: str, 
 def test_a_reply_without_numbers_on_its_vectors_is_taken_in_its_order() -> None:
     body = json.dumps({"data": [{"embedding": [0, 2]}, {"embedding": [3, 0]}]}).encode()
     assert [numbers(vector) for vector in read_vectors(Party("h", "p"), body).vectors] == [[0, 1], [1, 0]]
-    with pytest.raises(CallFailed, match="below zero"):
+    with pytest.raises(Unreadable, match="below zero"):
         read_vectors(Party("h", "p"), body[:-1] + b',"usage":{"prompt_tokens":-4}}')

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import chargehand
-from chargehand.models.messages import new_nonce, unwrap, wrap
+from chargehand.models.messages import new_nonce, wrap
 from chargehand.text.numbers import find_quantities
+from tests.envelopes import unwrap
 
 
 @pytest.mark.parametrize("digits", ["1234567890123456", "12e4567890123456", "3e10000000000000", "9999999999999e99"])

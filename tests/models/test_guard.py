@@ -301,20 +301,20 @@ def test_who_says_one_second_and_then_serves_is_not_shut() -> None:
 
 def test_calls_that_need_not_be_made_are_for_quiet_times() -> None:
     stage = Stage([lost(), "fine", too_much(), "fine"], retry=Retry(attempts=1))
-    assert stage.guard.calm
+    assert stage.guard.is_calm
     stage.ask()
-    assert not stage.guard.calm  # its last call failed
+    assert not stage.guard.is_calm  # its last call failed
     stage.ask()
-    assert stage.guard.calm
+    assert stage.guard.is_calm
     stage.ask()
-    assert not stage.guard.calm  # it wants less
+    assert not stage.guard.is_calm  # it wants less
     full = Stage(["fine"], repeat=True, latency=1.0, pace=Pace(concurrency=1))
 
     async def look() -> bool:
         async with asyncio.TaskGroup() as group:
             group.create_task(full.outcome())
             await asyncio.sleep(0.5)
-            return full.guard.calm
+            return full.guard.is_calm
 
     assert not full.play(look)  # no room
 

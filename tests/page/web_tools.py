@@ -36,6 +36,17 @@ def run_script(script: str, given: bytes, folder: Path) -> bytes:
     return _call(["node", str(bundle)], given)
 
 
+def build_page(folder: Path) -> None:
+    """Build the page into a folder."""
+    install_packages()
+    _call(["node", "build.mjs", str(folder)])
+
+
+def check_types() -> None:
+    install_packages()
+    _call([str(_PACKAGES / ".bin" / "tsc"), "--noEmit"])
+
+
 def _call(command: list[str], given: bytes = b"") -> bytes:
     done = subprocess.run(command, input=given, capture_output=True, cwd=WEB, timeout=110, check=False)
     assert done.returncode == 0, (command, done.stderr.decode()[-4000:])

@@ -30,7 +30,7 @@ _COMMANDS = {
     2: "chargehand runs show nobody",
     3: "chargehand play examples/gaps.json",
     4: "chargehand run --example --approve ask --no-input",
-    6: "chargehand eval --team examples/strategies/route --gate confidence=1",
+    6: "chargehand eval --team examples/strategies/route --gate accuracy=1",
 }
 _NOT_RUN = {
     5: "chargehand run --example --timeout 300ms",

@@ -301,8 +301,6 @@ async def test_it_is_tried_three_times_and_then_these_turns_are_left_out() -> No
     [found] = await mended.rest()
     assert found.run == "desk-librarian-4"
     assert list(covered(await everything(journal)).values()) == [["turn-1"]] * 3 + [["turn-2"]]
-    notes = [entry.event.text for entry in found.entries if isinstance(entry.event, ev.Noted)]
-    assert "turns that are given up after 3 failures, or one that had effects: turn-1" in notes
 
 
 async def test_a_retry_is_about_the_same_turns_and_the_others_follow() -> None:

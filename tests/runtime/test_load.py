@@ -171,37 +171,6 @@ async def test_who_keeps_failing_gives_way() -> None:
     assert "100% failed lately" in shift
 
 
-async def test_of_two_that_fit_the_same_the_quicker_is_taken_once_both_are_known() -> None:
-    clock = Hands()
-    north = Stall("north", latency=0.1, clock=clock)
-    south = Stall("south")
-    async with market(north, south, clock=clock) as runs:
-        for _ in range(4):
-            await runs.sell("north")
-        assert (await runs.sell())[0] == "north", "nobody knows yet how quick the other is"
-        for _ in range(4):
-            await runs.sell("south")
-        who, why = await runs.sell()
-    assert who == "south"
-    assert "because it is quicker" in why
-    assert "north 0 at work, 0.1 s each" in why
-
-
-async def test_of_two_that_are_as_quick_the_cheaper_is_taken() -> None:
-    clock = Hands()
-    north, south = (
-        Stall(name, micros=micros, latency=0.02, clock=clock) for name, micros in (("north", 900), ("south", 100))
-    )
-    async with market(north, south, clock=clock) as runs:
-        for name in ("north", "south"):
-            for _ in range(4):
-                await runs.sell(name)
-        who, why = await runs.sell()
-    assert who == "south"
-    assert "because it is cheaper" in why
-    assert "$0.0009 each" in why
-
-
 async def test_a_clearly_better_fit_is_not_passed_over_for_load() -> None:
     north = Stall("north")
     south = Stall("south")

@@ -20,7 +20,7 @@ from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage, unwrap
+from chargehand.models.messages import Reply, Request, Settings, ToolCall, Usage
 from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Working
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -29,6 +29,7 @@ from chargehand.team import Team
 from chargehand.tools.documents import documents
 from chargehand.tools.tool import Costs, tool
 from tests.agents.options import make_team
+from tests.envelopes import unwrap
 from tests.runtime.streams import rows, written
 
 Says = Callable[[str, int, Request], Line | Awaitable[Line]]

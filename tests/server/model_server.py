@@ -49,6 +49,10 @@ class Answer:
     pause: float = 0.0
     status: int = 200
     finish: str = ""
+    usage: tuple[int, int] = (11, 7)
+    """Tokens read and written."""
+    cost: float = 0.0
+    """In dollars, where the provider says what a call cost."""
 
 
 Think = Callable[[Question], Answer | str]
@@ -61,6 +65,7 @@ class FakeModel:
         self.think: Think = think
         self.questions: list[Question] = []
         self.handle = ""
+        self.url = ""
 
 
 class _Served(BaseHTTPRequestHandler):
@@ -108,7 +113,7 @@ class _Served(BaseHTTPRequestHandler):
                 "object": "chat.completion",
                 "model": "fake",
                 "choices": [choice],
-                "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+                "usage": _usage(answer),
             }
         )
 
@@ -130,14 +135,26 @@ class _Served(BaseHTTPRequestHandler):
             time.sleep(answer.pause)
             self._chunk({"content": word if at == len(words) - 1 else f"{word} "}, None)
         self._chunk({}, "stop")
+        if answer.usage != Answer.usage:
+            self._event(
+                {"id": "x", "object": "chat.completion.chunk", "model": "fake", "choices": [], "usage": _usage(answer)}
+            )
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
 
     def _chunk(self, delta: dict[str, Any], finish: str | None) -> None:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        value = {"id": "x", "object": "chat.completion.chunk", "model": "fake", "choices": [choice]}
+        self._event({"id": "x", "object": "chat.completion.chunk", "model": "fake", "choices": [choice]})
+
+    def _event(self, value: dict[str, Any]) -> None:
         self.wfile.write(b"data: " + json.dumps(value).encode() + b"\n\n")
         self.wfile.flush()
+
+
+def _usage(answer: Answer) -> dict[str, float]:
+    read, written = answer.usage
+    usage: dict[str, float] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    return {**usage, "cost": answer.cost} if answer.cost else usage
 
 
 @contextmanager
@@ -146,7 +163,8 @@ def fake_model(think: Think) -> Generator[FakeModel]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Served,), {"model": model}))
     server.daemon_threads = True
-    model.handle = f"openai+http://127.0.0.1:{server.server_port}/v1#fake"
+    model.url = f"http://127.0.0.1:{server.server_port}/v1"
+    model.handle = f"openai+{model.url}#fake"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

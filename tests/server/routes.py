@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from chargehand.server.app import all_apis
-from chargehand.server.middleware.gate import OPEN
+from chargehand.server.middleware.gate import is_open_path
 from chargehand.server.page import is_page
 from chargehand.server.routing import Scope
 
@@ -24,15 +24,16 @@ class Called(Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        return self.shape == "/" or self.shape in OPEN
+        return is_open_path(self.shape)
 
 
 def routes(ids: Mapping[str, str] | None = None) -> Iterator[Called]:
-    """All of them but the views of the page, which are one document; names that are not among the ids are made up."""
+    """All but those of the page (tests/page/test_serving.py); names that are not among the ids are made up."""
     known = ids or {}
     for api in all_apis().all:
         for route in api.routes:
+            if is_page(route.path) and route.path != "/":
+                continue
             names = tuple(_NAME.findall(route.path))
             path = _NAME.sub(lambda one: known.get(one[1], f"{one[1]}-none"), route.path)
-            if path == "/" or not is_page(path):
-                yield Called(route.method, path, names, route.scope, route.path)
+            yield Called(route.method, path, names, route.scope, route.path)

@@ -148,7 +148,6 @@ _SENT: dict[str, Send] = {
     "a message to an agent": lambda place, text: place.say("model", text),
     "a passage": lambda place, text: place.post(f"/v1/archives/{place.archive}/passages", text=text[:20_000]),
     "a search in passages": lambda place, text: place.post("/v1/passages/search", query=text),
-    "a search in messages": lambda place, text: place.post("/v1/messages/search", query=text),
     "a block": lambda place, text: place.post("/v1/blocks/", label="notes", value=text, limit=200_000),
     "a run led by rules": lambda place, text: place.run("garden", text),
     "a run whose model makes no plan": lambda place, text: place.run("modelled", text),

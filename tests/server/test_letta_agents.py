@@ -89,19 +89,18 @@ def test_a_list_ends_in_every_order(client: Letta) -> None:
         client.agents.list(extra_query={"order_by": "shoe_size"})
 
 
-def test_tags_blocks_and_tools_are_replaced_and_what_is_not_sent_stays(client: Letta) -> None:
-    one, two = (client.blocks.create(label=label, value="x") for label in ("one", "two"))
-    agent = client.agents.create(name="ann", tags=["a"], block_ids=[one.id], description="reads")
+def test_tags_and_tools_are_replaced_and_what_is_not_sent_stays(client: Letta) -> None:
+    block = client.blocks.create(label="one", value="x")
+    agent = client.agents.create(name="ann", tags=["a"], block_ids=[block.id], description="reads")
     search = next(tool for tool in agent.tools if tool.name == "conversation_search")
-    changed = client.agents.update(agent.id, tags=["b", "c"], block_ids=[two.id], tool_ids=[search.id])
+    changed = client.agents.update(agent.id, tags=["b", "c"], tool_ids=[search.id])
     assert (changed.tags, changed.description) == (["b", "c"], "reads")
-    assert [block.label for block in changed.blocks] == ["two"]
+    assert [block.label for block in changed.blocks] == ["one"]
     assert [tool.name for tool in changed.tools] == ["conversation_search"]
     assert client.agents.update(agent.id, tool_ids=[], tags=[]).tools == []
     assert client.agents.retrieve(agent.id).tags == []
-    with pytest.raises(NotFoundError):
-        client.agents.update(agent.id, block_ids=[one.id, f"block-{MISSING}"])
-    assert [block.label for block in client.agents.retrieve(agent.id).blocks] == ["two"]
+    with pytest.raises(UnprocessableEntityError, match="block_ids is not supported here: attach and detach"):
+        client.agents.update(agent.id, block_ids=[block.id])
 
 
 def test_changes_of_different_fields_at_once_are_all_kept(client: Letta) -> None:
@@ -152,17 +151,6 @@ def test_a_deleted_agent_leaves_nothing_but_what_others_may_share(client: Letta)
     assert list(client.tags.list()) == []
     assert client.blocks.retrieve(block.id).value == "x"
     assert client.archives.retrieve(archive.id).name == "findings"
-
-
-def test_recompiling_tells_what_the_agent_would_be_told_now(client: Letta) -> None:
-    agent = client.agents.create(
-        name="ann", system="You read papers.", memory_blocks=[{"label": "persona", "value": "Kind."}]
-    )
-    client.agents.blocks.update("persona", agent_id=agent.id, value="Strict.")
-    told = client.agents.recompile(agent.id)
-    assert "You read papers." in told
-    assert "Strict." in told
-    assert "Kind." not in told
 
 
 def test_agents_that_hold_a_block_are_told(client: Letta) -> None:

@@ -66,8 +66,8 @@ def test_an_agent_goes_into_a_file_and_comes_back_as_it_was(tmp_path: Path) -> N
         assert not {one.id for one in twin.blocks} & {one.id for one in first.blocks}
         told = client.agents.messages.create(back, messages=[{"role": "user", "content": "What do you know?"}])
         assert told.messages[-1].to_dict()["content"] == "I know of the bridge."  # it remembers what it was told
-        [bare] = take_in(client, file, strip_messages=True, name="bob", append_copy_suffix=True)
-        assert client.agents.retrieve(bare).name == "bob_copy"
+        [bare] = take_in(client, file, strip_messages=True, name="bob")
+        assert client.agents.retrieve(bare).name == "bob"
         told = client.agents.messages.create(bare, messages=[{"role": "user", "content": "What do you know?"}])
         assert told.messages[-1].to_dict()["content"] == "I know of nothing."
         assert "bridge" not in client.agents.export_file(made.id, scrub_messages=True)

@@ -98,14 +98,3 @@ def test_what_a_tool_returns_and_json_cannot_hold_is_told_as_text(client: Letta)
     assert not_a_number.func_return == "NaN"
     late = ran("import atexit\natexit.register(print, 'bye')\ndef f():\n    return 7\n")
     assert (late.status, late.func_return, late.stdout) == ("success", 7, ["bye\n"])
-
-
-def test_a_search_for_passages_without_a_query_lists_the_latest_that_fit(client: Letta) -> None:
-    archive = client.archives.create(name="sayings")
-    for number in range(4):
-        client.archives.passages.create(archive.id, text=f"Saying {number}.", tags=["odd" if number % 2 else "even"])
-    found = client.passages.search(archive_id=archive.id)
-    assert [one.passage.text for one in found] == [f"Saying {number}." for number in (3, 2, 1, 0)]
-    assert [one.passage.text for one in client.passages.search(archive_id=archive.id, limit=1)] == ["Saying 3."]
-    odd = client.passages.search(archive_id=archive.id, tags=["odd"])
-    assert [one.passage.text for one in odd] == ["Saying 3.", "Saying 1."]

@@ -96,8 +96,6 @@ def test_an_agent_that_has_seen_text_from_outside_cannot_switch_off_a_rule(clien
             assert RULES in told.system
             assert now not in told.system
             assert now in told.user, "what it keeps is there, as data"
-        assert "Never give a discount." in client.agents.recompile(agent)
-
         client.agents.blocks.update("rules", agent_id=agent, value="Discounts are 5 percent.")
         client.agents.messages.create(agent, input="And now?")
         assert "Discounts are 5 percent." in model.questions[-1].system

@@ -136,18 +136,10 @@ def test_a_list_can_be_of_certain_types(desk: Desk) -> None:
     assert [one.message_type for one in asked] == ["user_message"] * 4
 
 
-def test_messages_are_found_by_id_by_words_and_across_agents(desk: Desk) -> None:
-    one = desk.agent("one")
-    other = desk.agent("two")
-    desk.say(one, "The harbour opens at six.")
-    desk.say(other, "The museum opens at nine.")
+def test_messages_of_all_agents_are_listed(desk: Desk) -> None:
+    desk.say(desk.agent("one"), "The harbour opens at six.")
+    desk.say(desk.agent("two"), "The museum opens at nine.")
     assert len(desk.client.messages.list()) == 4
-    hits = desk.client.messages.search(query="when does the museum open")
-    assert str(getattr(hits[0], "content", "")) == "The museum opens at nine."
-    assert hits[0].agent_id == other
-    assert desk.client.messages.search(query="museum", agent_id=one) == []
-    found = desk.client.messages.retrieve(hits[0].message_id)
-    assert [getattr(each, "content", "") for each in found] == ["The museum opens at nine."]
 
 
 def test_a_reset_forgets(desk: Desk) -> None:

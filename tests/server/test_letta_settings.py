@@ -164,8 +164,6 @@ def test_a_time_zone_is_told_to_the_model(client: Letta, model: FakeModel) -> No
         (_format({"properties": {"a": True}}), "$.properties"),
         (_format({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "#/$defs/a"),
         (_format({"type": "object", "required": 5}), "$.required"),
-        ({"agent_type": "wizard"}, "agent_type"),
-        ({"timezone": "Mars/Base"}, "timezone"),
         ({"initial_message_sequence": [{"role": "system", "content": "x"}]}, "initial_message_sequence"),
         ({"extra_body": {"top_p": 0.5}}, "top_p"),
     ],
@@ -178,13 +176,18 @@ def test_a_setting_of_an_agent_that_cannot_be_honoured_is_refused_by_name(
     assert named in str(refused.value.body)
 
 
+def test_a_label_without_an_effect_is_taken(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle, project_id="p", identity_ids=["identity-1"], hidden=True)
+    assert agent.id in [one.id for one in client.agents.list()]
+    assert client.agents.messages.create(agent.id, input="Go", use_assistant_message=True).messages
+
+
 def test_a_setting_that_cannot_be_honoured_is_refused_when_it_is_changed(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle, reasoning=None, enable_sleeptime=False, secrets={})
     changes: list[tuple[dict[str, Any], str]] = [
         ({"message_ids": ["message-1"]}, "message_ids"),
         ({"secrets": {"A": "b"}}, "secrets"),
         ({"model_settings": {"strict": True}}, "model_settings.strict"),
-        ({"timezone": "X/Y"}, "timezone"),
     ]
     for change, named in changes:
         with pytest.raises(UnprocessableEntityError) as refused:

@@ -108,7 +108,7 @@ class World:
                 review=chance.random() < 0.1,
                 stream_plan=chance.random() < 0.1,
                 factory=self.factory(name),
-                hedge=Hedge(after=2.0, max_usd=1000.0, share=0.5) if chance.random() < 0.2 else None,
+                hedge=Hedge(after=2.0, share=0.5) if chance.random() < 0.2 else None,
             ),
             name=name,
             timeout=chance.choice((30.0, 300.0)),

@@ -483,8 +483,8 @@ MONEY = (
     ),
     Bug(
         "a turn is never given back",
-        "runtime/context.py",
-        "            if held is not None and isinstance(reserve, Claim):\n                reserve.leave()",
+        "agents/spending.py",
+        "            self.observations.leave(model)",
         "            pass",
     ),
     Bug(
@@ -507,9 +507,9 @@ MONEY = (
     ),
     Bug(
         "calls of the supervisor are not reserved",
-        "agents/planner.py",
-        "reservation = await calls.hold(request)",
-        "reservation = lead.spending.reserve([lead.model], request)\n    reservation.amount_held = reservation.amount",
+        "agents/supervision.py",
+        "        if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):",
+        "        if claim := reservation.make_claim():\n            claim.held = claim.wanted",
     ),
     Bug(
         "a call that was shrunk is made at full length",

@@ -13,7 +13,7 @@ from tests.teams.bundled import TEAMS, model_of
 
 
 def examples(team: str) -> tuple[str, ...]:
-    return tuple(load_team(TEAMS / team).supervisor.examples)
+    return tuple(load_team(TEAMS / team).examples)
 
 
 def asked(team: str, request: str) -> Result:

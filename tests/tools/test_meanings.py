@@ -67,13 +67,6 @@ async def test_a_number_or_a_name_is_found_first_by_its_word(leaflets: Path, mod
         assert (await sources(tool, f"What did Mr {name} get?"))[0] == f"orders.md#order-{number}"
 
 
-async def test_an_identifier_outweighs_a_passage_that_is_more_alike(leaflets: Path, models: Path) -> None:
-    text = "# Tents\n\nThe tent of the order was sent to the customer.\n\n# Desk\n\nTR-118 came back.\n"
-    (leaflets / "desk.md").write_text(text, encoding="utf-8")
-    asked = "When was the tent of the order TR-118 sent to the customer?"
-    assert (await sources(documents(leaflets, models=models), asked))[0] == "desk.md#desk"
-
-
 async def test_what_is_in_quotes_must_occur_however_alike_a_passage_is(leaflets: Path, models: Path) -> None:
     tool = documents(leaflets, models=models)
     assert await sources(tool, 'I scalded my finger, "running water"') == ["burns.md#burns"]

@@ -44,13 +44,11 @@ const requested: Fold = (run, event, { entry }) => {
   run.budget = event.budget ?? {};
   run.parent = event.parent?.run ?? "";
   run.warnings = event.warnings ?? [];
-  run.maxResumes = event.policy?.limits?.resumes ?? 3;
   for (const agent of event.roster?.agents ?? []) run.agents.set(agent.name, agent);
   if (event.plan) takePlan(run, event.plan, 0);
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
-  const crashed = !run.released;
   run.released = false;
   run.downs.push([before, at]);
   stopAll(run, before, (task) => {
@@ -61,14 +59,8 @@ const resumed: Fold = (run, _event, { at, before }) => {
     }
     const inDoubt = [...task.openSteps.values()].some((step) => step.effect === "effect");
     add(run.spent, closeAttempt(task));
-    task.crashes += crashed ? 1 : 0;
-    if (inDoubt || task.crashes > run.maxResumes) {
-      const message = `the process died ${task.crashes} times during this attempt`;
-      task.failure = inDoubt ? IN_DOUBT : { kind: "resource", message, permanent: true };
-      task.status = "judged";
-    } else {
-      task.status = "ready";
-    }
+    if (inDoubt) task.failure = IN_DOUBT;
+    task.status = inDoubt ? "judged" : "ready";
   });
 };
 

@@ -91,6 +91,13 @@ const attemptFailed: Fold = (run, event, { at, task }) => {
   else if (attempt) attempt.failure = event.failure;
 };
 
+/** Its process died too often under it. */
+const attemptAbandoned: Fold = (_run, event, { task }) => {
+  if (!task) return;
+  task.failure = event.failure;
+  task.status = "judged";
+};
+
 const retryScheduled: Fold = (run, event, { at, task, entry }) => {
   if (!task) return;
   const wait = Math.max(0, event.after - run.start - at);
@@ -152,6 +159,10 @@ const taskSkipped: Fold = (run, event, { at, task }) => {
   task.because = event.because;
   endWaits(task, at);
   settle(run, task, "skipped", at);
+};
+
+const reassigned: Fold = (_run, event, { task }) => {
+  if (task) task.worker = event.worker;
 };
 
 // --- the person
@@ -218,6 +229,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "step.failed": stepEnded,
   "attempt.succeeded": attemptSucceeded,
   "attempt.failed": attemptFailed,
+  "attempt.abandoned": attemptAbandoned,
   "task.retry_scheduled": retryScheduled,
   "task.backoff_ended": backoffEnded,
   "task.expanded": expanded,
@@ -225,6 +237,7 @@ export const TASK_FOLDS: Record<string, Fold> = {
   "task.reused": reused,
   "task.failed": taskFailed,
   "task.skipped": taskSkipped,
+  "task.reassigned": reassigned,
   "input.requested": inputRequested,
   "input.answered": inputAnswered,
 };

@@ -52,10 +52,10 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
   if (isFar) classes.push("is-far");
   if (isSelected) classes.push("is-selected");
   if (context.pointed.value === task.id) classes.push("is-pointed");
-  const attempts = attemptCount(task);
   const nested = task.attempts.at(-1)?.nested.at(-1);
-  const again = attempts > 1 ? `, ${attempts} attempts` : "";
-  const label = `${task.id}: ${task.title}. ${task.worker || "any worker"}, ${wordOf(state)}${again}`;
+  const badge = badgeOf(task, run);
+  const name = [task.id, task.worker || "any worker", ...wrapTitle(task.title)].join(" ");
+  const label = `${name}${badge ? ` ${badge.text} ${badge.unit}` : ""}, ${wordOf(state)}`;
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key === "Enter") context.select(task.id);
     const next = neighbour(run, task, event.key);
@@ -67,7 +67,7 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
     <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabIndex={0} aria-label={label}
       aria-pressed={isSelected} data-task={task.id} onClick={() => context.select(task.id)} onKeyDown={onKeyDown}>
       <title>{task.instruction}</title>
-      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} run={run} state={state} attempts={attempts} nested={nested} />}
+      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} badge={badge} nested={nested} />}
     </g>
   );
 }
@@ -81,14 +81,22 @@ function SmallCard({ task }: { task: Task }): JSX.Element {
   );
 }
 
-type FullProps = { task: Task; run: Run; state: string; attempts: number; nested?: string };
-
-function FullCard({ task, run, state, attempts, nested }: FullProps): JSX.Element {
-  const lines = wrapTitle(task.title);
+/** How often it was tried, or how many of its items are done. */
+function badgeOf(task: Task, run: Run): Badge | undefined {
   const items = task.forEach ? itemsOf(run, task) : [];
   const done = items.filter((item) => item.status === "done").length;
-  const badge = items.length ? `${done} of ${items.length}` : `${attempts}×`;
-  const wide = badge.length * 6.4 + 12;
+  if (items.length) return { text: `${done} of ${items.length}`, unit: "items", isCount: false };
+  const attempts = attemptCount(task);
+  return attempts > 1 ? { text: String(attempts), unit: "attempts", isCount: true } : undefined;
+}
+
+/** A text in the corner of a card; a count has a cross behind it, which is drawn, not read. */
+type Badge = { text: string; unit: string; isCount: boolean };
+type FullProps = { task: Task; state: string; badge?: Badge; nested?: string };
+
+function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
+  const lines = wrapTitle(task.title);
+  const wide = (badge?.text.length ?? 0) * 6.4 + (badge?.isCount ? 20 : 12);
   return (
     <>
       {task.forEach && <rect class="gr-stack" x="5" y="-5" width={CARD.width} height={CARD.height} rx="6" />}
@@ -96,15 +104,19 @@ function FullCard({ task, run, state, attempts, nested }: FullProps): JSX.Elemen
       {nested && <rect class="gr-inner" x="3" y="3" width={CARD.width - 6} height={CARD.height - 6} rx="4" />}
       <rect class="gr-flag" y="6" width="4" height={CARD.height - 12} rx="2" />
       <g transform="translate(12,8)"><Icon state={state} /></g>
-      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan><tspan dx="6">{task.worker || "any worker"}</tspan></text>
-      {(attempts > 1 || items.length > 0) && (
+      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{task.worker || "any worker"}</tspan></text>
+      {" "}
+      <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
+      {" "}
+      {lines.length > 1 && <text class="gr-title" x="12" y="47">{lines[1]}</text>}
+      {" "}
+      {badge && (
         <g transform={`translate(${CARD.width - wide - 8},7)`}>
           <rect class="gr-badge" width={wide} height="16" rx="4" />
-          <text class="gr-badge-text" x={wide / 2} y="12" text-anchor="middle">{badge}</text>
+          <text class="gr-badge-text" x="6" y="12">{badge.text}</text>
+          {badge.isCount && <path class="gr-badge-cross" d={`m${wide - 11},5.5 5,5m0,-5l-5,5`} />}
         </g>
       )}
-      <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
-      {lines.length > 1 && <text class="gr-title" x="12" y="47">{lines[1]}</text>}
       {nested && (
         <text class="gr-open" x={CARD.width - 8} y="47" text-anchor="end" onClick={(event) => {
           event.stopPropagation();

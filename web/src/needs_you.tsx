@@ -8,8 +8,8 @@ import { plural } from "./format.ts";
 import { type AskedQuestion, type Run, openQuestion, planned } from "./run_state.ts";
 import { Icon, wordOf } from "./states.tsx";
 
-const VERDICTS: Record<string, string> = {
-  approve: "approved", reject: "rejected", edit: "edited", done: "done", again: "again", fail: "given up",
+export const VERDICTS: Record<string, string> = {
+  approve: "approved", reject: "rejected", edit: "edited", done: "done", again: "again", fail: "given up", answer: "answered",
 };
 
 export function NeedsYou({ run, edit }: { run: Run; edit: () => void }): JSX.Element | null {
@@ -25,10 +25,11 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
   const action = useAction();
   const [isRejecting, setRejecting] = useState(false);
   const [text, setText] = useState("");
-  const answer = (verdict: string, feedback = text): Promise<void> =>
+  const answer = (verdict: string, words = text): Promise<void> =>
     action.run(async () => {
+      const said = verdict === "answer" ? { result: resultOf(question, words) } : { feedback: words };
       try {
-        await post(`${runPath(run.run)}/answer`, { number: question.number, verdict, feedback });
+        await post(`${runPath(run.run)}/answer`, { number: question.number, verdict, ...said });
       } catch (error) {
         const problem = error as Problem;
         if (problem.status !== 409) throw error;
@@ -54,7 +55,7 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
           {question.what === "effect" && (
             <>
               <button class="primary" disabled={blocked} onClick={() => answer("done")}>It was done</button>
-              <button disabled={blocked} onClick={() => answer("again")}>Do it again</button>
+              <button disabled={blocked} onClick={() => answer("again", "")}>Do it again</button>
               <button disabled={blocked} onClick={() => answer("fail")}>Give up</button>
             </>
           )}
@@ -79,6 +80,17 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
   );
 }
 
+/** The answer to a question in words: text, or JSON where the question has a schema for something else. */
+function resultOf(question: AskedQuestion, words: string): unknown {
+  const schema = question.question?.schema as { type?: string } | null | undefined;
+  if (!schema || schema.type === "string") return words;
+  try {
+    return JSON.parse(words);
+  } catch {
+    return words; // the server says what is wrong with it
+  }
+}
+
 async function otherVerdict(run: Run, number: number): Promise<string> {
   for (let tries = 0; tries < 20; tries += 1) {
     const verdict = run.questions.find((question) => question.number === number)?.verdict;
@@ -89,13 +101,14 @@ async function otherVerdict(run: Run, number: number): Promise<string> {
 }
 
 function Options({ question, blocked, text, answer }: {
-  question: AskedQuestion; blocked: boolean; text: string; answer: (verdict: string, feedback?: string) => Promise<void>;
+  question: AskedQuestion; blocked: boolean; text: string; answer: (verdict: string, words?: string) => Promise<void>;
 }): JSX.Element {
   const options = question.question?.options ?? [];
   return (
     <>
       {options.map((option) => <button disabled={blocked} onClick={() => answer("answer", option)}>{option}</button>)}
       <button class="primary" disabled={blocked || !text.trim()} onClick={() => answer("answer")}>Answer</button>
+      <button disabled={blocked} onClick={() => answer("reject")}>Not known</button>
     </>
   );
 }

@@ -17,6 +17,7 @@ function planOf(run: Run): Plan {
   const tasks = planned(run).map((task): PlannedTask => ({
     id: task.id,
     instruction: task.instruction,
+    ...(task.givenTitle ? { title: task.givenTitle } : {}),
     ...(task.worker ? { worker: task.worker } : {}),
     ...(task.needs.length ? { after: task.needs.filter((need) => need.task !== task.forEach).map(edge) } : {}),
     ...(task.quorum ? { quorum: task.quorum } : {}),
@@ -70,7 +71,7 @@ export function PlanEditor({ run, number, close }: { run: Run; number: number; c
       </div>
       {tab === "tasks" && <TaskRows run={run} plan={plan} setPlan={setPlan} findings={findings ?? []} />}
       {tab === "json" && <JsonForm plan={plan} setPlan={setPlan} />}
-      {tab === "changes" && <Diff before={JSON.stringify(proposed, null, 1)} after={JSON.stringify(plan, null, 1)} />}
+      {tab === "changes" && <Changes before={proposed} after={plan} />}
       <Refusal action={action} />
       <div class="dialog-acts">
         <span class="quiet">{findings === undefined ? "checking …" : findings.length ? `${findings.length} found` : "nothing found"}</span>
@@ -82,6 +83,22 @@ export function PlanEditor({ run, number, close }: { run: Run; number: number; c
   );
 }
 
+const lineOf = (task?: PlannedTask): string =>
+  task ? `${task.worker ?? "any worker"}${task.after?.length ? `, needs ${task.after.map(needName).join(", ")}` : ""}: ${task.instruction}` : "";
+
+/** What is different from the plan that was proposed, task by task. */
+function Changes({ before, after }: { before: Plan; after: Plan }): JSX.Element {
+  const ids = [...new Set([...before.tasks, ...after.tasks].map((task) => task.id))];
+  const find = (plan: Plan, id: string): PlannedTask | undefined => plan.tasks.find((task) => task.id === id);
+  const changed = ids.filter((id) => lineOf(find(before, id)) !== lineOf(find(after, id)));
+  if (!changed.length) return <p class="quiet">Nothing was changed.</p>;
+  return (
+    <dl class="plan-changes">
+      {changed.map((id) => <><dt class="mono">{id}</dt><dd><Diff before={lineOf(find(before, id))} after={lineOf(find(after, id))} /></dd></>)}
+    </dl>
+  );
+}
+
 type RowsProps = { run: Run; plan: Plan; setPlan: (plan: Plan) => void; findings: Fault[] };
 
 function TaskRows({ run, plan, setPlan, findings }: RowsProps): JSX.Element {
@@ -89,7 +106,9 @@ function TaskRows({ run, plan, setPlan, findings }: RowsProps): JSX.Element {
     setPlan({ ...plan, tasks: plan.tasks.map((task, at) => (at === index ? { ...task, ...changes } : task)) });
   const remove = (id: string): void => {
     const rest = plan.tasks.filter((task) => task.id !== id);
-    setPlan({ ...plan, tasks: rest.map((task) => ({ ...task, after: (task.after ?? []).filter((edge) => needName(edge) !== id) })) });
+    const without = (task: PlannedTask): PlannedTask =>
+      task.after ? { ...task, after: task.after.filter((edge) => needName(edge) !== id) } : task;
+    setPlan({ ...plan, tasks: rest.map(without) });
   };
   const add = (): void => {
     let next = plan.tasks.length + 1;
@@ -100,7 +119,7 @@ function TaskRows({ run, plan, setPlan, findings }: RowsProps): JSX.Element {
     <div class="plan-rows">
       {plan.tasks.map((task, index) => (
         <fieldset key={task.id}>
-          <legend><b class="mono">{task.id}</b> {shortTitle(task.instruction)}</legend>
+          <legend><b class="mono">{task.id}</b> {task.title || shortTitle(task.instruction)}</legend>
           <select aria-label={`Worker of ${task.id}`} value={task.worker} onChange={(event) => change(index, { worker: event.currentTarget.value })}>
             {[...run.agents.keys()].map((name) => <option>{name}</option>)}
           </select>

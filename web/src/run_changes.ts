@@ -22,7 +22,7 @@ export function beginRun(run: string): Run {
     run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
     dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
     paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
-    downs: [], round: 0, planRedo: false, maxResumes: 3, openDuties: new Map(),
+    downs: [], round: 0, planRedo: false, openDuties: new Map(), readers: new Map(),
   };
 }
 
@@ -42,23 +42,31 @@ export function shortTitle(instruction: string): string {
 
 function newTask(run: Run, task: PlannedTask): Task {
   return {
-    id: task.id, title: task.title || shortTitle(task.instruction), instruction: task.instruction,
+    id: task.id, title: task.title || shortTitle(task.instruction), givenTitle: task.title ?? "", instruction: task.instruction,
     planned: task.instruction, worker: task.worker ?? "", needs: needsOf(task), quorum: task.quorum ?? 0,
     forEach: task.for_each ?? "", accept: task.accept ?? [], status: "waiting", order: run.tasks.size,
     round: run.round, attempts: [], refinements: [], retries: [], waits: [], used: nothing(), reserved: nothing(),
-    openSteps: new Map(), wantedCalls: [], crashes: 0,
+    openSteps: new Map(), wantedCalls: [],
   };
 }
 
 /** One item of a task that is repeated over a list. */
 export function newItem(run: Run, task: Task, index: number): Task {
-  const item = newTask(run, { id: `${task.id}[${index}]`, instruction: task.planned, title: task.title });
+  const item = newTask(run, { id: `${task.id}[${index}]`, instruction: task.planned, title: task.givenTitle });
   const { worker, needs, quorum, forEach, accept, round } = task;
   return { ...item, worker, needs, quorum, forEach, accept, round, parent: task.id };
 }
 
 export function addTasks(run: Run, tasks: PlannedTask[], at: number): void {
-  for (const task of tasks) run.tasks.set(task.id, newTask(run, task));
+  for (const task of tasks) {
+    const added = newTask(run, task);
+    run.tasks.set(task.id, added);
+    for (const { task: needed } of added.needs) {
+      const readers = run.readers.get(needed);
+      if (readers) readers.add(task.id);
+      else run.readers.set(needed, new Set([task.id]));
+    }
+  }
   for (const task of tasks) makeReady(run, run.tasks.get(task.id)!, at);
 }
 
@@ -67,8 +75,11 @@ function makeReady(run: Run, task: Task, at: number): void {
   if (task.status !== "waiting" || task.parent !== undefined) return;
   let delivered = 0;
   for (const { task: name, need } of task.needs) {
-    const status = run.tasks.get(name)?.status ?? "waiting";
-    if (need === "required" && status !== "done") return;
+    const needed = run.tasks.get(name);
+    const status = needed?.status ?? "waiting";
+    // who skips a task wants the others to go on without it
+    const isLeftOut = needed?.skipped === "person" && task.forEach !== name;
+    if (need === "required" && status !== "done" && !isLeftOut) return;
     if (need === "optional" && !SETTLED.has(status)) return;
     if (need === "quorum" && status === "done") delivered += 1;
   }
@@ -79,8 +90,9 @@ function makeReady(run: Run, task: Task, at: number): void {
 
 export function settle(run: Run, task: Task, status: "done" | "failed" | "skipped", at: number): void {
   task.status = status;
-  for (const reader of run.tasks.values()) {
-    if (reader.status === "waiting" && reader.needs.some((edge) => edge.task === task.id)) makeReady(run, reader, at);
+  for (const name of run.readers.get(task.id) ?? []) {
+    const reader = run.tasks.get(name);
+    if (reader?.status === "waiting") makeReady(run, reader, at);
   }
 }
 

@@ -70,10 +70,9 @@ function Progress({ tasks }: { tasks: Task[] }): JSX.Element | null {
   const done = tasks.filter((task) => task.status === "done").length;
   const lost = tasks.filter((task) => segmentOf(task) === "fail").length;
   const kinds = tasks.map(segmentOf);
-  const step = Math.max(1, tasks.length / MOST_SEGMENTS);
-  const shown = tasks.length > MOST_SEGMENTS
-    ? Array.from({ length: MOST_SEGMENTS }, (_, index) => [...kinds].sort()[Math.floor(index * step)]!)
-    : kinds;
+  const step = tasks.length / MOST_SEGMENTS;
+  const sorted = step > 1 ? [...kinds].sort() : kinds;
+  const shown = step > 1 ? Array.from({ length: MOST_SEGMENTS }, (_, index) => sorted[Math.floor(index * step)]!) : kinds;
   return (
     <span class="rh-progress" role="img" aria-label={`${done} of ${tasks.length} tasks done, ${lost} failed or skipped`}>
       <span class="segments">{shown.map((kind) => <i class={`is-${kind}`} />)}</span>

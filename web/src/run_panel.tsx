@@ -7,6 +7,7 @@ import { Ref, citeIn } from "./chips.tsx";
 import type { Gap } from "./events.ts";
 import { seconds } from "./format.ts";
 import { MoneyLedger, TimeLedger } from "./ledgers.tsx";
+import { VERDICTS } from "./needs_you.tsx";
 import type { RunContext } from "./run_context.ts";
 import { type Run, type Statement, openQuestion } from "./run_state.ts";
 import { openGaps, rootGaps } from "./run_view.ts";
@@ -24,6 +25,7 @@ export function RunPanel({ context }: { context: RunContext }): JSX.Element {
       {!isFailed && <MissingParts context={context} run={run} />}
       {run.start > 0 && <TimeLedger context={context} />}
       {run.start > 0 && <MoneyLedger run={run} />}
+      <Decisions run={run} context={context} />
       <Notes run={run} context={context} />
     </div>
   );
@@ -31,11 +33,14 @@ export function RunPanel({ context }: { context: RunContext }): JSX.Element {
 
 function Answer({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   if (run.answer === undefined || run.answer === null) {
-    const waits = openQuestion(run) ? "It comes after your decision." : "It is written when the tasks are settled.";
+    const isPast = context.store.moment.value !== undefined;
+    const waits = openQuestion(run) && !isPast ? "It comes after your decision." : "It is written when the tasks are settled.";
+    const words = run.ended || isPast ? "" : context.store.words.value.answer;
     return (
       <section>
         <h3>Answer</h3>
         <p class="quiet">{run.ended ? "There is no answer." : waits}</p>
+        {words && <p class="pn-words">{words}</p>}
       </section>
     );
   }
@@ -77,23 +82,24 @@ function markDoubtful(text: string, doubtful: Statement[]): ComponentChildren {
   return text;
 }
 
-type Evidence = { confidence: string; reason?: string; covered?: number; parts?: number; summary?: string };
+type Evidence = { coverage: { covered: string[]; missing: string[] }; untraced: unknown[]; line: string };
+
+/** Green where all is covered and traced, red where nothing is covered. */
+function gradeOf({ coverage, untraced }: Evidence): string {
+  if (!coverage.covered.length) return "low";
+  return coverage.missing.length || untraced.length ? "medium" : "high";
+}
 
 function EvidenceLine({ run, context }: { run: Run; context: RunContext }): JSX.Element | null {
   const [evidence, setEvidence] = useState<Evidence | undefined>(undefined);
   useEffect(() => {
     get<Evidence>(`${runPath(run.run)}/evidence`).then(setEvidence).catch(() => setEvidence(undefined));
   }, [run.run, context.store.info.value]);
-  const counted = run.sections.find((section) => section.kind === "counted");
   const others = run.sections.filter((section) => section.kind !== "counted" && section.kind !== "gaps");
   return (
     <>
       {others.map((section) => <Markdown text={section.text} cite={citeIn(context)} />)}
-      {evidence?.confidence ? (
-        <p class={`evidence is-${evidence.confidence}`}>
-          <b>{evidence.confidence} confidence</b> {evidence.reason ?? evidence.summary ?? counted?.text}
-        </p>
-      ) : counted && <p class="evidence is-unknown">{counted.text}</p>}
+      {evidence && <p class={`evidence is-${gradeOf(evidence)}`}><b>Evidence</b> {evidence.line}</p>}
     </>
   );
 }
@@ -128,6 +134,29 @@ function Lost({ context, ids }: { context: RunContext; ids: string[] }): JSX.Ele
     <span class="gaps-lost">
       and so {ids.map((id) => <Ref context={context} id={id} />)} {ids.length === 1 ? "was" : "were"} skipped
     </span>
+  );
+}
+
+/** What people decided, and how long they took. */
+function Decisions({ run, context }: { run: Run; context: RunContext }): JSX.Element | null {
+  const answered = run.questions.filter((question) => question.answered !== undefined);
+  if (!answered.length) return null;
+  return (
+    <section>
+      <h3>Decisions <span class="quiet">{answered.length}</span></h3>
+      <ul class="notes">
+        {answered.map((question) => (
+          <li>
+            <span class="mono">{seconds(question.answered!)}</span>
+            <span>
+              {question.task && <Ref context={context} id={question.task} />} {question.question?.tool || question.what}{" "}
+              {VERDICTS[question.verdict] ?? question.verdict}{question.by && ` by ${question.by}`} after {seconds(question.answered! - question.asked)}
+              {question.feedback && `: ${question.feedback}`}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -73,6 +73,8 @@ export type Wait = { kind: "backoff" | "refine" | "person"; began: number; ended
 export type Task = {
   id: string;
   title: string;
+  /** The title of the plan; empty: it has none, and `title` are the first words of the instruction. */
+  givenTitle: string;
   instruction: string;
   /** As it was planned, before the supervisor rewrote it. */
   planned: string;
@@ -106,7 +108,6 @@ export type Task = {
   reserved: Amount;
   openSteps: Map<number, { reserved: Amount; effect: string }>;
   wantedCalls: [string, unknown][];
-  crashes: number;
 };
 
 export type AskedQuestion = {
@@ -164,8 +165,9 @@ export type Run = {
   downs: [number, number][];
   round: number;
   planRedo: boolean;
-  maxResumes: number;
   openDuties: Map<string, Duty>;
+  /** The tasks that need a task. */
+  readers: Map<string, Set<string>>;
 };
 
 export const SETTLED: ReadonlySet<Status> = new Set<Status>(["done", "failed", "skipped"]);

@@ -21,6 +21,9 @@ export type RunInfo = {
   forecast?: Forecast | null;
 };
 
+/** Some words of a model as they come. */
+type Words = { work: string; task: string; attempt: number; text: string };
+
 export class RunStore {
   readonly entries: Entry[] = [];
   /** Counts changes of the run, so that views follow it. */
@@ -109,7 +112,7 @@ export class RunStore {
       path: () => `${runPath(this.name)}/events?after=${this.seen}${flags()}`,
       hear: (events) => {
         for (const event of events) {
-          if (event.name === "words") this.hearWords(JSON.parse(event.data) as { task: string; text: string });
+          if (event.name === "words") this.hearWords(JSON.parse(event.data) as Words);
           else if (event.name !== "damaged") this.take(JSON.parse(event.data) as Entry);
         }
       },
@@ -129,6 +132,7 @@ export class RunStore {
     const asked = openQuestion(this.live)?.number;
     this.seen = entry.seq;
     this.entries.push(entry);
+    if (entry.event.type === "attempt.started") this.words.value = { ...this.words.value, [entry.event.task]: "" };
     foldEntry(this.live, entry);
     const hasNews = entry.event.type === "run.ended" || openQuestion(this.live)?.number !== asked;
     if (hasNews) void this.load();
@@ -138,8 +142,9 @@ export class RunStore {
     });
   }
 
-  private hearWords({ task, text }: { task: string; text: string }): void {
-    this.words.value = { ...this.words.value, [task]: (this.words.value[task] ?? "") + text };
+  private hearWords({ work, task, text }: Words): void {
+    const name = task || work;
+    this.words.value = { ...this.words.value, [name]: (this.words.value[name] ?? "") + text };
   }
 }
 

@@ -175,10 +175,6 @@ export function rootGaps(gaps: Gap[]): RootedGap[] {
 
 /** A task, all that it needs and all that needs it, directly or not. */
 export function coneOf(run: Run, id: string): Set<string> {
-  const readers = new Map<string, string[]>();
-  for (const task of run.tasks.values()) {
-    for (const need of task.needs) readers.set(need.task, [...(readers.get(need.task) ?? []), task.id]);
-  }
   const cone = new Set<string>();
   const walk = (start: string, next: (name: string) => string[]): void => {
     const visited = new Set<string>();
@@ -191,6 +187,6 @@ export function coneOf(run: Run, id: string): Set<string> {
     for (const name of visited) cone.add(name);
   };
   walk(id, (name) => run.tasks.get(name)?.needs.map((need) => need.task) ?? []);
-  walk(id, (name) => readers.get(name) ?? []);
+  walk(id, (name) => [...(run.readers.get(name) ?? [])]);
   return cone;
 }

@@ -74,7 +74,7 @@ export function TaskPanel({ context, task }: { context: RunContext; task: Task }
 
 /** A task without what only the fold needs. */
 function plainTask(task: Task): unknown {
-  const { openSteps: _open, wantedCalls: _wanted, reserved: _reserved, crashes: _crashes, ...rest } = task;
+  const { openSteps: _open, wantedCalls: _wanted, reserved: _reserved, ...rest } = task;
   return rest;
 }
 

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { seconds } from "./format.ts";
-import type { Attempt, Duty, Run, Task } from "./run_state.ts";
+import type { AskedQuestion, Attempt, Duty, Run, Task } from "./run_state.ts";
 
 export const ROW = 26;
 const BAR_TOP = 7;
@@ -21,9 +21,15 @@ function Bar({ kind, from, to, x, thin = false, label }: {
   );
 }
 
-export function DutyBars({ duties, x, now }: { duties: Duty[]; x: ToX; now: number }): JSX.Element {
+type DutyBarsProps = { duties: Duty[]; asked: AskedQuestion[]; x: ToX; now: number };
+
+/** What the supervisor did, and `asked`: how long a person took over its plan. */
+export function DutyBars({ duties, asked, x, now }: DutyBarsProps): JSX.Element {
   return (
     <>
+      {asked.map((question) => (
+        <Bar kind="person" from={question.asked} to={question.answered ?? now} x={x} label="waiting for a person" />
+      ))}
       {duties.map((duty) => {
         const to = duty.ended ?? now;
         const kind = duty.ending === "failed" ? "failed" : "supervisor";

@@ -3,9 +3,9 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { axisTime, seconds } from "./format.ts";
-import { layersOf } from "./layout.ts";
+import { type LayoutTask, layersOf } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
+import { type AskedQuestion, type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
 import { ANSWER, criticalPath, foresee } from "./run_view.ts";
 import { Icon, stateOf } from "./states.tsx";
 import { type ChartRow, CriticalPath, DutyBars, Ghost, ROW, TaskBars } from "./time_bars.tsx";
@@ -18,9 +18,18 @@ const MOST_DRAWN = 100;
 export type RowFilter = "all" | "critical path" | "failed" | "slowest 20";
 export const FILTERS: RowFilter[] = ["all", "critical path", "failed", "slowest 20"];
 
+let lastLayers: { shape: string; layers: Map<string, number> } = { shape: "", layers: new Map() };
+
+/** The layers of tasks, worked out again only when the plan is another. */
+function layersFor(tasks: LayoutTask[]): Map<string, number> {
+  const shape = tasks.map((task) => task.id).join(" ");
+  if (shape !== lastLayers.shape) lastLayers = { shape, layers: layersOf(tasks) };
+  return lastLayers.layers;
+}
+
 function rowsOf(run: Run, filter: RowFilter, path: string[], now: number): ChartRow[] {
   const tasks = planned(run);
-  const layers = layersOf(tasks.map((task) => ({ id: task.id, needs: task.needs.map((need) => need.task) })));
+  const layers = layersFor(tasks.map((task) => ({ id: task.id, needs: task.needs.map((need) => need.task) })));
   const sorted = tasks.sort((a, b) => layers.get(a.id)! - layers.get(b.id)! || a.order - b.order);
   const took = (task: Task): number => (task.began === undefined ? 0 : (task.ended ?? now) - task.began);
   const slowest = new Set([...sorted].sort((a, b) => took(b) - took(a)).slice(0, 20));
@@ -75,7 +84,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
       <svg class="tm-axis" width={size.width} height={AXIS} onPointerDown={grab}>
         <rect class="tm-axis-area" width={size.width} height={AXIS} />
         {scale.tears.map((tear) => <rect class="tm-torn" x={x(tear.from)} width={x(tear.to) - x(tear.from)} height={AXIS} />)}
-        {scale.ticks.map((tick) => <text x={x(tick)} y="16" text-anchor="middle">{axisTime(tick)}</text>)}
+        {scale.ticks.filter((tick) => Math.abs(x(tick) - x(now)) > 20).map((tick) => <text x={x(tick)} y="16" text-anchor="middle">{axisTime(tick)}</text>)}
         <path class={`tm-head ${isPast ? "is-past" : ""}`} d={`M${x(now) - 5},10h10v6l-5,6l-5,-6z`}><title>Drag to see the run as it was</title></path>
       </svg>
       <svg class="tm-rows" width={size.width} height={height}>
@@ -85,7 +94,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
           <Row key={row.id} row={row} y={(from + index) * ROW} left={left} width={size.width} context={context}>
             {row.task
               ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} now={now} isHeld={openQuestion(run)?.what === "plan"} />
-              : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} x={x} now={now} />}
+              : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} asked={row.duty === "plan" ? planQuestions(run) : []} x={x} now={now} />}
             <Ghost span={ahead.at.get(row.id)} now={now} x={x} />
           </Row>
         ))}
@@ -96,6 +105,8 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
     </div>
   );
 }
+
+const planQuestions = (run: Run): AskedQuestion[] => run.questions.filter((question) => question.what === "plan");
 
 const Patterns = (): JSX.Element => (
   <defs>
@@ -127,7 +138,7 @@ function Backdrop({ x, scale, height, visible, top }: LayerProps): JSX.Element {
             <rect class="tm-torn" x={from} width={to - from} height={height} />
             <path class="tm-torn-edge" d={edge(from) + edge(to)} />
             <text class="tm-torn-word" transform={`translate(${(from + to) / 2 + 4},${(top + bottom) / 2}) rotate(-90)`} text-anchor="middle">{tear.reason}</text>
-            <text class="tm-torn-time" x={(from + to) / 2} y={bottom - 8} text-anchor="middle">{axisTime(tear.to - tear.from)}</text>
+            <text class="tm-torn-time" x={(from + to) / 2} y={bottom - 8} text-anchor="middle">{tear.to - tear.from < 60 ? seconds(tear.to - tear.from) : axisTime(tear.to - tear.from)}</text>
           </g>
         );
       })}

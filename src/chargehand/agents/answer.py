@@ -88,10 +88,6 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
         choose = select if brief.combine == "select" else vote
         choice = await choose(calls, brief.goal, last)
         calls.context.note(choice.why)
-        if choice.judged and calls.writer.learns and brief.combine == "select":
-            from chargehand.agents.routing.feedback import record_choice  # noqa: PLC0415 - as above
-
-            await record_choice(calls.context, choice.result.worker, [task.worker for task in brief.tasks])
     chosen = choice.result
     text = result_text(chosen)
     why = (AnswerSection("chosen", choice.why),) if choice.why else ()
@@ -119,7 +115,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     settled = await settle_contradictions(calls, brief, results)
     pieces = result_pieces(results, _MAX_REDUCED if brief.combine == "reduce" else CAP)
     reduced = await reduce_results(calls, brief.goal, pieces, nonce)
-    blocks = () if writer.shared is None else await writer.shared()
+    blocks = await writer.blocks()
     input_gaps = [gap for source in brief.inputs for gap in source.gaps]
     gaps = [gap_text(gap, nonce) for gap in (*input_gaps, *brief.gaps)]
     rulings = [wrap(nonce, "judge", describe_contradictions(settled))] if settled else []
@@ -139,7 +135,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     if reserved is None:
         raise too_expensive("an answer", permanent=True)
     context.prompt(writer.model.card.handle, reserved.request.messages)
-    reply = await calls.ask(reserved, context.say if context.heard else None)
+    reply = await calls.write(reserved, calls.hear)
     written = reply.text.strip()
     sources = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
     report = await report_answer(written, brief, results, sources, settled, context.note)

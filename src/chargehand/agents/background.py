@@ -15,17 +15,16 @@ from typing import Protocol, Self
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.nested import text
+from chargehand.agents.nested import request_tasks, text
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING
 from chargehand.engine.fold import replay
-from chargehand.engine.plan import Plan, Task, TaskId
-from chargehand.engine.policy import Instant, Seconds
-from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.plan import Task, TaskId
+from chargehand.engine.policy import Seconds
+from chargehand.engine.roster import Agent
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import Invalid, Refused, RunBusy, RunUnknown, StoreError
@@ -52,14 +51,12 @@ _WRITES = ("append", "write")
 _PATIENCE: Seconds = 30 * 86_400.0
 """How long an unfinished run may wait. The time it works is bounded by its worker's `timeout`, for each attempt."""
 _MAX_RUNS = 20  # of one worker at a time; what is due beyond that follows the next time
-FARTHEST = 1000
-FARTHEST_OF_ALL = 10_000
-"""How many runs of the team are looked at, the latest ones, and how many of any team: older turns are never new."""
+_FARTHEST = 100  # of the team's latest runs that are looked at, or four times `every`; older turns are never new
+_FARTHEST_OF_ALL = 10_000  # runs of any team
 TRIES = 3
 """How often a background run is tried for the same turns."""
 _PAGE = 50
 _MAX_TURNS = 50  # that one run covers
-_MAX_LEFT = 200  # that it leaves to the next
 _NEWEST = 2**63 - 1
 _ANSWERED = ("complete", "partial")
 
@@ -154,15 +151,9 @@ class DueRun(Struct, frozen=True):
     """A background run that should be under way."""
 
     run: str
-    turns: tuple[tuple[str, bool], ...]
+    turns: tuple[str, ...]
     resumes: bool = False
     """It was begun and is resumed."""
-    given_up: tuple[str, ...] = ()
-    """Turns that are left out from now on, because it failed too often for them."""
-
-    @property
-    def covered(self) -> tuple[str, ...]:
-        return tuple(name for name, is_covered in self.turns if is_covered)
 
 
 async def run_due(
@@ -199,7 +190,7 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
             outcome = await runner.resume(due.run)
         else:
             request = await _request(team, journal, agent, due)
-            outcome = await runner.start(due.run, request, also=(*team.budget_notes(), *_notes(due)))
+            outcome = await runner.start(due.run, request, also=team.budget_notes())
     except RunBusy:
         return None
     except Refused:
@@ -213,40 +204,28 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
     again = False
     if not is_good and outcome.question is None:  # due without new turns: it may be tried once more
         again = await find_due(journal, team.name, agent.name, every=2**31) is not None
-    return BackgroundRun(agent.name, outcome, due.covered, again)
+    return BackgroundRun(agent.name, outcome, due.turns, again)
 
 
 async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
     """The turns as they were, for one worker alone, within the team's budget for a run."""
     now = time.time()
-    count = len(due.covered)
+    count = len(due.turns)
     base = team.request(f"{agent.name} looks back on {count} turn{'' if count == 1 else 's'}.", now)
-    limits = structs.replace(base.policy.limits, replans=0)
-    policy = structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0)
+    request = request_tasks(base, [agent], [Task(TaskId("t1"), _INSTRUCTION, agent.name)])
     share = _ROOM // max(1, count)
     inputs: list[ev.Material] = []
-    for number, run in enumerate(due.covered, 1):
+    for number, run in enumerate(due.turns, 1):
         turn = await read_turn(journal, run, share)
         inputs.append(ev.Material(TaskId(f"turn {number}, run {run}"), Raw(msgspec.json.encode(turn))))
     return structs.replace(
-        base,
-        roster=Roster((agent,)),
-        policy=policy,
-        plan=Plan((Task(TaskId("t1"), _INSTRUCTION, agent.name),), "none"),
-        budget=structs.replace(base.budget, floor=NOTHING, seconds=None),
+        request,
+        budget=structs.replace(request.budget, seconds=None),
         deadline=now + _PATIENCE,
-        turns=due.turns,
+        turns=tuple((run, True) for run in due.turns),
         inputs=tuple(inputs),
         outside=True,
     )
-
-
-def _notes(due: DueRun) -> tuple[ev.Noted, ...]:
-    if not due.given_up:
-        return ()
-    names = ", ".join(due.given_up[:5]) + (", …" if len(due.given_up) > 5 else "")
-    text = f"turns that are given up after {TRIES} failures, or one that had effects: {names}"
-    return (ev.Noted(text),)
 
 
 class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_defaults=True):
@@ -287,95 +266,46 @@ def _cut(text: str, most: int) -> str:
 async def find_due(journal: Journal, team: str, worker: str, every: int) -> DueRun | None:
     """What a background worker should do now; None if nothing, or if a person must answer first."""
     name = f"{team}-{worker}-"
-    past, number = await _look_back(journal, team, worker, name)
-    last = past.tries[0] if past.tries else None
-    given_up: tuple[str, ...] = ()
-    if last is not None:
-        before = _requested(last).turns
-        if last.ended is None:
-            waits = last.last is not None and isinstance(last.last.event, ev.InputRequested)
-            return None if waits else DueRun(last.run, before, resumes=True)
-        if last.ended.ending not in _ANSWERED:
-            if len(past.tries) < TRIES and await _is_harmless(journal, last.run):
-                return DueRun(f"{name}{number}", before)
-            given_up = DueRun("", before).covered
-    ended = sorted(past.ended, key=lambda run: (past.ended[run], run))
-    if len(ended) < every:
-        return None
-    remaining = (*ended[_MAX_TURNS:], *past.unended)[:_MAX_LEFT]
-    turns = (*((run, True) for run in ended[:_MAX_TURNS]), *((run, False) for run in remaining))
-    return DueRun(f"{name}{number}", turns, given_up=given_up)
-
-
-class _PastRuns(Struct):
-    """New turns and when each ended, runs that may become turns, and the tries for the last ones, latest first."""
-
-    ended: dict[str, Instant]
-    unended: list[str]
-    tries: list[RunRow]
-
-    def add(self, run: str, last: ev.Entry | None) -> None:
-        if last is None or not isinstance(last.event, ev.RunEnded):
-            self.unended.append(run)
-        elif last.event.ending in _ANSWERED:
-            self.ended[run] = last.at
-
-
-async def _look_back(journal: Journal, team: str, worker: str, name: str) -> tuple[_PastRuns, int]:
-    """What is new, and a number that no run has. The last run may be damaged, or farther back than is looked.
-
-    It is looked again after each number that is taken: a run that is under way by now must be seen, not done twice.
-    """
     number = 1
     while True:
-        past = await _read_past(journal, team, worker)
-        if past.tries:
-            last = past.tries[0].run.rpartition("-")[2]
-            number = max(number, 1 + int(last) if last.isascii() and last.isdecimal() else 1)
+        runs = [run async for run in _latest(journal, team, max(_FARTHEST, 4 * every))]
+        own = [run for run in runs if _covers(_requested(run), team, worker)]
+        if own:
+            last = own[0].run.rpartition("-")[2]
+            number = max(number, 1 + int(last) if last.isdecimal() else 1)
+        # the last run may be damaged, or farther back; one that was begun meanwhile must be seen, not done twice
         if not await _is_background_run(journal, f"{name}{number}", team, worker):
-            return past, number
-        number *= 2
-
-
-async def _read_past(journal: Journal, team: str, worker: str) -> _PastRuns:
-    """The runs since the background run before the last.
-
-    That finds a run that was begun between a look and the background run it led to; what the last one left is read
-    off its request.
-    """
-    past = _PastRuns({}, [], [])
-    met: set[str] = set()
-    count = 0
-    async for run in _latest(journal):
-        request = _requested(run)
-        if request.team != team or request.parent is not None:
-            continue
-        count += 1
-        if count > FARTHEST:
             break
-        if _covers(request, team, worker):
-            if past.tries and _requested(past.tries[0]).turns != request.turns:
-                break
-            past.tries.append(run)
-        elif not request.turns:
-            met.add(run.run)
-            past.add(run.run, run.last)
-    if past.tries:
-        await _apply_last(journal, past, met)
-    return past
+        number *= 2
+    if own and own[0].ended is None:
+        waits = own[0].last is not None and isinstance(own[0].last.event, ev.InputRequested)
+        return None if waits else DueRun(own[0].run, _turns_of(own[0]), resumes=True)
+    if own and await _is_retried(journal, own):
+        return DueRun(f"{name}{number}", _turns_of(own[0]))
+    covered = {turn for run in own for turn in _turns_of(run)}
+    new = [run for run in runs if run.run not in covered and _is_turn(run)]
+    new.sort(key=lambda run: (run.changed, run.run))
+    if len(new) < every:
+        return None
+    return DueRun(f"{name}{number}", tuple(run.run for run in new[:_MAX_TURNS]))
 
 
-async def _apply_last(journal: Journal, past: _PastRuns, met: set[str]) -> None:
-    """What the last background run covered is not new, and what it left is."""
-    for name, is_covered in _requested(past.tries[0]).turns:
-        if is_covered:
-            past.ended.pop(name, None)
-        elif name not in met:  # it was left, however far back
-            try:
-                entries = await journal.read(name)
-            except (StoreError, RunUnknown):
-                continue
-            past.add(name, entries[-1])
+async def _is_retried(journal: Journal, own: Sequence[RunRow]) -> bool:
+    """Whether the last background run failed and is tried once more, for the same turns."""
+    last = own[0]
+    tries = sum(_turns_of(run) == _turns_of(last) for run in own)
+    failed = last.ended is not None and last.ended.ending not in _ANSWERED
+    return failed and tries < TRIES and await _is_harmless(journal, last.run)
+
+
+def _turns_of(run: RunRow) -> tuple[str, ...]:
+    """The turns that a background run covers."""
+    return tuple(name for name, is_covered in _requested(run).turns if is_covered)
+
+
+def _is_turn(run: RunRow) -> bool:
+    """Whether a run of the team ended with an answer."""
+    return not _requested(run).turns and run.ended is not None and run.ended.ending in _ANSWERED
 
 
 async def _is_background_run(journal: Journal, run: str, team: str, worker: str) -> bool:
@@ -403,19 +333,23 @@ async def _is_harmless(journal: Journal, run: str) -> bool:
         return False
 
 
-async def _latest(journal: Journal) -> AsyncGenerator[RunRow]:
-    """The latest runs, one after the other, as many as are looked at."""
+async def _latest(journal: Journal, team: str, most: int) -> AsyncGenerator[RunRow]:
+    """The latest runs of a team, one after the other; those inside others are none."""
     before = _NEWEST
-    count = 0
-    while count < FARTHEST_OF_ALL:
-        page = await journal.latest(before=before, limit=min(_PAGE, FARTHEST_OF_ALL - count))
+    looked = 0
+    while looked < _FARTHEST_OF_ALL:
+        page = await journal.latest(before=before, limit=_PAGE)
+        for run in page:
+            if run.request is None or run.request.team != team or run.request.parent is not None:
+                continue
+            yield run
+            most -= 1
+            if not most:
+                return
         if not page:
             return
-        for run in page:
-            if not run.damage:
-                yield run
         before = page[-1].number
-        count += len(page)
+        looked += len(page)
 
 
 def _requested(run: RunRow) -> ev.RunRequested:

@@ -14,15 +14,12 @@ from chargehand.agents.checks import NO_CHECKS, Checks
 from chargehand.agents.inputs import read_inputs, request_text
 from chargehand.agents.loop import Attempt, Kit, work
 from chargehand.agents.nested import Subteam
-from chargehand.agents.planner import Lead
 from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.setup import ReadyWorker, make_ready, skills, toolset
 from chargehand.agents.shape import find_json
 from chargehand.agents.spending import cut_off, supervision
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole, chat
-from chargehand.agents.strategies.loop import next_task
-from chargehand.agents.strategies.recursive import split
-from chargehand.agents.strategies.route import route
+from chargehand.agents.strategies import Strategy, Whole
+from chargehand.agents.supervision import Lead
 from chargehand.agents.writer import Writer
 from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.budget import Amount, Budget
@@ -148,24 +145,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     listeners: Sequence[Listener] = ()
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
-        strategy = self.strategy
-        lead = self.lead
-        brief = self._read(lead.model, brief)
-        match strategy:
-            case Whole():
-                return planner.plan(lead, brief, context)
-            case Route():
-                return route(strategy, lead, brief, context)
-            case Loop():
-                return next_task(strategy, lead, brief, context)
-            case Recursive():
-                return split(strategy, lead, brief, context)
-            case Broadcast():
-                return chat.broadcast(strategy, lead, brief, context)
-            case RoundRobin():
-                return chat.round_robin(strategy, lead, brief, context)
-            case Dynamic():
-                return chat.dynamic(strategy, lead, brief, context)
+        return self.strategy.propose(self.lead, self._read(self.lead.model, brief), context)
 
     def _read(self, model: Model, brief: Brief) -> Brief:
         """The brief as a model reads it: the material of the run stands below its goal."""
@@ -282,8 +262,8 @@ class Workshop:
             reply, used = await kit.spending.call(reservation, context)
             return Done(self._read(reply, used), used)
 
-        profile = await context.step(
-            "make_worker", call, kind="make_worker", request=brief.instruction, reserve=reservation.for_step, shape=Made
+        profile = await kit.spending.step(
+            context, reservation, "make_worker", call, kind="make_worker", request=brief.instruction, shape=Made
         )
         worker = Worker(
             self.factory.name,

@@ -6,17 +6,19 @@ The winner is one of the results there are, or none; nothing else in a ruling is
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Literal, cast
+from functools import partial
+from typing import Literal
 
 from msgspec import Raw, Struct
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
 from chargehand.agents.inputs import result_text
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
+from chargehand.agents.supervision import ModelQuestion, read_list
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message, Request, new_nonce, wrap
+from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.request_facts import Given, Judging
 from chargehand.runtime.executor import WorkFailed
 from chargehand.text.numbers import find_quantities
@@ -44,35 +46,37 @@ _FORM = {
 }
 
 
-async def rule(calls: WriterCalls, subject: Judging) -> Ruling | None:
+async def rule(calls: WriterCalls, subject: Judging, *, extra: bool = False) -> Ruling | None:
     """One call; None where it is not covered or the reply cannot be used. A call that fails is one of the answer."""
     tasks = [result.task for result in subject.results]
-    schema = ruling_schema(tasks, subject.manner)
-    messages = _messages(calls, subject)
-    request = Request(messages, schema=schema, settings=calls.settings, subject=subject)
-    reserved = await calls.hold(request)
-    if reserved is None:
-        calls.context.note("the budget does not cover a ruling on results this long")
+    question = _question(calls, subject, tasks, extra=extra)
+    try:
+        return await calls.ask(question, partial(_read_ruling, tasks=tasks, subject=subject))
+    except WorkFailed as error:
+        if error.failure.kind not in ("budget", "logic"):
+            raise
+        calls.context.note(f"there is no ruling: {error}")
         return None
-    calls.context.prompt(calls.model.card.handle, messages)
-    reply = await calls.call(reserved)
-    return _read_ruling(reply.text, tasks, subject.manner)
 
 
-def _messages(calls: WriterCalls, subject: Judging) -> tuple[Message, Message]:
-    writer = calls.writer
+def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, extra: bool) -> ModelQuestion:
     nonce = new_nonce()
-    system = writer.prompts.text(
-        "judge", instructions=writer.instructions, manner=_MANNER[subject.manner], form=_FORM[subject.manner]
-    )
-    room = min(CAP, writer.model.card.window * _BYTES_A_TOKEN // max(1, len(subject.results)))
+    room = min(CAP, calls.model.card.window * _BYTES_A_TOKEN // max(1, len(subject.results)))
     parts = [f"Request: {subject.goal}"]
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
     for result in subject.results:
         origin = f", {result.worker}: {result.instruction}" if result.instruction else ""
         parts.append(wrap(nonce, f"task {result.task}{origin}", capped(result_text(result, whole=True), room)[0]))
-    return Message("system", system), Message("user", "\n\n".join(parts))
+    return ModelQuestion(
+        purpose="a ruling on results this long",
+        prompt="judge",
+        parts=parts,
+        subject=subject,
+        schema=ruling_schema(tasks, subject.manner),
+        slots={"manner": _MANNER[subject.manner], "form": _FORM[subject.manner]},
+        extra=extra,
+    )
 
 
 def ruling_schema(tasks: Sequence[str], manner: Literal["contradiction", "select", "vote"]) -> Raw:
@@ -86,19 +90,15 @@ def ruling_schema(tasks: Sequence[str], manner: Literal["contradiction", "select
     return encode_schema({"why": text, "winner": winner})
 
 
-def _read_ruling(text: str, tasks: Sequence[str], manner: str) -> Ruling | None:
-    try:
-        table = find_object(text)
-    except Invalid:
-        return None
+def _read_ruling(text: str, tasks: Sequence[str], subject: Judging) -> Ruling:
+    table = find_object(text)
     winner = _named_task(table.get("winner"), tasks)
     ruling = one_line(table.get("ruling"), _MAX_WHY)
     why = one_line(table.get("why"), _MAX_WHY) or one_line(table.get("reason"), _MAX_WHY) or ruling
-    is_open = manner == "contradiction" and table.get("winner") is None and why != ""
+    is_open = subject.manner == "contradiction" and table.get("winner") is None and why != ""
     if not winner and not is_open:
-        return None
-    listed = table.get("agree")
-    others = [_named_task(task, tasks) for task in cast("list[object]", listed)] if isinstance(listed, list) else []
+        raise Invalid("the reply names no result as the winner")
+    others = [_named_task(task, tasks) for task in read_list(table.get("agree"))]
     agree = dict.fromkeys(task for task in (winner, *others) if task)
     return Ruling(winner=winner, why=why, ruling=ruling, agree=tuple(agree))
 
@@ -122,13 +122,10 @@ async def settle(
         opposed = tuple(by_task[task] for task, _ in contradiction.values)
         claims = tuple(f"[{task}] {contradiction.about}: {value}" for task, value in contradiction.values)
         ruling: Ruling | None = None
-        if await calls.context.afford(calls.reserve, 1):
-            try:
-                ruling = await rule(calls, Judging(goal, claims, opposed))
-            except WorkFailed as error:
-                calls.context.note(f"there is no ruling on {contradiction.about!r}: {error}")
-        else:
-            calls.context.note(f"the budget does not cover a ruling on {contradiction.about!r}")
+        try:
+            ruling = await rule(calls, Judging(goal, claims, opposed), extra=True)
+        except WorkFailed as error:
+            calls.context.note(f"there is no ruling on {contradiction.about!r}: {error}")
         return SettledContradiction(contradiction, ruling)
 
     async with asyncio.TaskGroup() as group:
@@ -217,18 +214,12 @@ def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
     if verdict := read_yes_or_no(value):
         return verdict
-    text = " ".join(result_text(Given(task="", instruction="", worker="", value=value)).split())
-    quantities = list(find_quantities(text))
-    words = _ballot_words(text)
-    if len(quantities) != 1 or len(words) > _MAX_BALLOT_WORDS:
+    text = result_text(Given(task="", instruction="", worker="", value=value)).replace("%", " percent ")
+    numbers = [f"{quantity.readings[0][0].normalize():f}" for quantity in find_quantities(text)]
+    words = split_words(text)
+    if len(numbers) != 1 or len(words) > _MAX_BALLOT_WORDS:
         return " ".join(words)
-    number = quantities[0].readings[0][0].normalize()
-    rest = set(_ballot_words(f"{text[: quantities[0].start]} {text[quantities[0].end :]}")) - _FILLER
-    return f"{number:f} {' '.join(sorted(rest))}"
-
-
-def _ballot_words(text: str) -> list[str]:
-    return split_words(text.replace("%", " percent "))
+    return " ".join([*numbers, *sorted({word for word in words if word.isalpha()} - _FILLER)])
 
 
 def _bracket(results: Sequence[Given]) -> str:

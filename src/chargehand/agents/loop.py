@@ -1,7 +1,6 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Struct, field, structs
@@ -12,7 +11,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
-from chargehand.agents.spending import Hedging, Spending, cut_off
+from chargehand.agents.spending import Spending, cut_off
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolBreakers, ToolCalls
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
@@ -40,7 +39,6 @@ class Kit(Struct, eq=False, frozen=True):
     prompts: Prompts
     spending: Spending
     breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking()))
-    hedging: Hedging | None = None
 
 
 def work(ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
@@ -187,8 +185,9 @@ class Attempt:
         summarizer = Summarizer(
             prompts=kit.prompts,
             uses_model=self._uses_words,
-            reserve=partial(kit.spending.reserve, ready.models, estimate=ready.worker.estimate),
-            call=partial(kit.spending.call, context=self._context),
+            spending=kit.spending,
+            models=ready.models,
+            estimate=ready.worker.estimate,
         )
         system = ready.system(kit.prompts)
         if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
@@ -231,11 +230,11 @@ class Attempt:
         async def call(_key: str) -> Done:
             context = self._context
             hear = context.say if context.heard else None
-            reply, used = await spending.call(reservation, context, hear=hear, hedging=self._kit.hedging)
+            reply, used = await spending.call(reservation, context, hear=hear)
             return Done(reply, used)
 
-        return await self._context.step(
-            "model", call, kind="model", request=self._history.chain, reserve=reservation.for_step, shape=Reply
+        return await spending.step(
+            self._context, reservation, "model", call, kind="model", request=self._history.chain, shape=Reply
         )
 
     def _tools(self) -> tuple[ToolSpec, ...]:

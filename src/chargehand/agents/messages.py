@@ -7,27 +7,28 @@ journaled, resumed, budgeted and traced like any other. One that a worker sends 
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Annotated, Literal, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.roles import Contacts, Worker
+from chargehand.agents.nested import request_tasks
+from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import InputRequested
-from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Match, Roster, fits
 from chargehand.engine.state import Status as TaskStatus
 from chargehand.engine.value import encode_value
-from chargehand.errors import Invalid, NotJson, Refused, RunUnknown
+from chargehand.errors import Invalid, NotJson
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
-from chargehand.runtime.nested import nesting_of
+from chargehand.runtime.nested import nesting_of, start_or_resume
 from chargehand.runtime.runner import Runner, checked_goal
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.text.names import did_you_mean
@@ -39,7 +40,6 @@ MATCHING = "send_message_to_agents_matching_tags"
 MAIL = (ONE, MATCHING)
 _MESSAGE = "what you want to know or to have done, with everything the reader needs to know"
 
-_NOBODY = Contacts(())
 _LATE = ("timeout", "deadline")
 _JOINED = "it joined the team only after the message was sent"
 _MOST_NAMED = 30
@@ -164,54 +164,42 @@ def no_reader(agents: Sequence[Agent], match: Match) -> str:
     return f"No other worker carries {' and '.join(wanted) or 'any tags'}; the tags there are: {there}."
 
 
-# --- the contract under which workers write to each other; a person may write to anybody
+# --- who may write to whom; a person may write to anybody
 
 
-def reach(contacts: Contacts, agents: Sequence[Agent], sender: str) -> tuple[Agent, ...]:
-    """Everybody a contract allows to write to, in the order of the roster; never the sender."""
+def reach(contacts: Sequence[str], agents: Sequence[Agent], sender: str) -> tuple[Agent, ...]:
+    """Everybody that is among the contacts, in the order of the roster; never the sender."""
     others = (agent for agent in agents if agent.name != sender)
-    return tuple(agent for agent in others if any(_means(entry, agent.name, agent.tags) for entry in contacts.to))
+    return tuple(agent for agent in others if any(_means(entry, agent.name, agent.tags) for entry in contacts))
 
 
 def _means(entry: str, name: str, tags: Sequence[str]) -> bool:
     return entry in (name, ANYBODY) or (entry.startswith(TAG) and entry.removeprefix(TAG) in tags)
 
 
-def objections(contacts: Contacts, sender: str, team: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """What is wrong with the entries of a contract, each with its place. `team` are the tags of all, by name."""
-    others = {name: tags for name, tags in team.items() if name != sender}
-    for at, entry in enumerate(contacts.to):
-        if entry == ANYBODY or entry in others:
-            continue
-        if entry == sender:
-            yield at, "is the worker itself; name another worker"
-        elif not entry.startswith(TAG):
-            yield at, f"there is no worker {entry!r} to write to; {did_you_mean(entry, others, _HOW)}"
-        elif not any(entry.removeprefix(TAG) in tags for tags in others.values()):
-            existing = ", ".join(sorted({tag for tags in others.values() for tag in tags})) or "none"
-            yield at, f"no other worker carries the tag {entry.removeprefix(TAG)!r}; the tags there are: {existing}"
-
-
 def check_contacts(workers: Sequence[Worker]) -> None:
-    """Raise Invalid for the first worker with a message tool and no contacts, or contacts and no tool."""
-    tags: dict[str, Sequence[str]] = {worker.name: tuple(worker.tags) for worker in workers}
+    """Raise Invalid for the first worker with a message tool and no contacts, contacts and no tool, or unknown ones."""
     for worker in workers:
         sends = next((name for name in worker.tools if isinstance(name, str) and name in MAIL), "")
-        if sends or worker.contacts:
-            _check_contract(f"worker {worker.name!r}", worker, sends)
-            for _, problem in objections(worker.contract, worker.name, tags):
-                raise Invalid(f"worker {worker.name!r}: contacts: {problem}")
+        owner = f"worker {worker.name!r}"
+        if sends and not worker.contacts:
+            raise Invalid(f"{owner} has {sends} and no contacts: it may write to no worker; {NEEDS_CONTACTS}")
+        if worker.contacts and not sends:
+            raise Invalid(f"{owner} has contacts and no tool to write to them; {NEEDS_TOOL}")
+        others = {other.name: other.tags for other in workers if other.name != worker.name}
+        for entry in worker.contacts:
+            if not any(_means(entry, name, tags) for name, tags in others.items()) and entry != ANYBODY:
+                raise Invalid(f"{owner}: contacts: {_no_contact(entry, worker.name, others)}")
 
 
-def _check_contract(owner: str, worker: Worker, sends: str) -> None:
-    contract = worker.contract
-    if sends and not contract.to:
-        raise Invalid(f"{owner} has {sends} and no contacts: it may write to no worker; {NEEDS_CONTACTS}")
-    if contract.to and not sends:
-        raise Invalid(f"{owner} has contacts and no tool to write to them; {NEEDS_TOOL}")
-    most = cast("object", contract.max_messages)
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise Invalid(f"{owner} may send {most!r} messages for a task; allow 1 or more, or leave `most` out")
+def _no_contact(entry: str, sender: str, others: Mapping[str, Sequence[str]]) -> str:
+    """Why there is nobody to write to under an entry."""
+    if entry == sender:
+        return "is the worker itself; name another worker"
+    if not entry.startswith(TAG):
+        return f"there is no worker {entry!r} to write to; {did_you_mean(entry, others, _HOW)}"
+    existing = ", ".join(sorted({tag for tags in others.values() for tag in tags})) or "none"
+    return f"no other worker carries the tag {entry.removeprefix(TAG)!r}; the tags there are: {existing}"
 
 
 def allowance(worker: Worker, models: Sequence[Model]) -> Amount:
@@ -236,52 +224,17 @@ def message_request(base: ev.RunRequested, message: WorkerMessage) -> ev.RunRequ
     model's guard. There are no fallback workers: the reply must come from the worker that was asked.
     """
     agents = [structs.replace(to, fallbacks=(), timeout=min(to.timeout, message.timeout)) for to in message.to]
-    limits = structs.replace(
-        base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(message.to)), replans=0
-    )
-    policy = structs.replace(
-        base.policy,
-        retry=structs.replace(base.policy.retry, attempts=1),
-        limits=limits,
-        refine=False,
-        approve=False,
-        answer=0.0,
-    )
     instruction = message.instruction()
-    tasks = tuple(Task(TaskId(f"m{number}"), instruction, to.name) for number, to in enumerate(message.to, 1))
+    tasks = [Task(TaskId(f"m{number}"), instruction, to.name) for number, to in enumerate(message.to, 1)]
+    request = request_tasks(base, agents, tasks)
+    retry = structs.replace(request.policy.retry, attempts=1)
     return structs.replace(
-        base,
-        roster=Roster(tuple(agents)),
-        policy=policy,
-        plan=Plan(tasks, "none", base.goal),
-        budget=structs.replace(base.budget, floor=NOTHING),
+        request,
+        policy=structs.replace(request.policy, retry=retry),
         team="",
         sender=message.sender,
         outside=base.outside or message.foreign,
     )
-
-
-async def drive_message(
-    driver: Runner,
-    run: str,
-    request: ev.RunRequested,
-    *,
-    also: Callable[[], Sequence[ev.Event]] = tuple,
-) -> None:
-    """Start the run of a message, or go on with it. One that has ended is left alone.
-
-    `also` is what is written along with the request of a new one.
-    """
-    try:
-        entries = await driver.journal.read(run)
-    except RunUnknown:
-        await driver.start(run, request, also=also())
-        return
-    first = entries[0].event
-    if not isinstance(first, ev.RunRequested) or _message_key(first) != _message_key(request):
-        raise Refused(f"run {run!r} exists already and is not this message; choose another name")
-    if not any(isinstance(entry.event, ev.RunEnded) for entry in entries):
-        await driver.resume(run)
 
 
 def _message_key(request: ev.RunRequested) -> tuple[object, ...]:
@@ -386,12 +339,12 @@ async def _start(context: StepContext, key: str, message: WorkerMessage) -> tupl
 class MessageTools(Struct, eq=False, frozen=True):
     """Where the workers of one executor hand in messages. `allowances` are what each may use, where money is capped.
 
-    `contracts` say which workers each may write to; a worker without one may write to none.
+    `contacts` are those that each may write to.
     """
 
     agents: tuple[Agent, ...] = ()
     allowances: Mapping[str, Amount] = field(default_factory=dict[str, Amount])
-    contracts: Mapping[str, Contacts] = field(default_factory=dict[str, Contacts])
+    contacts: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def tools(self, sender: str = "") -> dict[str, Tool]:
         """The tools a worker may name among its own; those of a sender list its contacts."""
@@ -405,7 +358,7 @@ class MessageTools(Struct, eq=False, frozen=True):
         }
 
     def _allowed(self, sender: str) -> tuple[Agent, ...]:
-        return reach(self.contracts.get(sender, _NOBODY), self.agents, sender)
+        return reach(self.contacts.get(sender, ()), self.agents, sender)
 
     async def send_message_to_agent_and_wait_for_reply(
         self,
@@ -437,10 +390,6 @@ class MessageTools(Struct, eq=False, frozen=True):
         readers = matching(allowed, to) if isinstance(to, Match) else self._reader_named(to, sender, allowed)
         if not readers:
             return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
-        most = self.contracts[sender].max_messages
-        if most is not None and await context.count_steps(caller.key, MAIL) >= most:
-            times = "one message" if most == 1 else f"{most} messages"
-            raise ToolFailed(f"You may send {times} for a task, and have. Go on with what you know.")
         replies, used = await send(context, caller.key, WorkerMessage(text, readers, sender, foreign=True))
         return Costs(replies_value(replies), used)
 
@@ -547,6 +496,7 @@ async def send_message(
     if not message.to:
         return Replies(note=no_reader(team.members, match))
     name = run or f"{team.name}-{secrets.token_hex(4)}"
-    async with team.driven(bounded) as driver:
-        await drive_message(driver, name, message_request(request, message), also=bounded.budget_notes)
-        return replies_of(Tracer.replay(name, await driver.journal.read(name)))
+    wanted = message_request(request, message)
+    async with team.driven(bounded) as runner:
+        await start_or_resume(runner, name, wanted, _message_key, also=bounded.budget_notes())
+        return replies_of(Tracer.replay(name, await runner.journal.read(name)))

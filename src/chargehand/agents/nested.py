@@ -11,19 +11,28 @@ from msgspec import Struct, structs
 
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
-from chargehand.engine.failure import Failure, FailureKind, Gap, Missing, Question
+from chargehand.engine.failure import Failure, FailureKind, Gap, Missing
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, digest
+from chargehand.engine.plan import NO_TASK, Plan, Task, digest
 from chargehand.engine.policy import Policy, Seconds
-from chargehand.engine.roster import Roster
+from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.engine.view import gaps, missing_gaps, results
+from chargehand.engine.view import results
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.journal.protocol import Journal
 from chargehand.models.artifacts import Artifact, Product
 from chargehand.models.resolve import Finder
-from chargehand.runtime.executor import Done, Executor, NestedRequest, NestedRun, RunBounds, StepContext, WorkFailed
+from chargehand.runtime.executor import (
+    Claim,
+    Done,
+    Executor,
+    NestedRequest,
+    NestedRun,
+    RunBounds,
+    StepContext,
+    WorkFailed,
+)
 from chargehand.runtime.nested import nesting_of, question_inside
 from chargehand.text.citations import rename_citations
 
@@ -108,6 +117,21 @@ def _paths(teams: Sequence[RunnableTeam], above: tuple[RunnableTeam, ...]) -> It
             yield from _paths(team.teams, (*above, team))
 
 
+# --- runs of given tasks
+
+
+def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequence[Task]) -> ev.RunRequested:
+    """The request of a run of these tasks alone: nothing is planned or approved, and no answer is written."""
+    limits = structs.replace(base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(tasks)), replans=0)
+    return structs.replace(
+        base,
+        roster=Roster(tuple(agents)),
+        policy=structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0),
+        plan=Plan(tuple(tasks), "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+    )
+
+
 # --- an attempt
 
 
@@ -144,7 +168,7 @@ class Subteam(Struct, frozen=True, eq=False):
     async def attempt(self, brief: Brief, context: StepContext) -> Done:
         """Have the team do the task of a brief."""
         self._check_nesting(context.request)
-        reserve = await context.run_share(self.estimate, self.team.budget)
+        share = await context.run_share(self.estimate, self.team.budget)
 
         async def call(key: str) -> Done:
             return await self._run(key, brief, context)
@@ -155,8 +179,7 @@ class Subteam(Struct, frozen=True, eq=False):
             kind="subteam",
             request=_identify(brief),
             effect="idempotent",
-            reserve=reserve,
-            share=True,
+            reserve=share if share == NOTHING else Claim(share),
             shape=Came,
         )
         if outcome.failure is not None:
@@ -214,21 +237,20 @@ def _identify(brief: Brief) -> str:
 
 
 def came_of(name: str, nested: NestedRun) -> Came:
-    """What came of the run of a team that works as `name`."""
-    run = nested.run
+    """What came of the run of a team that works as `name`. It has ended."""
     state = nested.state
-    acted = nested.had_effects
-    values = [decode_value(result.value) for result in results(state) if result.value is not None]
-    missing = _missing(state, name)
     end = state.ended
-    ending: ev.Ending = "needs_input" if end is None else end.ending
-    if ending not in ("complete", "partial"):
-        failure = _failure(run, name, state, nested.entries, missing)
+    assert end is not None, "a run that waits for a person is asked about outside"
+    acted = nested.had_effects
+    missing = _left_out(name, state, end)
+    if end.ending not in ("complete", "partial"):
+        failure = _failure(nested, name, end, missing)
         # another run would not know, and do it or ask for it again
         why = ONCE if acted else NOT_ALLOWED if refused_by_person(nested.entries) else ""
         if why and not failure.permanent:
             failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {why}", permanent=True)
-        return Came(run, ending, missing=missing, failure=failure, acted=acted)
+        return Came(nested.run, end.ending, missing=missing, failure=failure, acted=acted)
+    values = [decode_value(result.value) for result in results(state) if result.value is not None]
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
     answer = None if written is None else decode_value(written.whole(without="gaps" if missing else None))
     if answer is None:
@@ -236,16 +258,14 @@ def came_of(name: str, nested: NestedRun) -> Came:
     if isinstance(answer, str):
         answer = _own(answer, name, state)
     products = [result for result in map(_product, values) if result is not None]
-    sources = tuple(dict.fromkeys(source for result in products for source in result.sources))
-    gaps_inside = () if end is None else _located(run, name, end, answered=state.answer is not None)
     return Came(
-        run=run,
-        ending=ending,
+        run=nested.run,
+        ending=end.ending,
         answer=answer,
         missing=missing,
         artifacts=_artifacts(products),
-        sources=sources,
-        gaps=gaps_inside,
+        sources=tuple(dict.fromkeys(source for result in products for source in result.sources)),
+        gaps=_located(nested.run, name, state, end),
         acted=acted,
     )
 
@@ -270,31 +290,30 @@ def text(value: object) -> str:
 # --- what is missing
 
 
-def _missing(state: RunState, name: str) -> tuple[str, ...]:
+def _left_out(name: str, state: RunState, end: ev.RunEnded) -> tuple[str, ...]:
+    """What a run left out, in words, each with what was to be done."""
     lines: list[str] = []
-    own = gaps(state) if state.ended is None else state.ended.gaps
-    for gap in (*own, *missing_gaps(state)):
+    for gap in end.gaps:
         if gap.run:
             continue
         task = state.tasks.get(gap.task)
-        what = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
-        instruction = f"{_short(what, _LONGEST // 2)}: " if what else ""
-        lines.append(f"{name}: {instruction}{gap.message}")
+        asked = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
+        instruction = f"{_short(asked, _LONGEST // 2)}: " if asked else ""
+        lines.append(_short(f"{name}: {instruction}{gap.message}", _LONGEST))
     for task_id in state.partial:
-        progress = state.tasks.get(task_id)
-        if progress is not None and progress.missing is not None and progress.missing.gaps:
-            lines += [f"{name}: {part}" for part in progress.missing.parts]
-    lines = list(dict.fromkeys(lines))  # a run that has ended lists what its workers left, too
-    if state.ended is not None and state.ended.ending == "partial" and state.answer is None and not lines:
+        missing = state.tasks[task_id].missing
+        if missing is not None and missing.gaps:  # what a team inside it left out
+            lines += [_short(f"{name}: {part}", _LONGEST) for part in missing.parts]
+    if end.ending == "partial" and state.answer is None and not lines:
         lines.append(f"{name}: the answer could not be written; these are the results")
     more = [f"{name}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
-    return (*(_short(line, _LONGEST) for line in lines[:_MOST]), *more)
+    return (*lines[:_MOST], *more)
 
 
-def _located(run: str, name: str, end: ev.RunEnded, *, answered: bool) -> tuple[Gap, ...]:
+def _located(run: str, name: str, state: RunState, end: ev.RunEnded) -> tuple[Gap, ...]:
     """The gaps of a run and of those inside it, as its parent sees them."""
     located = [_outwards(run, name, gap) for gap in end.gaps]
-    if end.ending == "partial" and not located and not answered:
+    if end.ending == "partial" and not located and state.answer is None:
         message = "the answer could not be written"
         located.append(Gap(NO_TASK, "unfinished", end.reason, message, worker=name, run=run))
     more = len(located) - _MOST
@@ -338,31 +357,21 @@ def _artifacts(products: Sequence[Product]) -> tuple[Artifact, ...]:
 # --- why nothing came of it
 
 
-def _failure(run: str, name: str, state: RunState, entries: Sequence[ev.Entry], missing: Sequence[str]) -> Failure:
-    ended = state.ended
-    if ended is None:
-        question_text = "" if state.input is None else f" ({state.input.what}{': ' if state.input.text else ''}"
-        question_text += _short("" if state.input is None else state.input.text, _LONGEST) + (
-            ")" if question_text else ""
-        )
-        words = f"{name} waits for a person{question_text}; its run {run!r} goes on when it is resumed with the answer"
-        question = None if state.input is None else state.input.question or Question(what=state.input.what)
-        return Failure("logic", words, permanent=True, question=question)
-    if ended.ending == "cancelled":
-        return Failure("logic", f"{name}: its run {run!r} was cancelled", permanent=True)
-    if ended.ending == "needs_input":
-        return Failure("logic", f"{name}: no person answered in time in run {run!r}", permanent=True)
-    failed = [
-        task.failure for task in state.tasks.values() if task.status is Status.FAILED and task.failure is not None
-    ]
-    if not state.tasks:
-        failed = [entry.event.failure for entry in entries if isinstance(entry.event, ev.SupervisionFailed)][-1:]
-    kind = _failure_kind(ended.reason, {failure.kind for failure in failed})
-    why = " ".join(failure.message for failure in failed) or _WHY.get(ended.reason, "it could not make a plan")
-    causes = [failure for entry in entries if (failure := ev.failure_in(entry.event)) is not None]
+def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[str]) -> Failure:
+    if end.ending == "cancelled":
+        return Failure("logic", f"{name}: its run {nested.run!r} was cancelled", permanent=True)
+    if end.ending == "needs_input":
+        return Failure("logic", f"{name}: no person answered in time in run {nested.run!r}", permanent=True)
+    tasks = nested.state.tasks.values()
+    failed = [task.failure for task in tasks if task.status is Status.FAILED and task.failure is not None]
+    events = [entry.event for entry in nested.entries]
+    if not tasks:
+        failed = [event.failure for event in events if isinstance(event, ev.SupervisionFailed)][-1:]
+    why = " ".join(failure.message for failure in failed) or _WHY.get(end.reason, "it could not make a plan")
+    causes = [failure for event in events if (failure := ev.failure_in(event)) is not None]
     return Failure(
-        kind,
-        f"{name}: nothing came of it ({ended.reason}). {' '.join(missing) or why}".strip(),
+        _failure_kind(end.reason, {failure.kind for failure in failed}),
+        f"{name}: nothing came of it ({end.reason}). {' '.join(missing) or why}".strip(),
         max((failure.retry_after for failure in failed), default=0.0),
         bool(failed) and all(failure.permanent for failure in failed),
         code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),

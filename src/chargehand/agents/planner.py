@@ -1,45 +1,39 @@
-"""What the supervisor's model is asked before the answer: for a plan, for a task put better, and by strategies."""
+"""What the supervisor's model is asked before the answer: for a plan, and for a task put better."""
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
-from msgspec import Raw, Struct, field, structs
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents.inputs import by_id, gap_text, show_inputs, today, value_text
-from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import BlockView, instructions, material, shortened
+from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
     encode_schema,
     find_object,
     list_schema,
     object_schema,
-    one_line,
     sent_back,
     text_schema,
 )
-from chargehand.agents.spending import Spending, SupervisorCalls, cut_off, too_expensive
+from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, list_workers, read_instruction
 from chargehand.concurrency import BareTaskGroup
-from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import Assumed
 from chargehand.engine.failure import Failure, Question
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Finding, Task, TaskId, fingerprint, needs
+from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Task, TaskId, fingerprint, needs
 from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, PlanInvalid, Refused
-from chargehand.memory.archives import Embedding
-from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
-from chargehand.models.model import Hear, Model
-from chargehand.models.request_facts import Planned, Planning, Refining, Subject, WorkerCard
+from chargehand.models.messages import new_nonce, wrap
+from chargehand.models.model import Hear
+from chargehand.models.request_facts import Planned, Planning, Refining, WorkerCard
 from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed
-from chargehand.tools.remember import MEMORY_SEARCHES
-from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
 # --- the written form of plans
 
@@ -196,7 +190,7 @@ class PlanStream:
         return tasks
 
 
-# --- what the planner works with
+# --- a plan
 
 
 _MAX_QUESTIONS = 3
@@ -204,196 +198,19 @@ _MAY_ASK = (
     "If the plan depends on something that only the person who asks can know, put one `question` to them, with no "
     "tasks, and with `options` if there are few answers. Otherwise `question` is empty."
 )
-LONGEST_TASK = 4000
-"""Characters of a task as a model put it."""
-LONGEST_LINE = 300
-"""Characters of a sentence of a model."""
-_TEXTS = 10  # sentences of one list
-_Read = TypeVar("_Read")
-
-
-class Lead(Struct):
-    """The planner, its model and its team. `shared` reads the blocks all see; with an `embedding` routes go by meaning.
-
-    `sample` says what one task of a worker costs at least, `reserve` is what is
-    held for each call of the model at least.
-    """
-
-    model: Model
-    prompts: Prompts
-    cards: tuple[WorkerCard, ...]
-    instructions: str
-    settings: Settings
-    max_tasks: int
-    spending: Spending
-    stream: bool = False
-    review: bool = False
-    asks: bool = False
-    combine: Combine | None = None
-    reserve: Amount = NOTHING
-    shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
-    embedding: Embedding | None = None
-    sample: Callable[[str], Amount] | None = None
-    _system: Message | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(card.name for card in self.cards)
-
-    async def blocks(self) -> Sequence[BlockView]:
-        """The blocks of memory that the whole team sees."""
-        return () if self.shared is None else await self.shared()
-
-    def holders(self) -> dict[str, list[str]]:
-        """The workers that have each tool. Memory is no reason to get a task."""
-        holders: dict[str, list[str]] = {}
-        for card in self.cards:
-            for skill in card.skills:
-                if skill.name not in MEMORY_TOOLS:
-                    holders.setdefault(skill.name, []).append(card.name)
-        return holders
-
-    def system(self) -> Message:
-        """What the planner is told about its team: the same message each time."""
-        if self._system is None:
-            workers = listing(self.cards)
-            most = str(self.max_tasks)
-            told = f"{self.instructions}\n\n{_MAY_ASK}".strip() if self.asks else self.instructions
-            text = self.prompts.text("plan", workers=workers, instructions=told, most=most)
-            self._system = Message("system", text)
-        return self._system
-
-
-# --- asking the model
-
-
-class Purpose(Struct, frozen=True):
-    """What a call is for, in words, and how a finding about its reply is marked.
-
-    Who is `alone`, and cannot pay for it, need not ask again.
-    """
-
-    text: str
-    alone: bool
-    code: str = "not_an_answer"
-    place: str = "reply"
-
-
-async def ask(
-    lead: Lead,
-    request: Request,
-    context: StepContext,
-    purpose: Purpose,
-    read: Callable[[str], _Read],
-    *,
-    hear: Hear | None = None,
-) -> tuple[_Read, Amount | None]:
-    """What `read` makes of the reply, and what that cost.
-
-    WorkFailed, with a finding for the next call, where the reply is empty, cut off or `read` raises Invalid.
-    """
-    handle = lead.model.card.handle
-    context.prompt(handle, request.messages)
-    calls = SupervisorCalls(context, lead.spending, lead.model, lead.settings, lead.reserve)
-    reservation = await calls.hold(request)
-    if reservation is None:
-        raise too_expensive(purpose.text, permanent=purpose.alone)
-    reply = await calls.call(reservation, hear)
-    used = calls.total()
-    if not reply.text.strip():
-        raise WorkFailed(Failure("logic", f"{handle} answered with nothing"), used)
-    if cut := cut_off(reply):
-        words = "Your last reply was cut off because it was too long. Send a shorter one."
-        finding = Finding(code="cut_off", place="reply", message=words)
-        raise WorkFailed(Failure("logic", f"{handle}: {cut}"), used, (finding,))
-    try:
-        return read(reply.text), used
-    except Invalid as error:
-        message = f"{str(error)[:1].upper()}{str(error)[1:]}."
-        finding = Finding(code=purpose.code, place=purpose.place, message=message)
-        raise WorkFailed(Failure("logic", f"{handle}: {error}"), used, (finding,)) from error
-
-
-class ModelQuestion(Struct, frozen=True):
-    """A question in words: the prompt and what fills its slots, the parts of the message, the shape of the answer.
-
-    `blocks` are those of memory to show; `nonce` is that of the envelopes in the parts.
-    """
-
-    prompt: str
-    parts: Sequence[str]
-    schema: Raw
-    subject: Subject
-    slots: Mapping[str, str] = field(default_factory=dict[str, str])
-    blocks: Sequence[BlockView] = ()
-    nonce: str = ""
-
-    def request(self, lead: Lead) -> Request:
-        slots = {"instructions": lead.instructions, **self.slots}
-        if "workers" not in slots:
-            slots["workers"] = listing(lead.cards)
-        system = lead.prompts.text(self.prompt, **slots) + instructions(self.blocks)
-        cut = shortened(self.blocks, lead.model.card.window // 4)
-        shared = material(self.blocks, (), self.nonce, cut).strip()
-        user = "\n\n".join(part for part in (shared, *self.parts) if part)
-        messages = (Message("system", system), Message("user", user))
-        return Request(messages, schema=self.schema, settings=lead.settings, subject=self.subject)
-
-
-def hear_if_heard(context: StepContext) -> Hear | None:
-    """Where words go as they come, if anybody listens."""
-    return context.say if context.heard else None
-
-
-# --- reading what a model wrote
-
-
-def read_worker(written: object, names: Sequence[str]) -> str:
-    """The worker a model means; nothing if it is none of them. Where there is only one, it need not be named."""
-    plain = written.strip() if isinstance(written, str) else ""
-    if plain in names:
-        return plain
-    if not plain:
-        return names[0] if len(names) == 1 else ""
-    alike = [name for name in names if name.casefold() == plain.casefold()]
-    return alike[0] if len(alike) == 1 else ""
-
-
-def read_flag(written: object, *, otherwise: bool = False) -> bool:
-    """A truth as models write it: some put it in quotes."""
-    if isinstance(written, str):
-        return written.strip().casefold() in ("true", "yes")
-    return written if isinstance(written, bool) else otherwise
-
-
-def read_instruction(written: object) -> str:
-    """A task as a model put it, no longer than a worker is told."""
-    return written.strip()[:LONGEST_TASK] if isinstance(written, str) else ""
-
-
-def read_list(written: object) -> list[object]:
-    return cast("list[object]", written) if isinstance(written, list) else []
-
-
-def read_lines(written: object) -> tuple[str, ...]:
-    """Sentences of a model, not too many."""
-    return tuple(line for item in read_list(written)[:_TEXTS] if (line := one_line(item, LONGEST_LINE)))
-
-
-# --- a plan
 
 
 async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back with the next call, as findings."""
-    request = _planning_request(lead, brief, await lead.blocks())
-    purpose = Purpose("a plan for a request this long", alone=not brief.tasks, code="not_a_plan", place="plan")
+    calls = SupervisorCalls(lead, context)
+    question = _planning_question(lead, brief, await lead.blocks())
     grown = set[str]()
-    async with _growing(lead, brief, context, grown) as hear:
-        read_plan, used = await ask(lead, request, context, purpose, partial(read, holders=lead.holders()), hear=hear)
+    async with _growing(lead, brief, calls, grown) as hear:
+        read_plan = await calls.ask(question, partial(read, holders=lead.holders()), hear)
     if read_plan.question and lead.asks and len(brief.replies or {}) < _MAX_QUESTIONS:
         asked = read_plan.question
         fields = Question("question", "ask_person", workers=("supervisor",), options=read_plan.options, key=asked)
-        raise WorkFailed(Failure("approval", asked, question=fields), used)
+        raise WorkFailed(Failure("approval", asked, question=fields), calls.total())
     for text in read_plan.assumptions:
         context.note(f"assumed: {text}", fact=Assumed(text))
     proposal = read_plan.proposal
@@ -403,7 +220,7 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
         tasks = tuple(task for task in tasks if fingerprints.get(task.id) != fingerprint(task))
     more = lead.review and bool(tasks or grown)
     combine = lead.combine or proposal.combine
-    return Proposal(tasks, combine, closed=not more, used=used, unserved=proposal.unserved)
+    return Proposal(tasks, combine, closed=not more, used=calls.total(), unserved=proposal.unserved)
 
 
 def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
@@ -419,7 +236,7 @@ def planned_tasks(tasks: Sequence[Task]) -> tuple[Planned, ...]:
     )
 
 
-def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> Request:
+def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> ModelQuestion:
     nonce = new_nonce()
     inputs = show_inputs(brief, nonce, by_id(brief.tasks))
     findings = tuple(f"{finding.place}: {finding.message}" for finding in brief.findings)
@@ -432,8 +249,7 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
         results=inputs.inputs,
         gaps=brief.gaps,
     )
-    cut = shortened(blocks, lead.model.card.window // 4)
-    parts = [material(blocks, (), nonce, cut).strip(), today(brief), f"Request: {brief.goal}"]
+    parts = [today(brief), f"Request: {brief.goal}"]
     for question, reply in (brief.replies or {}).items():
         parts.append(f"You asked: {question}\nThe person answered: {value_text(decode_value(reply))}")
     if findings:
@@ -447,31 +263,20 @@ def _planning_request(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) -> 
             " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
             " not repeat what failed; take another way."
         )
-    system = lead.system()
-    if more := instructions(blocks):
-        system = Message("system", system.text + more)
-    return Request(
-        messages=(system, Message("user", "\n\n".join(part for part in parts if part))),
-        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks, asks=lead.asks),
-        settings=lead.settings,
+    instructions = f"{lead.instructions}\n\n{_MAY_ASK}".strip() if lead.asks else lead.instructions
+    return ModelQuestion(
+        purpose="a plan for a request this long",
+        prompt="plan",
+        parts=parts,
         subject=subject,
+        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks, asks=lead.asks),
+        slots={"workers": lead.listing, "most": str(lead.max_tasks), "instructions": instructions},
+        blocks=blocks,
+        nonce=nonce,
+        alone=not brief.tasks,
+        code="not_a_plan",
+        place="plan",
     )
-
-
-def listing(cards: Sequence[WorkerCard]) -> str:
-    """The workers, what they do and what they can."""
-    lines: list[str] = []
-    for card in cards:
-        lines.append(card_line(card))
-        skills = [skill for skill in card.skills if skill.name not in MEMORY_SEARCHES]
-        lines.extend(f"  - {skill.name}: {skill.in_short}" for skill in skills)
-    return "\n".join(lines)
-
-
-def card_line(card: WorkerCard) -> str:
-    """A worker in one line."""
-    tags = f" (tags: {', '.join(card.tags)})" if card.tags else ""
-    return f"- {card.name}: {card.description or 'no description'}{tags}"
 
 
 def _line(task: Task) -> str:
@@ -480,13 +285,14 @@ def _line(task: Task) -> str:
 
 
 @asynccontextmanager
-async def _growing(lead: Lead, brief: Brief, context: StepContext, grown: set[str]) -> AsyncGenerator[Hear | None]:
+async def _growing(lead: Lead, brief: Brief, calls: SupervisorCalls, grown: set[str]) -> AsyncGenerator[Hear | None]:
     """Where the words of a plan go. With `stream_plan` its tasks start while the rest is being written.
 
     A task that does not fit waits for the whole plan.
     """
+    context = calls.context
     if not lead.stream or brief.tasks:
-        yield hear_if_heard(context)
+        yield calls.hear
         return
     stream = PlanStream(lead.holders())
     tasks: asyncio.Queue[Task | None] = asyncio.Queue()
@@ -519,10 +325,13 @@ async def refine(lead: Lead, brief: Brief, context: StepContext) -> Refined:
     """A task that failed, put better."""
     nonce = new_nonce()
     card = next((card for card in lead.cards if card.name == brief.worker), WorkerCard(brief.worker, ""))
-    subject = Refining(brief.instruction, brief.failure, card, show_inputs(brief, nonce).inputs)
-    system = lead.prompts.text("refine", worker=listing([card]))
-    user = f"Task: {brief.instruction}\n\n{wrap(nonce, 'error', brief.failure)}\n\n{today(brief)}"
-    request = Request((Message("system", system), Message("user", user)), settings=lead.settings, subject=subject)
-    purpose = Purpose("putting the task better", alone=False)
-    instruction, used = await ask(lead, request, context, purpose, read_instruction, hear=hear_if_heard(context))
-    return Refined(instruction, used)
+    question = ModelQuestion(
+        purpose="putting the task better",
+        prompt="refine",
+        parts=[f"Task: {brief.instruction}", wrap(nonce, "error", brief.failure), today(brief)],
+        subject=Refining(brief.instruction, brief.failure, card, show_inputs(brief, nonce).inputs),
+        slots={"worker": list_workers([card])},
+    )
+    calls = SupervisorCalls(lead, context)
+    instruction = await calls.ask(question, read_instruction, calls.hear)
+    return Refined(instruction, calls.total())

@@ -4,7 +4,7 @@ Each look is a journaled step that holds only what changed, so a resumed attempt
 instruct stand in the system message, everything else is data in envelopes.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 from uuid import UUID, uuid5
@@ -13,7 +13,7 @@ from msgspec import Struct, field, structs
 
 from chargehand.agents.inputs import tokens
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.spending import Reservation
+from chargehand.agents.spending import Reservation, Spending
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
@@ -22,10 +22,10 @@ from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
-from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
-from chargehand.models.messages import Message, Reply, Request, Settings, new_nonce, wrap
+from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
+from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
 
@@ -75,10 +75,6 @@ class BlockView(Struct, frozen=True, omit_defaults=True):
     tainted: bool = False
     untainted: str = ""
     """What a tainted block held before text from outside got in."""
-    start: int = -1
-    """In a journal: where what is new of the text begins; `text` is only that, and `untainted` is as before."""
-    removed: int = 0
-    """In a journal: how many characters it replaces."""
 
     @property
     def is_useful(self) -> bool:
@@ -130,9 +126,9 @@ class Summarizer(Struct, frozen=True):
 
     prompts: Prompts
     uses_model: bool
-    reserve: Callable[..., Reservation]
-    """Makes the reservation of a request."""
-    call: Callable[[Reservation], Awaitable[tuple[Reply, Amount | None]]]
+    spending: Spending
+    models: Sequence[Model]
+    estimate: Amount
 
 
 class ShownTurns(Struct, frozen=True, omit_defaults=True):
@@ -187,7 +183,7 @@ class Recall(Struct, eq=False):
         look = await self.context.step("memory", self._look, kind="memory", shape=Look)
         self._looked = True
         for block in look.blocks:
-            self.blocks[block.label] = whole(self.blocks.get(block.label), block)
+            self.blocks[block.label] = block
         for label in look.gone:
             self.blocks.pop(label, None)
         if look.turns is not None:
@@ -256,9 +252,8 @@ class Recall(Struct, eq=False):
             misled = first and self.context.where.planned and await _is_misled(memory.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
-        changed = [block for block in visible.values() if self.blocks.get(block.label) != block]
         look = Look(
-            blocks=tuple(difference(self.blocks.get(block.label), block) for block in changed),
+            blocks=tuple(block for block in visible.values() if self.blocks.get(block.label) != block),
             gone=tuple(label for label in self.blocks if label not in visible),
             misled=misled,
         )
@@ -303,7 +298,9 @@ class Recall(Struct, eq=False):
         """Put old turns behind a summary. Another attempt may have done it meanwhile: then no model is called."""
         memory = self.memory
         catalog = memory.memory.catalog
-        reservation = summarizer.reserve(_SUMMARY, read=self._summary_room + _FRAME * _MAX_TURNS)
+        read = self._summary_room + _FRAME * _MAX_TURNS
+        spending = summarizer.spending
+        reservation = spending.reserve(summarizer.models, _SUMMARY, read=read, estimate=summarizer.estimate)
 
         async def call(_key: str) -> Done:
             try:
@@ -322,15 +319,22 @@ class Recall(Struct, eq=False):
                 return Done(Compacted(), None)
 
         try:
-            compacted = await self.context.step(
-                "summary",
-                call,
-                kind="summary",
-                request=str(upto),
-                effect="idempotent",
-                reserve=reservation.for_step if summarizer.uses_model else NOTHING,
-                shape=Compacted,
-            )
+            if summarizer.uses_model:
+                step = spending.step(
+                    self.context,
+                    reservation,
+                    "summary",
+                    call,
+                    kind="summary",
+                    request=str(upto),
+                    effect="idempotent",
+                    shape=Compacted,
+                )
+            else:  # a plain rule costs nothing
+                step = self.context.step(
+                    "summary", call, kind="summary", request=str(upto), effect="idempotent", shape=Compacted
+                )
+            compacted = await step
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise
@@ -353,7 +357,7 @@ class Recall(Struct, eq=False):
             _SUMMARY, messages=(system, Message("user", _quote(quoted, self._summary_room * 3)))
         )
         try:
-            reply, used = await summarizer.call(reservation)
+            reply, used = await summarizer.spending.call(reservation, self.context)
         except WorkFailed as error:
             self.context.note(f"earlier tasks are summarised without a model: {error}")
             return plain_summary(turns), error.used
@@ -403,22 +407,6 @@ async def shared_blocks(memory: OpenMemory) -> tuple[BlockView, ...]:
 
 
 # --- memory as models see it
-
-
-def difference(old: BlockView | None, new: BlockView) -> BlockView:
-    """The new view, with no more of its text than is needed by a reader that has the old one."""
-    if old is None or len(new.text) < _LEAST or new.untainted != old.untainted:
-        return new
-    change = splice(old.text, new.text)
-    return structs.replace(new, text=change.added, untainted="", start=change.start, removed=len(change.removed))
-
-
-def whole(old: BlockView | None, new: BlockView) -> BlockView:
-    """What `difference` was made from."""
-    if old is None or new.start < 0:
-        return new
-    text = old.text[: new.start] + new.text + old.text[new.start + new.removed :]
-    return structs.replace(new, text=text, untainted=old.untainted, start=-1, removed=0)
 
 
 def visible_blocks(attached: Iterable[Attached]) -> dict[str, BlockView]:

@@ -19,7 +19,6 @@ from chargehand.engine.declared import (
     argument_problem,
     is_async,
     seconds_of,
-    written_as,
 )
 from chargehand.engine.plan import Combine, Plan
 from chargehand.errors import Invalid
@@ -43,15 +42,6 @@ def check_worker_name(name: str) -> None:
     """Raise Invalid for what no worker can be called, in Python or in a team file."""
     if not _NAME.match(name):
         raise Invalid(f"{name[:70]!r} is no name for a worker; use up to 64 letters, digits, _, - and .")
-
-
-class Contacts(Declared, frozen=True):
-    """The workers that a worker may write to, and how often."""
-
-    to: Sequence[str]
-    """Names of workers, `tag:NAME` for everybody with that tag, `*` for everybody."""
-    max_messages: Count | None = None
-    """How many messages it may send for one task; left out, its steps and its budget are the only bounds."""
 
 
 class AttemptKeys(Declared, frozen=True, kw_only=True):
@@ -117,8 +107,8 @@ class Worker(WorkerKeys, frozen=True):
     """What one attempt is expected to use; reserved before it starts."""
     team: RunnableTeam | None = None
     """A team that does its tasks (`Team.as_worker`)."""
-    contacts: Contacts | Sequence[str] = ()
-    """The workers it may write to, if it has a tool for messages: names, `tag:NAME`, `*` for all; or settings."""
+    contacts: Sequence[str] = ()
+    """The workers it may write to, if it has a tool for messages: names, `tag:NAME` for a tag, `*` for all."""
     replicas: Models = ()
     """Models that serve its calls together, in place of `model`; each call goes to the least loaded."""
     call: Callable[..., Awaitable[object]] | None = None
@@ -146,11 +136,6 @@ class Worker(WorkerKeys, frozen=True):
     def is_delegated(self) -> bool:
         """Whether a team or a function does its tasks, in place of a model."""
         return self.team is not None or self.call is not None
-
-    @property
-    def contract(self) -> Contacts:
-        """The workers it may write to, and how often."""
-        return self.contacts if isinstance(self.contacts, Contacts) else Contacts(self.contacts)
 
     @property
     def max_replies(self) -> int:
@@ -188,22 +173,18 @@ class Factory(FactoryKeys, frozen=True):
 class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     """When a worker's call of its model is made a second time, while the first is still running.
 
-    The second goes to the worker's next model, or to the same one where there is none. Under a budget only a call for
-    which there is another model is made twice: what both may cost is reserved before.
+    The second goes to the worker's next model, or to the same one where there is none. Calls under a budget are made
+    once: what is reserved covers one call of each model.
     """
 
     after: Length | None = None
     """How long is too long; left out, a tenth longer than 95 in 100 of the model's last calls, once 20 were seen."""
-    max_usd: Annotated[float, written_as("Dollars")] | None = None
-    """What the second call may cost in dollars; left out, no more than the first."""
     share: Annotated[float, Meta(ge=0.001, le=0.5)] = 0.05
     """The share of all calls that may be made twice."""
 
     def __post_init__(self) -> None:
         if self.after is not None and not (self.after > 0 and isfinite(self.after)):
             raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
-        if self.max_usd is not None and not self.max_usd >= 0:
-            raise Invalid(f"hedge.max_usd is {self.max_usd}; a price is zero or more, or left out")
         if not 0 < self.share <= 0.5:
             raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
@@ -246,8 +227,6 @@ class Supervisor(SupervisorKeys, frozen=True, kw_only=True):
     """Makes workers for tasks that no worker fits; left out, none are made."""
     hedge: Hedge | None = None
     """When a worker's model call that takes unusually long is made twice; left out, never."""
-    examples: Sequence[str] = ()
-    """Requests that suit the team."""
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "model", as_model(self.model))

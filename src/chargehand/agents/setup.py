@@ -180,7 +180,7 @@ def roster_agent(worker: Worker, model: str) -> Agent:
         return structs.replace(agent, model="", spec=digest(f"{module}:{name}"))
     parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
     if worker.contacts:
-        parts.append(f"{tuple(worker.contract.to)} {worker.contract.max_messages}")
+        parts.append(" ".join(worker.contacts))
     parts.append("" if worker.output is None else msgspec.json.encode(JsonShape(worker.output).schema).decode())
     return structs.replace(agent, spec=digest(*parts))
 

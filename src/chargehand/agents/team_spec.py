@@ -1,6 +1,6 @@
 """From what a team declares to the executor that does its work. Who drives the executor is not known here."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -11,7 +11,6 @@ from chargehand.agents.executor import AgentExecutor, Workshop
 from chargehand.agents.loop import Kit
 from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.nested import RunnableTeam, Subteam
-from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import shared_blocks
 from chargehand.agents.roles import Supervisor, Worker, check_worker_name
@@ -26,10 +25,10 @@ from chargehand.agents.setup import (
     toolset,
     worker_card,
 )
-from chargehand.agents.spending import Hedging, Spending, supervision, unpriced_handles
+from chargehand.agents.spending import Spending, supervision, unpriced_handles
 from chargehand.agents.strategies import Route
-from chargehand.agents.strategies import check as check_strategy
-from chargehand.agents.strategies.route import check_route, sample_cost
+from chargehand.agents.strategies.route import check_route
+from chargehand.agents.supervision import Lead
 from chargehand.agents.tool_calls import ToolBreakers
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import Amount, Budget
@@ -44,7 +43,16 @@ from chargehand.models.model import Model
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.request_facts import WorkerCard
 from chargehand.models.resolve import Finder, Lookup, check_handle
-from chargehand.models.wrappers import AnyModel, ReplicaLoad, ReplicaPool, as_model, model_handle, pool_handle
+from chargehand.models.wrappers import (
+    AnyModel,
+    HedgedModel,
+    Hedging,
+    ReplicaLoad,
+    ReplicaPool,
+    as_model,
+    model_handle,
+    pool_handle,
+)
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.load import ThreadLoad
 
@@ -74,7 +82,7 @@ class TeamSpec(Struct, frozen=True):
                 check_handle(model)
         check_contacts(self.workers)
         strategy = self.supervisor.strategy
-        check_strategy(strategy)
+        strategy.check()
         if isinstance(strategy, Route):
             check_route(strategy, [worker.name for worker in self.workers])
 
@@ -165,17 +173,13 @@ class TeamSpec(Struct, frozen=True):
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """
-        usual, planner, judge = (_find_model(finder, model) for model in self.models)
-        models: list[Model] = []
+        declared: list[AnyModel] = self._factory_models()
         if not floor.micros:
-            models += [planner, judge, *(_find_model(finder, model) for _, model in self._verifiers())]
-        if self.supervisor.factory is not None:
-            models.append(
-                _find_model(finder, self.supervisor.factory.model) if self.supervisor.factory.model else usual
-            )
+            declared += [*self.models[1:], *(model for _, model in self._verifiers())]
         for worker in self.everybody:
-            if not worker.is_delegated and not worker.estimate.micros:
-                models += self._models_of(worker, finder, usual)
+            if not worker.estimate.micros:
+                declared += self._worker_models(worker)
+        models = [_find_model(finder, model) for model in declared]
         await finder.prepare()  # it looks up the prices of what was found
         handles = list(unpriced_handles(models))
         for team in self.teams:
@@ -195,10 +199,10 @@ class TeamSpec(Struct, frozen=True):
         listeners: Sequence[Listener] = (),
     ) -> AgentExecutor:
         """The executor, its models found."""
-        usual, planner, judge = (_find_model(finder, model) for model in self.models)
+        planner, judge = (_find_model(finder, model) for model in self.models[1:])
         spending = Spending(budget, finder.observations)
-        kit = Kit(self.prompts, spending, self.tool_breakers, self.hedging)
-        models = {worker.name: self._models_of(worker, finder, usual) for worker in self.everybody}
+        kit = Kit(self.prompts, spending, self.tool_breakers)
+        models = {worker.name: self._models_of(worker, finder) for worker in self.everybody}
         workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
@@ -216,14 +220,13 @@ class TeamSpec(Struct, frozen=True):
             reserve=roster.supervision,
             shared=shared,
             embedding=embedding,
-            sample=self._sample(models) if spending.capped else None,
         )
         return AgentExecutor(
             workers=workers,
             lead=lead,
             writer=self._writer(judge, lead),
             kit=kit,
-            workshop=self._workshop(finder, usual),
+            workshop=self._workshop(finder),
             strategy=self.supervisor.strategy,
             teams=teams,
             functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
@@ -237,7 +240,6 @@ class TeamSpec(Struct, frozen=True):
     def _writer(self, judge: Model, lead: Lead) -> Writer:
         """Writes answers by the prompts, the settings and the money that the planner works with."""
         combine = self.supervisor.combine
-        strategy = self.supervisor.strategy
         return Writer(
             model=judge,
             prompts=lead.prompts,
@@ -247,16 +249,27 @@ class TeamSpec(Struct, frozen=True):
             own=combine if callable(combine) else None,
             reserve=lead.reserve,
             shared=lead.shared,
-            learns=isinstance(strategy, Route) and strategy.learn,
         )
 
-    def _models_of(self, worker: Worker, finder: Finder, usual: Model) -> list[Model]:
-        """The models of a worker: the one it calls, then those it falls back to."""
-        if worker.call is not None:
+    def _worker_models(self, worker: Worker) -> list[AnyModel]:
+        """The models that a worker names: those it calls, then those it falls back to."""
+        if worker.is_delegated:
             return []
-        replicas = [_find_model(finder, model) for model in worker.replicas]
-        first = ReplicaPool(replicas, self.replica_loads) if replicas else _find_model(finder, worker.model or usual)
-        return [first, *(_find_model(finder, model) for model in worker.fallback_models)]
+        return [*(worker.replicas or (worker.model or self.models[0],)), *worker.fallback_models]
+
+    def _factory_models(self) -> list[AnyModel]:
+        factory = self.supervisor.factory
+        return [] if factory is None else [factory.model or self.models[0]]
+
+    def _models_of(self, worker: Worker, finder: Finder) -> list[Model]:
+        """The models of a worker, found: the one it calls, then those it falls back to."""
+        models = [_find_model(finder, model) for model in self._worker_models(worker)]
+        if worker.replicas:
+            count = len(worker.replicas)
+            models[:count] = [ReplicaPool(models[:count], self.replica_loads)]
+        if self.hedging is not None and models:
+            models[0] = HedgedModel(models[0], models[1] if len(models) > 1 else models[0], self.hedging)
+        return models
 
     async def _ready_workers(
         self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
@@ -265,7 +278,7 @@ class TeamSpec(Struct, frozen=True):
         messages = MessageTools(
             agents=tuple(self.agent(worker) for worker in self.workers),
             allowances={worker.name: allowance(worker, models[worker.name]) for worker in self.workers if capped},
-            contracts={worker.name: worker.contract for worker in self.workers if worker.contacts},
+            contacts={worker.name: worker.contacts for worker in self.workers},
         )
         ready: dict[str, ReadyWorker] = {}
         for worker in self.everybody:
@@ -279,18 +292,11 @@ class TeamSpec(Struct, frozen=True):
                 ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], available, memory)
         return ready
 
-    def _workshop(self, finder: Finder, usual: Model) -> Workshop | None:
+    def _workshop(self, finder: Finder) -> Workshop | None:
         factory = self.supervisor.factory
         if factory is None:
             return None
-        return Workshop(factory, _find_model(finder, factory.model) if factory.model else usual)
-
-    def _sample(self, models: Mapping[str, Sequence[Model]]) -> Callable[[str], Amount] | None:
-        """What one sample of a worker's costs at least, for a team that is sampled."""
-        if not isinstance(self.supervisor.strategy, Route) or self.supervisor.strategy.samples == 1:
-            return None
-        by_name = {worker.name: worker for worker in self.workers}
-        return lambda name: sample_cost(by_name.get(name, Worker(name)), models.get(name, ()))
+        return Workshop(factory, _find_model(finder, factory.model or self.models[0]))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""
@@ -311,28 +317,20 @@ class TeamSpec(Struct, frozen=True):
 
     def _named_models(self) -> list[AnyModel]:
         """Every model that the team names."""
-        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers())]
+        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers()), *self._factory_models()]
         for worker in self.everybody:
-            models += [worker.model, *worker.replicas, *worker.fallback_models]
-        if self.supervisor.factory is not None:
-            models.append(self.supervisor.factory.model)
-        return [model for model in models if model]
+            models += self._worker_models(worker)
+        return models
 
     def _asked_models(self, *, plans: bool) -> list[AnyModel]:
         """Every model that a run may ask; the planner's where it `plans`. A fixed plan and functions ask none."""
-        usual, planner, judge = self.models
+        _, planner, judge = self.models
         models: list[AnyModel] = [model for _, model in self._verifiers()]
-        if plans:
-            models.append(planner)
-        if self._asks_judge():
-            models.append(judge)
+        models += [planner] if plans else []
+        models += [judge] if self._asks_judge() else []
         for worker in self.everybody:
-            if not worker.is_delegated:
-                models += worker.replicas or [worker.model or usual]
-                models += worker.fallback_models
-        if self.supervisor.factory is not None:
-            models.append(self.supervisor.factory.model or usual)
-        return models
+            models += self._worker_models(worker)
+        return models + self._factory_models()
 
     def _asks_judge(self) -> bool:
         """Whether the judge's model writes answers or verifies results."""

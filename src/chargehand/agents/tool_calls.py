@@ -27,7 +27,7 @@ from chargehand.errors import NotJson
 from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.call_errors import shorten_words
 from chargehand.models.messages import Message, ToolCall, wrap
-from chargehand.runtime.executor import Done, StepContext, WorkFailed
+from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
 from chargehand.text.names import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
@@ -392,14 +392,10 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             request = _normalized(call.arguments)
         if tool.effect == "effect" and (times := self._acted.get((call.name, request), 0)):
             request = f"{request} (time number {times + 1})"
+        amount = tool.holds(call.arguments)
+        reserve = Claim(amount) if tool.share and amount != NOTHING else amount
         return await self.context.step(
-            tool.name,
-            make,
-            request=request,
-            effect=tool.effect,
-            reserve=tool.holds(call.arguments),
-            share=tool.share,
-            shape=Returned,
+            tool.name, make, request=request, effect=tool.effect, reserve=reserve, shape=Returned
         )
 
     def _caller(self, key: str) -> Caller:

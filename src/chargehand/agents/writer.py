@@ -1,48 +1,34 @@
 """The model that writes answers and judges results: its calls, and results reduced until it can read them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
 from chargehand.agents.inputs import origin_of, tokens, value_text
-from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import BlockView
-from chargehand.agents.spending import Reservation, Spending, SupervisorCalls
+from chargehand.agents.spending import Reservation
+from chargehand.agents.supervision import SupervisorCalls, SupervisorRole
 from chargehand.concurrency import BareTaskGroup
-from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.failure import Failure
-from chargehand.models.messages import Message, Reply, Request, Settings, wrap
-from chargehand.models.model import Hear, Model
+from chargehand.engine.budget import NOTHING
+from chargehand.models.messages import Message, Request, wrap
 from chargehand.models.request_facts import Given
-from chargehand.runtime.executor import StepContext, WorkFailed
+from chargehand.runtime.executor import StepContext
 from chargehand.text.citations import cite, cited_tasks
 from chargehand.tools.calling import capped
 
 
-class Writer(Struct, frozen=True):
+class Writer(SupervisorRole, kw_only=True):
     """The model that writes answers and judges results."""
 
-    model: Model
-    prompts: Prompts
-    instructions: str
-    settings: Settings
-    spending: Spending
     own: Callable[..., object] | None = None
     """A function that answers instead: it is given the goal, results and gaps."""
-    reserve: Amount = NOTHING
-    """What is held for a call in any case."""
-    shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
-    """Reads the blocks that the whole team sees."""
-    learns: bool = False
-    """Whether a result that a judge selects confirms the route to its worker."""
 
 
 class WriterCalls(SupervisorCalls):
     """The calls for one answer."""
 
     def __init__(self, writer: Writer, context: StepContext) -> None:
-        super().__init__(context, writer.spending, writer.model, writer.settings, writer.reserve)
+        super().__init__(writer, context)
         self.writer = writer
         self.lost: list[str] = []
         """What of the results the writer did not get to read, in words."""
@@ -50,13 +36,6 @@ class WriterCalls(SupervisorCalls):
     def lose(self, what: str) -> None:
         self.lost.append(what)
         self.context.note(what)
-
-    async def ask(self, reservation: Reservation, hear: Hear | None = None) -> Reply:
-        """One call that must come back with words."""
-        reply = await self.call(reservation, hear)
-        if not reply.text.strip():
-            raise WorkFailed(Failure("logic", f"{self.model.card.handle} answered with nothing"), self.total())
-        return reply
 
 
 # --- results made to fit the writer's window
@@ -165,18 +144,18 @@ async def _shorten(calls: WriterCalls, goal: str, groups: Sequence[Sequence[Piec
         tasks = tuple(dict.fromkeys(task for piece in group for task in piece.tasks))
         text = f"Request: {goal}\n\nFrom {', '.join(f'[{task}]' for task in tasks)}:\n{join_pieces(group, nonce)}"
         messages = (Message("system", calls.writer.prompts.text("reduce")), Message("user", text))
-        request = Request(messages, settings=calls.settings)
-        reservation = await calls.hold(request, covered=False, at_most=_MAX_TOKENS)
+        request = Request(messages, settings=calls.writer.settings)
+        reservation = await calls.hold(request, extra=True, at_most=_MAX_TOKENS)
         if reservation is None:
             for call, _ in reserved:
-                calls.context.release(call.amount_held)
+                calls.context.release(call.claim.held if call.claim is not None else NOTHING)
             return None
         reserved.append((reservation, tasks))
     gate = asyncio.Semaphore(_CONCURRENCY)
 
     async def shorten(reservation: Reservation, tasks: tuple[str, ...]) -> Piece:
         async with gate:
-            reply = await calls.ask(reservation)
+            reply = await calls.write(reservation)
         short = reply.text.strip()
         if reply.finish == "length":
             calls.lose(f"what is left of {', '.join(tasks)} was cut off while it was shortened")

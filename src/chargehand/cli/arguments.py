@@ -4,9 +4,9 @@ import math
 import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.engine.declared import parse_duration
@@ -14,6 +14,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
 from chargehand.sqlite import file_of_url
+from chargehand.text.names import listed
 
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
@@ -105,7 +106,9 @@ def usd(text: str) -> int:
 
 # --- options
 
-_OPTIONS: dict[str, dict[str, Any]] = {
+Options: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Arguments by name, several names of one with a blank between them: what `ArgumentParser.add_argument` takes."""
+_SHARED: Options = {
     "--team": {
         "metavar": "PATH",
         "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
@@ -160,48 +163,71 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--jsonl": {"action": "store_true", "help": "the entries as JSON lines on standard output"},
     "--no-input": {"action": "store_true", "help": "never ask at the terminal"},
     "--no-color": {"action": "store_true", "help": "no colours"},
+    "-q --quiet": {"action": "store_true", "help": "nothing but the answer, and what is wrong"},
+    "-v --verbose": {
+        "action": "store_true",
+        "help": "one line an event, also where there is a live view, and also for what models are asked and say",
+    },
 }
 TEAM = ("--team", "--model", "--price", "--memory")
 """The options that name a team."""
 
 
-def add_shared(parser: ArgumentParser, *options: str, nested: bool = False) -> None:
-    """Add options that several verbs take. Below another verb those given before it stand."""
-    for option in options:
-        settings = dict(_OPTIONS[option])
-        if nested:
+def shared(*names: str, nested: bool = False) -> Options:
+    """Options that several verbs take. Below another verb those given before it stand."""
+    options = {name: dict(_SHARED[name]) for name in names}
+    if nested:
+        for settings in options.values():
             settings["default"] = SUPPRESS
-        parser.add_argument(option, **settings)
+    return options
 
 
-def add_execution(parser: ArgumentParser) -> None:
-    """The options of verbs that execute a run."""
-    add_shared(parser, "--journal", "--durability", "--jsonl")
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing but the answer, and what is wrong")
-    about = "one line an event, also where there is a live view, and also for what models are asked and say"
-    parser.add_argument("-v", "--verbose", action="store_true", help=about)
-    add_shared(parser, "--no-input", "--no-color")
+EXECUTION: Options = shared(
+    "--journal", "--durability", "--jsonl", "-q --quiet", "-v --verbose", "--no-input", "--no-color"
+)
+"""The options of verbs that execute a run."""
+REQUEST: Options = {
+    "request": {"metavar": "REQUEST", "nargs": "*", "help": "what is to be done, in words; - for standard input"},
+    "--example": {
+        "metavar": "N",
+        "type": int,
+        "nargs": "?",
+        "const": 1,
+        "help": "the team's own example number N (default 1)",
+    },
+}
 
 
-def add_verbs(parser: ArgumentParser, verbs: Mapping[str, str], *options: str) -> dict[str, ArgumentParser]:
-    """The parsers of verbs below a verb, by name. All of them take the options, also before their name."""
-    add_shared(parser, *options)
+class _TakesArguments(Protocol):
+    """A parser, or a group of it."""
+
+    def add_argument(self, *names: str, **settings: Any) -> Any: ...
+
+
+def add_options(parser: _TakesArguments, options: Options) -> None:
+    for names, settings in options.items():
+        parser.add_argument(*names.split(), **settings)
+
+
+class Verb(NamedTuple):
+    """A verb below a verb: what it is for, its arguments and its function."""
+
+    about: str
+    options: Options
+    function: Callable[..., Any]
+
+
+def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) -> None:
+    """The parsers of verbs below a verb. All of them take the options, also before their name."""
+    add_options(parser, shared(*options))
     group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
-    parsers: dict[str, ArgumentParser] = {}
-    for name, about in verbs.items():
-        parsers[name] = group.add_parser(name, help=about, description=f"{about[:1].upper()}{about[1:]}.")
-        add_shared(parsers[name], *options, nested=True)
-    return parsers
+    for name, verb in verbs.items():
+        about = f"{verb.about[:1].upper()}{verb.about[1:]}."
+        inner = group.add_parser(name, help=verb.about, description=about)
+        add_options(inner, {**verb.options, **shared(*options, nested=True)})
 
 
 # --- text
-
-
-def add_request(parser: ArgumentParser) -> None:
-    about = "what is to be done, in words; - for standard input"
-    parser.add_argument("request", metavar="REQUEST", nargs="*", help=about)
-    about = "the team's own example number N (default 1)"
-    parser.add_argument("--example", metavar="N", type=int, nargs="?", const=1, help=about)
 
 
 def read_request(words: Sequence[str], verb: str = "run") -> str | None:
@@ -247,11 +273,10 @@ def write_file(path: Path, body: str) -> None:
 # --- runs that are named
 
 LAST = "last"
-_MOST_CANDIDATES = 10
 _ARGUMENTS = {
     "run": ("reuse",),
     "play": ("reuse",),
-    "runs": ("name", "other"),
+    "runs": ("name",),
     "watch": ("name",),
     "resume": ("name",),
     "replay": ("name",),
@@ -283,14 +308,8 @@ def resolve_run(journal: Path, typed: str) -> str:
     candidates = [name for name in outermost if name.startswith(typed)]
     candidates = candidates or [name for name in names if name.startswith(typed)]
     if len(candidates) > 1:
-        raise Refused(f"{typed!r} may be any of {_list_candidates(candidates)}; type more of its name")
+        raise Refused(f"{typed!r} may be any of {len(candidates)} runs: {listed(candidates)}; type more of its name")
     return candidates[0] if candidates else typed
-
-
-def _list_candidates(candidates: Sequence[str]) -> str:
-    more = len(candidates) - _MOST_CANDIDATES
-    names = ", ".join(candidates[:_MOST_CANDIDATES])
-    return f"{len(candidates)} runs: {names}{f' and {more} more' if more > 0 else ''}"
 
 
 def is_nested(name: str, names: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Plans, timelines and charts drawn with characters; charts and tables written to files."""
+"""Plans as trees and as Mermaid, timelines of runs; charts and tables written to files."""
 
 import csv
 import io
@@ -10,10 +10,12 @@ from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
+from rich.text import Text
+from rich.tree import Tree
 
 from chargehand.agents.draft import BASIS, CostForecast, PlanForecast
 from chargehand.cli.console import Console, clean, short
-from chargehand.cli.format import counted, dollars, money, roughly, seconds
+from chargehand.cli.format import counted, money, roughly, seconds
 from chargehand.engine.budget import Amount
 from chargehand.engine.forecast import Forecast
 from chargehand.engine.plan import Finding, Plan, Task, TaskId, in_order, needs
@@ -25,8 +27,7 @@ from chargehand.runtime.trace import AttemptTrace, DutyTrace, Trace
 # --- plans
 
 _MAX_TASKS = 60
-_LEAST_ROOM = 16
-_MAX_PATH = 8  # tasks of a critical path
+_MAX_PATH = 80  # characters of a critical path
 _COMBINED = {
     "merge": "merged into one answer",
     "select": "of which the best is the answer",
@@ -41,26 +42,29 @@ def print_plan(console: Console, plan: Plan, forecast: Forecast | None) -> None:
     """The tasks of a plan as a tree, and what it will take."""
     heading = f"{counted(len(plan.tasks), 'task')}, {_COMBINED[plan.combine]}" if plan.tasks else "nothing to do"
     console.line(f"plan: {heading}", "bold")
-    for line in plan_tree(plan, console.columns):
-        console.line(line)
+    if plan.tasks:
+        console.draw(plan_tree(plan.tasks), columns=console.columns)
     for line in forecast_lines(forecast) if forecast is not None else ():
         console.prose(line, "dim")
 
 
-def plan_tree(plan: Plan, columns: int) -> list[str]:
-    """One line a task, each under the input that comes last; what else it needs stands behind it."""
-    rows = [(f"{indent}{short(task.id, 24)}", short(_worker(task), 20), task) for indent, task in _branches(plan.tasks)]
-    name_room = max((len(name) for name, _, _ in rows), default=0)
-    worker_room = max((len(worker) for _, worker, _ in rows), default=0)
-    lines: list[str] = []
-    for name, worker, task in rows[:_MAX_TASKS]:
-        head = f"{name:{name_room}}  {worker:{worker_room}}  "
-        inputs = _describe_inputs(task)
-        room = max(_LEAST_ROOM, columns - len(head) - len(inputs))
-        lines.append(f"{head}{short(task.instruction, room)}{inputs}".rstrip())
-    if len(rows) > _MAX_TASKS:
-        lines.append(f"… and {len(rows) - _MAX_TASKS} more")
-    return lines
+def plan_tree(tasks: Sequence[Task]) -> Tree:
+    """Each task under the input that comes last. Tasks in a circle have no place in a tree and stand at its top."""
+    ordered, _ = in_order(tasks)
+    placed = {task.id for task in ordered}
+    ordered = [*ordered, *(task for task in tasks if task.id not in placed)]
+    tree = Tree("", hide_root=True)
+    branches: dict[TaskId, Tree] = {}
+    depths: dict[TaskId, int] = {}
+    for task in ordered[:_MAX_TASKS]:
+        inputs = [(depths[name], need == "required", name) for name, need in needs(task) if name in depths]
+        depth, _, parent = max(inputs, default=(0, True, task.id))
+        label = f"{short(task.id, 24)}  {short(_worker(task), 20)}{_describe_inputs(task)}  {clean(task.instruction)}"
+        depths[task.id] = depth + 1
+        branches[task.id] = branches.get(parent, tree).add(Text(label, no_wrap=True, overflow="ellipsis"))
+    if len(ordered) > _MAX_TASKS:
+        tree.add(f"… and {len(ordered) - _MAX_TASKS} more")
+    return tree
 
 
 def _worker(task: Task) -> str:
@@ -77,50 +81,27 @@ def _describe_inputs(task: Task) -> str:
     parts += [name for name, need in inputs if need == "required"]
     parts += [f"{name} (optional)" for name, need in inputs if need == "optional"]
     parts += [f"{task.quorum} of ({', '.join(quorum)})"] if quorum else []
-    return clean(f"  needs {', '.join(parts)}") if parts else ""
-
-
-def _branches(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
-    """The tasks with their indents, depth first. Tasks in a circle have no place in a tree and come last."""
-    ordered, _ = in_order(tasks)
-    level: dict[TaskId, int] = {}
-    children: dict[TaskId | None, list[Task]] = {}
-    for task in ordered:
-        inputs = [(level[name], need == "required", name) for name, need in needs(task) if name in level]
-        level[task.id] = 1 + max((depth for depth, _, _ in inputs), default=0)
-        _, _, parent = max(inputs, default=(0, False, None))
-        children.setdefault(parent, []).append(task)
-    stack = [("", task, task is children[None][-1]) for task in reversed(children.get(None, []))]
-    while stack:
-        indent, task, is_last = stack.pop()
-        yield f"{indent}{'└─' if is_last else '├─'} ", task
-        below = children.get(task.id, [])
-        deeper = indent + ("   " if is_last else "│  ")
-        stack += [(deeper, child, child is below[-1]) for child in reversed(below)]
-    placed = {id(task) for task in ordered}
-    yield from (("?─ ", task) for task in tasks if id(task) not in placed)
+    is_above = parts == [name for name, _ in inputs] and len(parts) == 1
+    return clean(f" (needs {', '.join(parts)})") if parts and not is_above else ""
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
     """What a plan will take, in a few lines; nothing about times and costs that were not stated."""
-    names = list(forecast.critical_path[:_MAX_PATH])
-    path = " → ".join([*names, "…"] if len(forecast.critical_path) > _MAX_PATH else names)
+    path = short(" → ".join(forecast.critical_path), _MAX_PATH)
     lines: list[str] = []
     if forecast.timed:
-        once = f", where {', '.join(map(clean, forecast.unbounded))} counts once" if forecast.unbounded else ""
-        work = f"{seconds(forecast.serial)} of work, up to {forecast.width} at once{once}"
+        work = f"{seconds(forecast.serial)} of work, up to {forecast.width} at once"
         lines.append(f"expected: {seconds(forecast.makespan)} ({work})")
         lines.append(f"critical: {path} ({seconds(forecast.critical)})")
     elif len(forecast.critical_path) > 1:
         lines.append(f"longest chain: {path}")
     usd = forecast.usd if isinstance(forecast, PlanForecast) else None
     if usd is not None:
-        stated = money(Amount(tokens=forecast.cost.tokens, calls=forecast.cost.calls))
-        lines.append(f"cost: {_describe_usd(usd)}" + (f", {stated}" if stated != "nothing" else ""))
-        if usd.about:
-            lines.append(f"estimate: {BASIS}")
+        lines.append(f"cost: {_describe_usd(usd)}")
     elif forecast.cost != Amount():
         lines.append(f"cost: about {money(forecast.cost)}")
+    if usd is not None and usd.about:
+        lines.append(f"estimate: {BASIS}")
     return lines
 
 
@@ -130,7 +111,7 @@ def _describe_usd(cost: CostForecast) -> str:
     if cost.about == 0 and not cost.grows:
         return "$0, since no model that is called costs anything"
     grows = f" or more ({cost.grows})" if cost.grows else ""
-    cap = f", above the budget of {dollars(round(1_000_000 * (cost.budget or 0)))}" if cost.above_budget else ""
+    cap = f", above the budget of ${cost.budget}" if cost.above_budget else ""
     return f"about {roughly(round(1_000_000 * cost.about))}{grows}{cap}"
 
 
@@ -228,32 +209,6 @@ def _describe_work(spans: Sequence[Span], until: Seconds) -> str:
     return f"{seconds(took)}, {attempts} attempts" if attempts > 1 else seconds(took)
 
 
-# --- charts
-
-_MAX_BARS = 12
-_MAX_LABEL = 24
-_LEAST_BAR = 10
-
-
-def draw_chart(chart: Chart, columns: int) -> list[str]:
-    """A title, then a line for each value: values below zero have no bar, of many values the first are drawn."""
-    values = chart.plotted[:_MAX_BARS]
-    if not values:
-        return []
-    numbers = [f"{value:,.10g}" for _, value in values]
-    labels = [short(label, _MAX_LABEL) for label, _ in values]
-    label_room = max(map(len, labels))
-    number_room = max(map(len, numbers))
-    scale = max(_LEAST_BAR, columns - label_room - number_room - 6) / max(1e-9, *(value for _, value in values))
-    lines = [f"chart: {short(chart.title, columns - 7)}"]
-    for label, number, (_, value) in zip(labels, numbers, values, strict=True):
-        bar = "█" * max(1, round(value * scale)) if value > 0 else ""
-        lines.append(f"  {label:{label_room}}  {number:>{number_room}}  {bar}".rstrip())
-    if len(chart.plotted) > len(values):
-        lines.append(f"  … and {len(chart.plotted) - len(values)} more")
-    return [*lines, ""]
-
-
 # --- charts and tables as files
 
 
@@ -267,35 +222,22 @@ class _WithArtifacts(msgspec.Struct):
     artifacts: list[Artifact] = []
 
 
-def save_artifacts(trace: Trace, folder: Path | None, journal: Path) -> list[Path]:
-    """Write the charts, and into a folder that was named also the tables and the answer; the paths of the files."""
-    place = folder or journal.parent / "artifacts" / _file_name(trace.run)
-    charts = charts_of(trace).items()
-    files = {f"{name}.svg": chart.svg for name, chart in charts if chart.svg and not _ACTIVE.search(chart.svg)}
-    if folder is not None:
-        files |= {f"{name}.csv": _csv(item) for name, item in artifacts_of(trace) if isinstance(item, Table)}
-        files |= {"answer.md": f"{trace.answer.rstrip()}\n"} if isinstance(trace.answer, str) else {}
+def save_artifacts(trace: Trace, folder: Path) -> list[Path]:
+    """Write the charts and the tables among the results of a run into a folder; the paths of the files."""
+    files: dict[str, str] = {}
+    for name, artifact in artifacts_of(trace):
+        if isinstance(artifact, Table):
+            files[f"{name}.csv"] = _csv(artifact)
+        elif isinstance(artifact, Chart) and artifact.svg and not _ACTIVE.search(artifact.svg):
+            files[f"{name}.svg"] = artifact.svg
     try:
         for name, text in files.items():
-            place.mkdir(parents=True, exist_ok=True)
-            (place / name).write_text(text, encoding="utf-8", newline="")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        problem = f"{error.filename or place} cannot be written: {error.strerror}"
+        problem = f"{error.filename or folder} cannot be written: {error.strerror}"
         raise Invalid(f"{problem}; the run is in the journal, name another folder with --save") from error
-    return [place / name for name in files]
-
-
-def make_save_folder(folder: Path) -> None:
-    """Better now than after a run that was paid for."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Invalid(f"{folder} cannot be made: {error.strerror}; name another folder with --save") from error
-
-
-def charts_of(trace: Trace) -> dict[str, Chart]:
-    """The charts of a run by the names of their files."""
-    return {name: item for name, item in artifacts_of(trace) if isinstance(item, Chart)}
+    return [folder / name for name in files]
 
 
 def artifacts_of(trace: Trace) -> Iterator[tuple[str, Artifact]]:
@@ -310,10 +252,10 @@ def artifacts_of(trace: Trace) -> Iterator[tuple[str, Artifact]]:
                 continue  # a result of some other shape
             for artifact in artifacts:
                 number += 1
-                yield f"{_file_name(task.id)}-{number}", artifact
+                yield f"{file_name(task.id)}-{number}", artifact
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
 
 

@@ -1,6 +1,5 @@
-"""`chargehand eval`: try cases on a team and report; save cases from runs; audit runs."""
+"""`chargehand eval`: try cases on a team and report; save cases from runs."""
 
-import asyncio
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -9,20 +8,17 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from chargehand.agents.audit.failure_modes import Audit, audit_runs
-from chargehand.cli.arguments import add_shared, resolve_run
-from chargehand.cli.console import Console, Tone, print_table, short
+from chargehand.cli.arguments import add_options, resolve_run, shared
+from chargehand.cli.console import Console, Tone, print_table, progress_bar, short
 from chargehand.cli.exit_codes import GATE_MISSED, Terminated, stop_code
-from chargehand.cli.format import counted
 from chargehand.cli.run_session import StdoutClaim
-from chargehand.cli.runs import describe_mode
 from chargehand.cli.signals import StopSignals
 from chargehand.config.environment import lookup_beside
 from chargehand.config.load import load_team
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Dataset, find_datasets, read_dataset
-from chargehand.evals.measures import LESS_IS_BETTER, select_kinds
+from chargehand.evals.measures import select_kinds
 from chargehand.evals.report import (
     MEASURE_HEADS,
     EvalReport,
@@ -38,66 +34,81 @@ from chargehand.evals.report import (
 )
 from chargehand.evals.run import EvalProgress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
-from chargehand.journal.store import list_runs, read_run
+from chargehand.journal.store import read_run
 from chargehand.team import Team
 
 _MAX_FAILED = 20
 """How many failed cases are shown."""
-_MAX_EVIDENCE_CHARS = 160
-_PROGRESS_SECONDS = 10.0
 _EXAMPLES = """examples:
   chargehand eval            the datasets in evals/ beside the team file
   chargehand eval evals/routing.jsonl --gate accuracy=0.9
   chargehand eval -o now.json --baseline before.json --markdown report.md
   chargehand eval save shop-1f2e3d --to evals/golden.yaml
-  chargehand eval audit      every run of the journal
 
 """
 
 
 def add_eval(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    about = "datasets (.jsonl, .yaml); or  save RUN,  or  audit [RUN ...]"
-    parser.add_argument("what", metavar="FILE", nargs="*", help=about)
-    add_shared(parser, "--team", "--model")
-    about = "the model that judges rubrics; without one such cases are not tried"
-    parser.add_argument("--judge", metavar="NAME", default="", help=about)
-    about = "only cases of this kind: routing, plan, worker, run or verifier; may be repeated"
-    parser.add_argument("--kind", metavar="KIND", action="append", default=[], help=about)
-    about = "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated"
-    parser.add_argument("--gate", metavar="NAME=VALUE", type=gate, action="append", default=[], help=about)
-    parser.add_argument("--baseline", metavar="FILE", type=Path, help="an earlier report to compare with")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the report there, as JSON")
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the report there, as Markdown")
-    parser.add_argument("--junit", metavar="FILE", type=Path, help="write the report there, as JUnit XML")
-    about = "let tools be called that change something; without it a case that would call one has not passed"
-    parser.add_argument("--act", action="store_true", help=about)
-    about = "begin no further case once all together have cost so many dollars"
-    parser.add_argument("--budget-usd", metavar="USD", type=float, help=about)
-    about = "how many cases are tried in parallel (default 4)"
-    parser.add_argument("--max-parallel", metavar="N", type=int, default=4, help=about)
-    about = "for seeded mistakes (default 0)"
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help=about)
-    parser.add_argument("--to", metavar="FILE", type=Path, help="with save: the dataset the case is added to")
-    parser.add_argument("--name", metavar="NAME", default="", help="with save: what to call the case")
-    add_shared(parser, "--journal")
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="the report as one JSON document")
-    about = "a line of JSON for each result as soon as it is known, instead of the report"
-    output.add_argument("--jsonl", action="store_true", help=about)
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    add_shared(parser, "--no-color")
+    add_options(
+        parser,
+        {
+            "what": {
+                "metavar": "FILE",
+                "nargs": "*",
+                "help": "datasets (.jsonl, .yaml); or  save RUN",
+            },
+            **shared("--team", "--model"),
+            "--judge": {
+                "metavar": "NAME",
+                "default": "",
+                "help": "the model that judges rubrics; without one such cases are not tried",
+            },
+            "--kind": {
+                "metavar": "KIND",
+                "action": "append",
+                "default": [],
+                "help": "only cases of this kind: routing, plan, worker, run or verifier; may be repeated",
+            },
+            "--gate": {
+                "metavar": "NAME=VALUE",
+                "type": gate,
+                "action": "append",
+                "default": [],
+                "help": "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated",
+            },
+            "--baseline": {"metavar": "FILE", "type": Path, "help": "an earlier report to compare with"},
+            "-o --output": {"metavar": "FILE", "type": Path, "help": "write the report there, as JSON"},
+            "--markdown": {"metavar": "FILE", "type": Path, "help": "write the report there, as Markdown"},
+            "--junit": {"metavar": "FILE", "type": Path, "help": "write the report there, as JUnit XML"},
+            "--act": {
+                "action": "store_true",
+                "help": "let tools be called that change something; without it a case that calls one has not passed",
+            },
+            "--budget-usd": {
+                "metavar": "USD",
+                "type": float,
+                "help": "begin no further case once all together have cost so many dollars",
+            },
+            "--max-parallel": {
+                "metavar": "N",
+                "type": int,
+                "default": 4,
+                "help": "how many cases are tried in parallel (default 4)",
+            },
+            "--to": {"metavar": "FILE", "type": Path, "help": "with save: the dataset the case is added to"},
+            **shared("--journal", "--json"),
+            "-q --quiet": {"action": "store_true", "help": "no progress"},
+            **shared("--no-color"),
+        },
+    )
 
 
 def gate(text: str) -> tuple[str, float]:
     """A measure and a number."""
-    name, _, value = text.replace(">=", "=").replace("<=", "=").partition("=")
-    name = name.strip()
-    sign, bound = ("<=", "at most") if name.rpartition(".")[2] in LESS_IS_BETTER else (">=", "at least")
-    if any(other in text and other != sign for other in ("<=", ">=")):
-        raise ArgumentTypeError(f"{text!r} is no gate: {name} is held to {bound} so much; write {name}{sign}{value}")
+    name, _, value = text.partition("=")
     try:
-        return name, float(value)
+        return name.strip(), float(value)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no gate; write it like accuracy=0.9") from None
 
@@ -107,8 +118,6 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
     first: str = options.what[0] if options.what else ""
     if first == "save" and not Path(first).exists():
         return _save_case(options)
-    if first == "audit" and not Path(first).exists():
-        return _audit_journal(options)
     return _run_eval(options)
 
 
@@ -116,51 +125,31 @@ def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its n
 
 
 class PrintedProgress(EvalProgress):
-    """A line for each case that did not pass, as soon as it is known, and a count every few seconds.
+    """A line for each case that did not pass, as soon as it is known, and a progress bar on a terminal.
 
-    The scores are kept: they are all there is when the evaluation is stopped. `json_lines` gets each score as a line
-    of JSON. `stop_code` is the exit code of an evaluation that a signal stopped, else 0.
+    The scores are kept: they are all there is when the evaluation is stopped. `stop_code` is the exit code of an
+    evaluation that a signal stopped, else 0.
     """
 
-    def __init__(self, console: Console, json_lines: Console | None = None) -> None:
+    def __init__(self, console: Console, show: Callable[[str, int, int], None]) -> None:
         self.scores: dict[str, list[Score]] = {}
         self.stop_code = 0
         self._console = console
-        self._json_lines = json_lines
+        self._show = show
         self._cases = 0
         self._tried = 0
-        self._passed = 0
-        self._seconds = 0.0
 
     def begin(self, datasets: Sequence[Dataset]) -> None:
         self._cases = sum(len(dataset.cases) for dataset in datasets)
         self.scores = {dataset.name: [] for dataset in datasets}
-        self._write_json()
-        self._schedule_count()
 
     def add(self, dataset: str, score: Score) -> None:
         self.scores[dataset].append(score)
         self._tried += 1
-        self._passed += score.passed
-        self._cases = max(self._tried, self._cases)  # a verifier case has several results
-        self._write_json(dataset=dataset, score=score)
+        self._show("cases", self._tried, max(self._tried, self._cases))  # a verifier case has several results
         if not score.passed:
             word = "not tried" if score.error else "failed"
             self._console.line(f"{self._tried:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
-
-    def _write_json(self, **more: object) -> None:
-        if self._json_lines is not None:
-            line = {"tried": self._tried, "passed": self._passed, "cases": self._cases, **more}
-            self._json_lines.json_line(line)
-
-    def _schedule_count(self) -> None:
-        """The timer ends with its event loop."""
-        asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._print_count)
-
-    def _print_count(self) -> None:
-        self._seconds += _PROGRESS_SECONDS
-        self._console.line(f"{self._tried:4d}  of {self._cases}, {self._passed} passed, {self._seconds:g} s", "dim")
-        self._schedule_count()
 
 
 def _run_eval(options: Namespace) -> int:
@@ -170,16 +159,14 @@ def _run_eval(options: Namespace) -> int:
         raise Invalid(f"--gate names {twice!r} twice; keep one of them")
     with StopSignals() as signals:
         claim = StdoutClaim()
-        json_lines = Console(claim.stream, patient=True) if options.jsonl else None
-        progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), json_lines)
-        try:
-            report = _evaluate(options, progress, signals)
-        finally:
-            claim.restore()
+        with progress_bar("eval") as show:
+            progress = PrintedProgress(Console(sys.stderr, quiet=options.quiet), show)
+            try:
+                report = _evaluate(options, progress, signals)
+            finally:
+                claim.restore()
         problems = _write_reports(options, report)
-        if json_lines is not None:
-            json_lines.raise_if_lost()
-        console = Console(sys.stdout, quiet=options.jsonl)
+        console = Console(sys.stdout)
         if options.json:
             console.json(report)
         else:
@@ -248,7 +235,6 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
                     baseline=baseline,
                     lookup=lookup_beside(team_file.resolve().parent),
                     max_parallel=options.max_parallel,
-                    seed=options.seed,
                     act=options.act,
                     budget_usd=options.budget_usd,
                     progress=progress,
@@ -260,7 +246,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
             progress.stop_code = stop_code(stop)
             how = "stopped by SIGTERM" if isinstance(stop, Terminated) else "interrupted"
             why = f"it was {how}: gates and comparisons are left out"
-            return report_unfinished(name, progress.scores, why, options.seed)
+            return report_unfinished(name, progress.scores, why)
 
 
 def _write_reports(options: Namespace, report: EvalReport) -> list[str]:
@@ -320,7 +306,7 @@ def _print_change(console: Console, change: ScoreChange) -> None:
             console.line(f"  {word}: {short(case, 80)}")
 
 
-# --- save and audit
+# --- save
 
 
 def _save_case(options: Namespace) -> int:
@@ -329,38 +315,8 @@ def _save_case(options: Namespace) -> int:
         raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
     run = resolve_run(options.journal, options.what[1])
     case = case_of_run(run, read_run(options.journal, run))
-    if options.name:
-        case = msgspec.structs.replace(case, name=options.name)
     count = append_case(case, options.to)
     console = Console(sys.stdout)
     console.line(f"saved: case {case.name} in {options.to}, which has {count} now")
     console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
     return 0
-
-
-def _audit_journal(options: Namespace) -> int:
-    """Failure modes in the runs of a journal."""
-    names = [resolve_run(options.journal, word) for word in options.what[1:]]
-    names = names or [row.run for row in list_runs(options.journal)]
-    audit = audit_runs({name: read_run(options.journal, name) for name in names})
-    console = Console(sys.stdout)
-    if options.json:
-        console.json(audit)
-    else:
-        _print_audit(console, audit)
-    return 0
-
-
-def _print_audit(console: Console, audit: Audit) -> None:
-    """The findings of each run, then how often each mode occurs."""
-    for run in audit.runs:
-        for finding in run.findings:
-            evidence = f" ({short(finding.evidence, _MAX_EVIDENCE_CHARS)})" if finding.evidence else ""
-            line = f"{run.run}: {describe_mode(finding)}{evidence}"
-            console.line(line, "plain" if finding.prevented else "warn")
-    if not audit.modes:
-        console.line(f"{counted(len(audit.runs), 'run')}: nothing was found", "good")
-        return
-    console.line()
-    rows = [(count.mode, str(count.runs), str(count.found), str(count.prevented)) for count in audit.modes]
-    print_table(console, ("mode", "runs", "found", "prevented"), rows)

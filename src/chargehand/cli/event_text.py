@@ -1,13 +1,12 @@
 """Events as text: one line each."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.agents.checks.run import Verdict
-from chargehand.cli.console import Tone, clean, short
+from chargehand.cli.console import Tone, clean, format_json, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.engine import events as ev
 from chargehand.engine.facts import BreakerChanged
@@ -22,6 +21,7 @@ MEMORY_STEPS = {
 }
 """Steps that no model asked for, and what each does: told only where everything is told."""
 _SUPERVISED = (ev.SupervisionStarted, ev.SupervisionFailed, ev.TasksAdded, ev.TaskRefined, ev.AnswerWritten)
+_ENDING_TONES: dict[str, Tone] = {"complete": "good", "failed": "bad"}
 _Description = tuple[str, Tone]
 
 
@@ -37,81 +37,49 @@ class EventText(Struct, frozen=True):
 def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> EventText:
     """An entry in words; the tracer has heard it. `whole`: notes are not shortened, so that they say why."""
     event = entry.event
-    if type(event) in TEMPLATES:
-        template, tone = TEMPLATES[type(event)]
-        fields = {name: _format_field(getattr(event, name)) for name in event.__struct_fields__}
-        text = template.format_map(fields).removesuffix(": ")
+    for describe in (_describe_run, _describe_supervision, _describe_exchange, _describe_task, _describe_attempt):
+        described = describe(tracer, event)
+        if described is not None:
+            break
     else:
-        text, tone = DESCRIBERS[type(event)](tracer, event)
+        raise AssertionError(f"{type(event).__name__} has no words")
+    text, tone = described
     if whole and isinstance(event, ev.Noted):
         text = f"note: {short(event.text, 20 * ROOM)}"
     task = getattr(event, "task", "")
     progress = tracer.state.tasks.get(task)
     who = progress.worker if progress is not None else ""
-    if isinstance(event, _SUPERVISED) or (
-        isinstance(event, ev.PromptSent | ev.ModelCalled) and event.duty != "attempt"
-    ):
+    is_told = isinstance(event, ev.PromptSent | ev.ModelCalled) and event.duty != "attempt"
+    if is_told or isinstance(event, _SUPERVISED):
         who = SUPERVISOR
     return EventText(text=clean(text), task=clean(task), who=clean(who), tone=tone)
-
-
-def _format_field(value: object) -> str:
-    if isinstance(value, Raw):
-        return describe_result(value)
-    return describe_failure(value) if isinstance(value, ev.Failure) else short(str(value), ROOM)
-
-
-TEMPLATES: dict[type, _Description] = {
-    ev.RunRequested: ("requested", "dim"),
-    ev.RunResumed: ("resumed by another process", "warn"),
-    ev.RunReleased: ("its process was stopped; the run can go on", "warn"),
-    ev.CancelRequested: ("asked to cancel: {reason}", "warn"),
-    ev.TimeRanOut: ("the time ran out: no more tasks, the rest of it is for the answer", "warn"),
-    ev.TaskRefined: ("refined: {instruction}", "warn"),
-    ev.ModelCalled: ("{model} replied: {input} tokens in, {output} out", "dim"),
-    ev.AnswerWritten: ("answered", "good"),
-    ev.AttemptSucceeded: ("done: {result}", "good"),
-    ev.StepFailed: ("step {step} failed", "dim"),
-    ev.BackoffEnded: ("the wait is over", "dim"),
-    ev.SupervisionRetryScheduled: ("waits before it is asked again", "dim"),
-    ev.TaskExpanded: ("becomes {count} tasks, one an item", "dim"),
-    ev.TaskFailed: ("given up {failure}", "bad"),
-    ev.ResultReused: ("taken over from {source} of run {run}", "good"),
-}
-"""Events whose fields are all there is to say."""
 
 
 def _because(reason: str) -> str:
     return f": {short(reason, ROOM)}" if reason else ""
 
 
-def _offered(_tracer: Tracer, event: ev.ResultsOffered) -> _Description:
-    text = f"{counted(len(event.offers), 'result')} of run {event.run} may be used again"
-    if event.unserved:
-        return f"{text}; not covered: {short('; '.join(event.unserved), ROOM)}", "warn"
-    return text, "dim"
-
-
-def _pause_set(_tracer: Tracer, event: ev.PauseSet) -> _Description:
-    return f"{'paused' if event.paused else 'unpaused'}{_because(event.reason)}", "warn"
-
-
-def _ended(tracer: Tracer, _event: ev.RunEnded) -> _Description:
-    end = tracer.state.ended
-    ending = "" if end is None else end.ending
-    tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
-    return f"ended: {ending}", tones.get(ending, "warn")
-
-
-def _prompt_sent(_tracer: Tracer, event: ev.PromptSent) -> _Description:
-    tools = f", with {counted(len(event.tools), 'tool')}" if event.tools else ""
-    return f"prompt for {short(event.model, 40)}{tools}", "dim"
-
-
-def _noted(_tracer: Tracer, event: ev.Noted) -> _Description:
-    if not isinstance(event.fact, BreakerChanged):
-        return f"note: {short(event.text, ROOM)}", "dim"
-    return short(event.text, 4 * ROOM), "good" if event.fact.state == "closed" else "warn"
+def _describe_run(_tracer: Tracer, event: ev.Event) -> _Description | None:
+    match event:
+        case ev.RunRequested():
+            return "requested", "dim"
+        case ev.ResultsOffered(run=run, offers=offers, unserved=unserved):
+            missing = f"; not covered: {short('; '.join(unserved), ROOM)}" if unserved else ""
+            return f"{counted(len(offers), 'result')} of run {run} may be used again{missing}", "dim"
+        case ev.RunResumed():
+            return "resumed by another process", "warn"
+        case ev.RunReleased():
+            return "its process was stopped; the run can go on", "warn"
+        case ev.CancelRequested(reason=reason):
+            return f"asked to cancel{_because(reason)}", "warn"
+        case ev.PauseSet(paused=paused, reason=reason):
+            return f"{'paused' if paused else 'unpaused'}{_because(reason)}", "warn"
+        case ev.TimeRanOut():
+            return "the time ran out: no more tasks, the rest of it is for the answer", "warn"
+        case ev.RunEnded(ending=ending):
+            return f"ended: {ending}", _ENDING_TONES.get(ending, "warn")
+        case _:
+            return None
 
 
 # --- the supervisor and the person
@@ -123,9 +91,51 @@ _PLANS_BECAUSE = {
     "replan": "plans anew",
 }
 _FAILED_DUTIES = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}
+_ASKS = {
+    "effect": "waiting for confirmation of its effect:",
+    "tool": "waiting for approval of a call:",
+    "question": "waiting for an answer:",
+}
 
 
-def _supervision_started(tracer: Tracer, event: ev.SupervisionStarted) -> _Description:
+def _describe_supervision(tracer: Tracer, event: ev.Event) -> _Description | None:
+    match event:
+        case ev.SupervisionStarted():
+            return _describe_duty(tracer, event)
+        case ev.SupervisionFailed(failure=failure) if failure.kind == "approval":  # what it asks is told next
+            return "has a question", "warn"
+        case ev.SupervisionFailed(duty=duty, failure=failure, findings=findings):
+            reason = describe_failure(failure)
+            if findings:
+                reason = f"({findings[0].code}: {short(findings[0].message, ROOM)})"
+            return f"{_FAILED_DUTIES[duty]} {reason}", "bad"
+        case ev.SupervisionRetryScheduled():
+            return "waits before it is asked again", "dim"
+        case ev.TasksAdded():
+            return _describe_added(event)
+        case ev.AnswerWritten():
+            return "answered", "good"
+        case _:
+            return None
+
+
+def _describe_exchange(_tracer: Tracer, event: ev.Event) -> _Description | None:
+    """What was said to and by a model of the supervisor, or a person."""
+    match event:
+        case ev.PromptSent(model=model, tools=tools):
+            return f"prompt for {short(model, 40)}, with {counted(len(tools), 'tool')}", "dim"
+        case ev.ModelCalled(model=model, input=read, output=written):
+            return f"{short(model, 40)} replied: {read} tokens in, {written} out", "dim"
+        case ev.InputRequested(what=what, task=task):
+            return _ASKS.get(what, f"waiting for plan approval{' of a team:' if task else ''}"), "warn"
+        case ev.InputAnswered(verdict=verdict, feedback=feedback, also=also):
+            others = "".join(f"; call {call.call}: {call.verdict}{_because(call.feedback)}" for call in also)
+            return f"answered: {verdict}{_because(feedback)}{others}", "warn"
+        case _:
+            return None
+
+
+def _describe_duty(tracer: Tracer, event: ev.SupervisionStarted) -> _Description:
     latest = next(duty for duty in reversed(tracer.trace.supervision) if duty.duty == event.duty)
     if latest.task == event.task and tracer.began + latest.began < tracer.state.at:
         return "holds money for more calls", "dim"
@@ -133,17 +143,7 @@ def _supervision_started(tracer: Tracer, event: ev.SupervisionStarted) -> _Descr
     return reason or _DUTIES[event.duty], "plain"
 
 
-def _supervision_failed(_tracer: Tracer, event: ev.SupervisionFailed) -> _Description:
-    if event.failure.kind == "approval":  # what it asks is told next
-        return "has a question", "warn"
-    reason = describe_failure(event.failure)
-    if event.findings:
-        finding = event.findings[0]
-        reason = f"({finding.code}: {short(finding.message, ROOM)})"
-    return f"{_FAILED_DUTIES[event.duty]} {reason}", "bad"
-
-
-def _tasks_added(_tracer: Tracer, event: ev.TasksAdded) -> _Description:
+def _describe_added(event: ev.TasksAdded) -> _Description:
     added = f"added {counted(len(event.tasks), 'task')}" if event.tasks else "added nothing"
     if event.fallback is not None:
         worker = event.tasks[0].worker
@@ -153,53 +153,37 @@ def _tasks_added(_tracer: Tracer, event: ev.TasksAdded) -> _Description:
     return added if event.closed else f"{added}; more may follow", "plain"
 
 
-def _input_requested(_tracer: Tracer, event: ev.InputRequested) -> _Description:
-    if event.what == "effect":
-        return "waiting for confirmation of its effect:", "warn"
-    if event.what == "tool":
-        return "waiting for approval of a call:", "warn"
-    if event.what == "question":
-        return "waiting for an answer:", "warn"
-    return f"waiting for plan approval{' of a team:' if event.task else ''}", "warn"
-
-
-def _input_answered(_tracer: Tracer, event: ev.InputAnswered) -> _Description:
-    others = "".join(f"; call {call.call}: {call.verdict}{_because(call.feedback)}" for call in event.also)
-    return f"answered: {event.verdict}{_because(event.feedback)}{others}", "warn"
-
-
 # --- tasks, attempts and steps
 
 
-def _attempt_started(tracer: Tracer, event: ev.AttemptStarted) -> _Description:
-    text = "started" if event.attempt == 1 else f"started, attempt {event.attempt}"
-    progress = tracer.state.tasks[event.task]
-    numbers = [attempt.attempt for attempt in tracer.tasks[event.task].attempts]
-    if numbers.count(event.attempt) > 1:  # a person may have been asked in between
-        after_crash = progress.crashes and not progress.answers
-        text += " once more after the crash" if after_crash else " again where it was"
-    return f"{text}, to see whether it works again" if event.probes else text, "plain"
+def _describe_task(tracer: Tracer, event: ev.Event) -> _Description | None:
+    match event:
+        case ev.TaskRefined(instruction=instruction):
+            return f"refined: {short(instruction, ROOM)}", "warn"
+        case ev.BackoffEnded():
+            return "the wait is over", "dim"
+        case ev.TaskExpanded(count=count):
+            return f"becomes {count} tasks, one an item", "dim"
+        case ev.TaskJoined(task=task):
+            progress = tracer.state.tasks[task]
+            return f"joined: {progress.items_done} of {progress.items} items", "good"
+        case ev.TaskFailed(task=task, failure=failure):
+            attempts = tracer.tasks[task].attempts
+            is_told = attempts and attempts[-1].failure == failure  # in the line of its last attempt
+            return "given up" if is_told else f"given up {describe_failure(failure)}", "bad"
+        case ev.TaskSkipped():
+            return _describe_skip(event), "bad"
+        case ev.TaskReassigned(worker=worker):
+            return f"given to {worker} by a person", "warn"
+        case ev.ResultReused(source=source, run=run):
+            return f"taken over from {source} of run {run}", "good"
+        case ev.Noted(text=text, fact=fact):
+            return _describe_note(text, fact)
+        case _:
+            return None
 
 
-def _attempt_failed(_tracer: Tracer, event: ev.AttemptFailed | ev.AttemptAbandoned) -> _Description:
-    if event.failure.kind == "approval":  # what it asks for is told next
-        return "stops until it is approved", "warn"
-    return f"failed {describe_failure(event.failure)}", "bad"
-
-
-def _retry_scheduled(tracer: Tracer, event: ev.RetryScheduled) -> _Description:
-    if event.worker:
-        return f"falls back to {event.worker}", "warn"
-    wait = event.after - tracer.state.at
-    return f"retry in {wait:.2g} s" if wait > 0 else "retry at once", "warn"
-
-
-def _task_joined(tracer: Tracer, event: ev.TaskJoined) -> _Description:
-    progress = tracer.state.tasks[event.task]
-    return f"joined: {progress.items_done} of {progress.items} items", "good"
-
-
-def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
+def _describe_skip(event: ev.TaskSkipped) -> str:
     reasons = {
         "input": f"because {event.because} did not deliver",
         "budget": "because the budget is too small for it",
@@ -207,43 +191,68 @@ def _task_skipped(_tracer: Tracer, event: ev.TaskSkipped) -> _Description:
         "person": "by a person",
         "refused": f"because its model refuses every call, as in {event.because}",
     }
-    return f"skipped {reasons[event.reason]}", "bad"
+    return f"skipped {reasons[event.reason]}"
 
 
-def _task_reassigned(_tracer: Tracer, event: ev.TaskReassigned) -> _Description:
-    return f"given to {event.worker} by a person", "warn"
+def _describe_note(text: str, fact: object) -> _Description:
+    if not isinstance(fact, BreakerChanged):
+        return f"note: {short(text, ROOM)}", "dim"
+    return short(text, 4 * ROOM), "good" if fact.state == "closed" else "warn"
 
 
-def _step_started(tracer: Tracer, event: ev.StepStarted) -> _Description:
+def _describe_attempt(tracer: Tracer, event: ev.Event) -> _Description | None:
+    match event:
+        case ev.AttemptStarted():
+            return _describe_start(tracer, event), "plain"
+        case ev.AttemptSucceeded(result=result):
+            return f"done: {describe_result(result)}", "good"
+        case ev.AttemptFailed(failure=failure) if failure.kind == "approval":  # what it asks for is told next
+            return "stops until it is approved", "warn"
+        case ev.AttemptFailed(failure=failure) | ev.AttemptAbandoned(failure=failure):
+            return f"failed {describe_failure(failure)}", "bad"
+        case ev.RetryScheduled(worker=worker, after=after):
+            wait = max(0.0, after - tracer.state.at)
+            return f"falls back to {worker}" if worker else f"retry in {wait:.2g} s", "warn"
+        case ev.StepStarted():
+            return _describe_step(tracer, event), "dim"
+        case ev.StepFinished():
+            return _describe_returned(tracer, event)
+        case ev.StepFailed(step=step):
+            return f"step {step} failed", "dim"
+        case _:
+            return None
+
+
+def _describe_start(tracer: Tracer, event: ev.AttemptStarted) -> str:
+    text = "started" if event.attempt == 1 else f"started, attempt {event.attempt}"
+    numbers = [attempt.attempt for attempt in tracer.tasks[event.task].attempts]
+    if numbers.count(event.attempt) > 1:  # there was a crash, or a person was asked
+        text += " again where it was"
+    return f"{text}, to see whether it works again" if event.probes else text
+
+
+def _describe_step(tracer: Tracer, event: ev.StepStarted) -> str:
     if event.kind == "model":
-        return "asks the model", "dim"
+        return "asks the model"
     if event.kind in MEMORY_STEPS:
-        return MEMORY_STEPS[event.kind], "dim"
+        return MEMORY_STEPS[event.kind]
     if event.kind == "check":
-        return f"is checked: {event.name}", "dim"
+        return f"is checked: {event.name}"
     attempt = tracer.open_attempt(event.task)
     arguments = attempt.steps[-1].arguments if attempt is not None else None
-    return f"calls {event.name} ({event.effect}){_format_arguments(arguments)}", "dim"
+    return f"calls {event.name} ({event.effect}){_format_arguments(arguments)}"
 
 
 def _format_arguments(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
     values = cast("dict[str, object]", arguments).items()
-    texts = [f"{name}={value if isinstance(value, str) else encode(value)}" for name, value in values]
+    texts = [f"{name}={value if isinstance(value, str) else format_json(value, indent=-1)}" for name, value in values]
     return short(f": {', '.join(texts)}", 2 * ROOM) if texts else ""
 
 
-def encode(value: object) -> str:
-    """A value as JSON on one line."""
-    return msgspec.json.encode(value).decode()
-
-
-def _step_finished(tracer: Tracer, event: ev.StepFinished) -> _Description:
-    steps = tracer.state.tasks[event.task].steps or {}
-    step = steps.get(event.step)
-    if step is not None and step.kind == "memory":
-        return describe_memory(decode_value(event.result)), "dim"
+def _describe_returned(tracer: Tracer, event: ev.StepFinished) -> _Description:
+    step = (tracer.state.tasks[event.task].steps or {}).get(event.step)
     if step is not None and step.kind == "check":
         return _describe_verdict(step.name, msgspec.convert(decode_value(event.result), Verdict))
     who = step.name if step is not None and step.kind != "model" else f"step {event.step}"
@@ -256,53 +265,3 @@ def _describe_verdict(check: str, verdict: Verdict) -> _Description:
     if verdict.accepted:
         return f"{check} accepts it", "dim"
     return f"{check} does not accept it: {short('; '.join(verdict.problems), ROOM)}", "warn"
-
-
-class _MemoryBlock(Struct):
-    label: str = ""
-    version: int = 1
-
-
-class _MemoryView(Struct):
-    """What a worker is shown of its memory: blocks that changed, those that are gone, earlier turns."""
-
-    blocks: list[_MemoryBlock] = []
-    gone: list[str] = []
-    turns: list[object] = []
-
-
-def describe_memory(result: object) -> str:
-    """What a look at memory brought that the worker had not been shown before."""
-    view = msgspec.convert(result, _MemoryView, strict=False)
-    parts: list[str] = []
-    if view.blocks:
-        parts.append(f"is shown {', '.join(f'{block.label} (version {block.version})' for block in view.blocks)}")
-    if view.gone:
-        parts.append(f"{', '.join(view.gone)} is gone")
-    if view.turns:
-        parts.append(f"has {counted(len(view.turns), 'earlier turn')} before it")
-    return short("; ".join(parts) or "its memory holds nothing new", 2 * ROOM)
-
-
-DESCRIBERS: dict[type, Callable[[Tracer, Any], _Description]] = {
-    ev.ResultsOffered: _offered,
-    ev.PauseSet: _pause_set,
-    ev.RunEnded: _ended,
-    ev.PromptSent: _prompt_sent,
-    ev.Noted: _noted,
-    ev.SupervisionStarted: _supervision_started,
-    ev.SupervisionFailed: _supervision_failed,
-    ev.TasksAdded: _tasks_added,
-    ev.InputRequested: _input_requested,
-    ev.InputAnswered: _input_answered,
-    ev.AttemptStarted: _attempt_started,
-    ev.AttemptFailed: _attempt_failed,
-    ev.AttemptAbandoned: _attempt_failed,
-    ev.RetryScheduled: _retry_scheduled,
-    ev.TaskJoined: _task_joined,
-    ev.TaskSkipped: _task_skipped,
-    ev.TaskReassigned: _task_reassigned,
-    ev.StepStarted: _step_started,
-    ev.StepFinished: _step_finished,
-}
-"""The words for every other event; a test holds both tables against the union."""

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from chargehand.agents.routing.feedback import Judgement, record_feedback
 from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.arguments import add_shared
+from chargehand.cli.arguments import add_options, shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.load import load_team
 from chargehand.journal.store import opened_journal
@@ -28,10 +28,15 @@ _EXAMPLES = """examples:
 
 def add_feedback(parser: ArgumentParser) -> None:
     parser.epilog = _FEEDBACK + (parser.epilog or "")
-    parser.add_argument("name", metavar="RUN", help="a run that was led by a route, as  chargehand runs  names it")
-    parser.add_argument("good", metavar="good|bad|0..1", type=_score, help="how well it went")
-    parser.add_argument("--worker", metavar="NAME", default="", help="who should have done it")
-    add_shared(parser, "--journal", "--json", "--no-color")
+    add_options(
+        parser,
+        {
+            "name": {"metavar": "RUN", "help": "a run that was led by a route, as  chargehand runs  names it"},
+            "good": {"metavar": "good|bad|0..1", "type": _score, "help": "how well it went"},
+            "--worker": {"metavar": "NAME", "default": "", "help": "who should have done it"},
+            **shared("--journal", "--json", "--no-color"),
+        },
+    )
 
 
 def _score(text: str) -> float:
@@ -67,9 +72,14 @@ def feedback(options: Namespace) -> int:
 
 def add_examples(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES + (parser.epilog or "")
-    add_shared(parser, "--team", "--journal")
-    parser.add_argument("--clear", action="store_true", help="remove all confirmed examples of the team")
-    add_shared(parser, "--json", "--no-color")
+    add_options(
+        parser,
+        {
+            **shared("--team", "--journal"),
+            "--clear": {"action": "store_true", "help": "remove all confirmed examples of the team"},
+            **shared("--json", "--no-color"),
+        },
+    )
 
 
 def examples(options: Namespace) -> int:

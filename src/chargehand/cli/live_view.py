@@ -18,10 +18,9 @@ from rich.text import Text
 from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, short, wrap_words
 from chargehand.cli.diagrams import draw_bar, timeline_rows
 from chargehand.cli.event_text import SUPERVISOR
-from chargehand.cli.format import dollars, seconds
+from chargehand.cli.format import dollars, money, seconds
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import stand
-from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import needs
 from chargehand.engine.policy import Instant
 from chargehand.engine.state import Progress, RunState, Status, Work
@@ -67,7 +66,6 @@ class Row(Struct, frozen=True):
     status: Status
     worker: str
     tries: int
-    used: Amount
     note: str
 
 
@@ -78,9 +76,8 @@ def view_rows(tracer: Tracer, now: Instant, max_tasks: int = MAX_ROWS) -> list[R
     if len(tasks) > max_tasks:
         tasks = [progress for progress in tasks if not progress.settled]
         tasks.sort(key=lambda progress: _URGENCY.get(progress.status, 3))
-    planning = _duty_rows(tracer, "plan", is_over=state.closed)
-    answering = _duty_rows(tracer, "answer", is_over=state.answer is not None)
-    return planning + [_task_row(tracer, progress, now) for progress in tasks[:max_tasks]] + answering
+    rows = [_task_row(progress, now) for progress in tasks[:max_tasks]]
+    return [*_duty_rows(tracer, "plan"), *rows, *_duty_rows(tracer, "answer")]
 
 
 def _plan_order(progress: Progress) -> tuple[int, int]:
@@ -88,28 +85,29 @@ def _plan_order(progress: Progress) -> tuple[int, int]:
     return (progress.order if progress.parent is None else progress.parent.order, progress.index)
 
 
-def _duty_rows(tracer: Tracer, duty: str, *, is_over: bool) -> list[Row]:
+_DUTY_STATES = {"succeeded": Status.DONE, "failed": Status.FAILED}
+
+
+def _duty_rows(tracer: Tracer, duty: str) -> list[Row]:
     """The supervisor's own work, once there was any."""
     rounds = [entry for entry in tracer.trace.supervision if entry.duty == duty]
     if not rounds:
         return []
-    desk = tracer.state.planning if duty == "plan" else tracer.state.answering
-    status = Status.RUNNING if desk.is_open else Status.WAITING
-    name = f"({duty})"
+    last = rounds[-1]
+    failures = [entry.failure.message for entry in rounds if entry.failure is not None]
     return [
         Row(
-            name=name,
-            task=name,
-            status=Status.DONE if is_over else status,
+            name=f"({duty})",
+            task=f"({duty})",
+            status=_DUTY_STATES.get(last.ending, Status.RUNNING),
             worker=SUPERVISOR,
-            tries=desk.number,
-            used=sum((entry.used for entry in rounds), start=NOTHING),
-            note=f"↻ {clean(desk.feedback[0].message)}" if desk.feedback else "",
+            tries=last.number,
+            note=f"↻ {clean(failures[-1])}" if failures and last.ending != "succeeded" else "",
         )
     ]
 
 
-def _task_row(tracer: Tracer, progress: Progress, now: Instant) -> Row:
+def _task_row(progress: Progress, now: Instant) -> Row:
     task = progress.task
     return Row(
         name=task.id,
@@ -117,50 +115,29 @@ def _task_row(tracer: Tracer, progress: Progress, now: Instant) -> Row:
         status=progress.status,
         worker=short(progress.worker or task.worker or "anybody", 14),
         tries=progress.attempt,
-        used=tracer.tasks[task.id].used,
-        note=clean(_note(tracer.state, progress, now)),
+        note=clean(_note(progress, now)),
     )
 
 
-def _note(state: RunState, progress: Progress, now: Instant) -> str:
+def _note(progress: Progress, now: Instant) -> str:
     """What a task waits for, what it is doing, or what went wrong."""
     failure = f"{progress.failure.kind}: {progress.failure.message}" if progress.failure else ""
     match progress.status:
         case Status.RUNNING:
             steps = [step.name for step in (progress.steps or {}).values() if step.result is None]
             return ", ".join(steps) or (f"↻ {failure}" if failure else "")
-        case Status.READY:
-            return _why_not_started(state, progress)
         case Status.WAITING:
             return f"waits for {', '.join(name for name, _ in needs(progress.task))}"
         case Status.BACKING_OFF if progress.timer > now:
             return f"↻ again in {progress.timer - now:.0f} s: {failure}"
         case Status.EXPANDED:
             return f"{progress.items_done} of {progress.items} items" if progress.items >= 0 else ""
-        case Status.ASKING:
-            return "waiting for an answer"
         case Status.DONE:
             return f"↻ {progress.failure.kind}" if progress.failure else ""
         case Status.SKIPPED:
             return f"{progress.skipped}: {progress.because}".removesuffix(": ")
         case _:
             return failure
-
-
-def _why_not_started(state: RunState, progress: Progress) -> str:
-    """What a task waits for that has all of its inputs; breakers stand in the footer."""
-    agent = state.agents.get(progress.worker or progress.task.worker)
-    if state.paused:
-        return "the run is paused"
-    if not state.approved:
-        return "waits for plan approval"
-    if state.running >= state.requested.policy.limits.width:
-        return f"{state.running} tasks at once are the most"
-    if agent is not None and agent.concurrency and state.load.get(agent.name, 0) >= agent.concurrency:
-        return f"{agent.name} is busy"
-    if agent is not None and not state.ledger.covers(agent.estimate, keep=state.requested.budget.floor):
-        return "the budget is reserved for calls under way"
-    return ""
 
 
 def view_title(run: str, state: RunState) -> str:
@@ -177,27 +154,17 @@ def view_title(run: str, state: RunState) -> str:
     return f"run {short(run, 40)} · {doing}"
 
 
-_OUT_OF_ORDER = {"open": "{} out of order, {:.0f} s", "half-open": "{} out of order", "probing": "{} is tried again"}
-
-
 def view_footer(tracer: Tracer, now: Instant) -> str:
-    """The line about the whole. The critical path is known only of a run that has ended."""
+    """The line about the whole."""
     state = tracer.state
     tasks = [progress for progress in state.tasks.values() if progress.parent is None]
     done = sum(progress.status is Status.DONE for progress in tasks)
-    parts = [seconds(max(now, state.at) - tracer.began), f"{done}/{len(tasks)} done"]
-    if state.ended is not None:
-        path = [short(name, 12) for name in tracer.snapshot().critical_path]
-        if len(path) > 1:
-            parts.append(f"critical {'→'.join(path if len(path) <= 6 else ['…', *path[-5:]])}")
-    spent = state.ledger.micros
-    cap = state.requested.budget.micros
-    if spent or cap is not None:
-        parts.append(dollars(spent) + (f" of {dollars(cap)}" if cap is not None else ""))
+    parts = [seconds(max(now, state.at) - tracer.began), f"{done}/{len(tasks)} done", money(state.ledger.spent)]
+    if state.requested.budget.micros is not None:
+        parts.append(f"budget {dollars(state.requested.budget.micros)}")
     for name, breaker in state.breakers.items():
-        template = _OUT_OF_ORDER.get(stand(breaker, now))
-        if template:
-            parts.append(template.format(short(name.partition(":")[2], 24), breaker.until - now))
+        if stand(breaker, now) != "closed":
+            parts.append(f"{short(name.partition(':')[2], 24)} is out of order")
     if state.ended is None:
         parts.append("^C stop")
     return " · ".join(parts)
@@ -288,9 +255,8 @@ class LiveView:
         return Panel(Group(*parts), title=Text(view_title(self._run, tracer.state)), padding=(0, 1))
 
     def _table(self, tracer: Tracer, rows: Sequence[Row], now: Instant) -> Table:
-        """A line a row. Dollars have a column only where something was paid."""
+        """A line a row."""
         is_wide = self._page.width >= _WIDE
-        is_paid = any(row.used.micros for row in rows)
         bar_room = self._page.width // 4
         until = max(now - tracer.began, 0.0)
         spans = timeline_rows(tracer.snapshot())
@@ -298,20 +264,15 @@ class LiveView:
         table.add_column("", width=9, no_wrap=True)
         table.add_column("task", ratio=5, no_wrap=True)
         table.add_column("worker", no_wrap=True)
+        table.add_column("try", justify="right", no_wrap=True)
         if is_wide:
             table.add_column(f"0..{until:.1f} s", width=bar_room, no_wrap=True)
-        for head in ("try", "tok", "$") if is_paid else ("try", "tok"):
-            table.add_column(head, justify="right", no_wrap=True)
         table.add_column("", ratio=4, no_wrap=True)
         for row in rows:
             state, tone = _STATES[row.status]
-            cells: list[RenderableType] = [Text(state, STYLES[tone]), row.task, row.worker]
-            if is_wide:
-                cells.append(draw_bar(spans.get(row.name, []), bar_room, until))
-            cells += [str(row.tries or ""), _format_tokens(row.used.tokens)]
-            if is_paid:
-                cells.append(f"{row.used.micros / 1_000_000:.3f}" if row.used.micros else "")
-            table.add_row(*cells, Text(row.note, STYLES[tone]))
+            bars = [draw_bar(spans.get(row.name, []), bar_room, until)] if is_wide else []
+            tries = str(row.tries or "")
+            table.add_row(Text(state, STYLES[tone]), row.task, row.worker, tries, *bars, Text(row.note, STYLES[tone]))
         return table
 
     def _text_lines(self) -> list[Text]:
@@ -337,10 +298,6 @@ class LiveView:
 
 def _line(text: str, tone: Tone = "plain") -> Text:
     return Text(text, STYLES[tone], no_wrap=True, overflow="ellipsis")
-
-
-def _format_tokens(count: int) -> str:
-    return f"{count / 1000:.1f}k" if count >= 1000 else str(count or "")
 
 
 class KeyEcho:

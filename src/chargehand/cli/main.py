@@ -5,12 +5,9 @@ import logging
 import os
 import re
 import shlex
-import signal
 import sys
-import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -26,15 +23,15 @@ from chargehand.text.names import nearest_names
 VERBS = {
     "run": "plan a request, carry it out and answer it",
     "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
-    "runs": "the runs of a journal: list, show, export, diff, cancel, prune, backup, restore",
+    "runs": "the runs of a journal: list, show, export, cancel, prune, backup, restore",
     "watch": "look on while another process drives a run",
     "resume": "go on with a run after a stop, a crash or a question",
-    "replay": "tell a run again, or do it again from one task on",
+    "replay": "do a run again from one task on",
     "play": "run a scripted plan without a model",
-    "message": "ask workers directly, by tag or by name, and show what each replies",
+    "message": "ask workers directly, by tag or by name",
     "feedback": "say how a routed run went, so that the team learns from it",
     "examples": "requests that were confirmed to be for a worker of a routed team",
-    "eval": "try cases on a team and say how good it is; save cases, look into runs",
+    "eval": "try cases on a team and say how good it is; save cases",
     "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
     "memory": "what a team remembers: blocks and archives",
     "init": "make a team of your own to start from",
@@ -60,8 +57,6 @@ _MODULES = {
     "completion": "main",
 }
 """The modules of verbs that have none of their own name."""
-_MEANT = {"explain": "check --explain", "list": "runs list", "show": "runs show", "cancel": "runs cancel"}
-"""Commands that people try to call by a word that is no verb."""
 
 
 # --- parsing
@@ -84,28 +79,29 @@ class _Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        extra = re.match(r"unrecognized arguments: (\S+)", message)
-        option = self._unknown_option_before(choice[1]) if choice else ""
-        if extra and extra[1].startswith("--"):
-            option = extra[1].partition("=")[0]
+        extra = re.match(r"unrecognized arguments: ([^\s=]+)", message)
+        words = self._words[: self._words.index(choice[1])] if choice and choice[1] in self._words else self._words
+        unknown = [word for word in words if word.startswith("--") and word not in self._option_string_actions]
+        option = extra[1] if extra and extra[1].startswith("--") else ""
+        if choice and unknown:
+            option = unknown[0]  # the word was meant to be its value
         hint = ";"
         if option:
             message = f"there is no option {option}"
             names = [name.removeprefix("--") for name in self._option_string_actions]
-            if alike := nearest_names(option.removeprefix("--"), names, count=1):
-                hint = f"; did you mean '--{alike[0]}'?"
-        elif choice and (alike := nearest_names(choice[1], re.findall(r"[\w-]+", choice[2]), count=1)):
-            hint = f"; did you mean {alike[0]!r}?"
+            hint = _did_you_mean(option.removeprefix("--"), names, "--")
+        elif choice:
+            hint = _did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
         elif "arguments" in message and any(re.match(r"-[^-]", word) for word in self._words):
             hint = "; put  --  before words that begin with a dash;"
         elif extra and "--team" in self._option_string_actions:
             hint = f"; to name a team file: {self.prog} --team {shlex.quote(clean(extra[1]))};"
         self.exit(2, f"chargehand: {clean(message)}{hint} see  {self.prog} --help\n")
 
-    def _unknown_option_before(self, word: str) -> str:
-        """The option that a word was meant for, where this command has no such option; else empty."""
-        before = self._words[self._words.index(word) - 1] if word in self._words[1:] else ""
-        return before if before.startswith("--") and before not in self._option_string_actions else ""
+
+def _did_you_mean(word: str, names: Iterable[str], prefix: str = "") -> str:
+    alike = nearest_names(word, names, count=1)
+    return f"; did you mean '{prefix}{alike[0]}'?" if alike else ";"
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -140,23 +136,6 @@ def _function(verb: str, prefix: str = "") -> Callable[[Any], Any]:
     return cast("Callable[[Any], Any]", getattr(module, f"{prefix}{verb.replace('-', '_')}"))
 
 
-@contextmanager
-def loading() -> Generator[None]:
-    """While modules are loaded Ctrl-C ends the process at once: nothing is under way that could be put in order.
-
-    An exception in the middle of that may crash what is written in C.
-    """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # it is ignored here, or handled elsewhere
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 # --- one command
 
 
@@ -169,8 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words:
             parser("").print_help()
             return 0
-        with loading():
-            options = parser(words[0]).parse_args(words)
+        options = parser(words[0]).parse_args(words)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show must not end a run
@@ -206,7 +184,7 @@ def _check_words(words: Sequence[str]) -> None:
         if not word.isascii() and word != word.encode(errors="ignore").decode():
             problem = f"{word!r} is not text in UTF-8; send plain text"
     if words and not words[0].startswith("-") and words[0] not in VERBS:
-        alike = [_MEANT[words[0]]] if words[0] in _MEANT else nearest_names(words[0], VERBS, count=1)
+        alike = nearest_names(words[0], VERBS, count=1)
         hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(VERBS)}"
         problem = f"there is no verb {words[0]!r}; {hint}"
     if problem:
@@ -238,12 +216,10 @@ def perform(options: Namespace) -> int:
     level = logging.INFO if values.get("verbose") else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     try:
-        with loading():
-            from chargehand.cli.arguments import resolve_runs  # noqa: PLC0415 - --help must not wait for it
+        from chargehand.cli.arguments import resolve_runs  # noqa: PLC0415 - --help must not wait for it
 
-            verb = _function(options.verb)
         resolve_runs(options)
-        return cast("int", verb(options))
+        return cast("int", _function(options.verb)(options))
     except ChargehandError as error:
         Console(sys.stderr).prose(f"chargehand: {_describe_error(error, options)}", "bad")
         return error_exit_code(type(error))
@@ -252,12 +228,6 @@ def perform(options: Namespace) -> int:
 # --- errors
 
 _KEEPS_RUNS = ("run", "play", "resume", "replay", "message")
-_LOST = {
-    "eval": "eval keeps no runs: write the report into a file with -o FILE",
-    "serve": "nothing is served; a first token that was made is lost: chargehand tokens create makes another",
-    "tokens": "a token that was made is not shown again: chargehand tokens lists it; revoke it, create another",
-}
-"""What became of the work of a verb whose output could not be written."""
 
 
 def _describe_error(error: ChargehandError, options: Namespace) -> str:
@@ -267,8 +237,8 @@ def _describe_error(error: ChargehandError, options: Namespace) -> str:
     if isinstance(error, RunUnknown):
         return f"{error}; those there are: {list_runs}"
     if isinstance(error, OutputLost):
-        lost = _LOST.get(options.verb, "only that is missing: what the command was to change is changed")
-        return f"{error}; {f'runs are kept: {list_runs}' if options.verb in _KEEPS_RUNS else lost}"
+        kept = "what the command was to change is changed"
+        return f"{error}; {f'runs are kept: {list_runs}' if options.verb in _KEEPS_RUNS else kept}"
     if not isinstance(error, PlanInvalid):
         return str(error)
     file = str(values.get("plan") or values.get("source") or values.get("file") or "the plan")
@@ -296,8 +266,8 @@ _FOLDERS = ("DIR",)
 
 def add_completion(parser: ArgumentParser) -> None:
     parser.epilog = _HOW + (parser.epilog or "")
-    words = "the shell it is for: bash, zsh or fish"
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help=words)
+    about = "the shell it is for: bash, zsh or fish"
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help=about)
 
 
 def completion(options: Namespace) -> int:

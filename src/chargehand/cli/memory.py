@@ -2,11 +2,8 @@
 
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import TypeVar, cast
@@ -15,7 +12,7 @@ from msgspec import Struct, structs
 
 from chargehand.agents.memory_session import id_of, open_memory
 from chargehand.cli import USUAL_MEMORY
-from chargehand.cli.arguments import add_verbs, duration, positive, read_text
+from chargehand.cli.arguments import Options, Verb, add_verbs, positive, read_text
 from chargehand.cli.console import Console, Tone, clean_lines, print_table, progress_bar, short
 from chargehand.cli.format import ago, bar, counted, when
 from chargehand.cli.signals import StopSignals
@@ -40,89 +37,25 @@ _CREATES = ("set", "add")
 _Shared = TypeVar("_Shared", Block, Archive)
 
 
-# --- options
-
-_ABOUT = {
-    "blocks": "every block: how full it is, its version, who changed it last",
-    "get": "the text of a block",
-    "set": "replace the whole text of a block",
-    "history": "every change of a block, the latest first",
-    "restore": "bring the text of an earlier version back",
-    "archives": "every archive: how many passages, how many of them with vectors, which model",
-    "search": "the best passages of an archive for a question, and why",
-    "add": "put texts or files into an archive",
-    "embed": "make the vectors that are missing",
-}
+_COMMON = ("--team", "--memory", "--json", "--no-color")
 
 
 def add_memory(parser: ArgumentParser) -> None:
     parser.epilog = f"Deleting, patching, tags and conversations: docs/memory.md, In Python.\n\n{parser.epilog or ''}"
-    verbs = add_verbs(parser, _ABOUT, "--team", "--memory", "--json", "--no-color")
-    for name in ("get", "set", "history", "restore"):
-        verbs[name].add_argument("label", metavar="LABEL", help="the name of a block; `memory blocks` lists them")
-    verbs["get"].add_argument("--version", metavar="N", type=positive, help="as it was in this version")
-    about = "- for standard input; put -- before a text that begins with -"
-    verbs["set"].add_argument("text", metavar="TEXT", nargs="+", help=about)
-    verbs["set"].add_argument("--expect", metavar="N", type=positive, help="only if this is the version that is there")
-    about = "at most so many (default 20)"
-    verbs["history"].add_argument("--limit", metavar="N", type=positive, default=20, help=about)
-    about = "its number; `memory history` lists them"
-    verbs["restore"].add_argument("version", metavar="VERSION", type=positive, help=about)
-    for name in ("search", "add", "embed"):
-        verbs[name].add_argument("archive", metavar="ARCHIVE", help="its name; `memory archives` lists them")
-    search = verbs["search"]
-    search.add_argument("query", metavar="QUERY", nargs="+", help="what you want to know, in words")
-    search.add_argument("--tag", metavar="T", action="append", default=[], help="with this tag; may be repeated")
-    search.add_argument("--match", choices=("any", "all"), default="any", help="one of the tags, or all (default any)")
-    search.add_argument("--since", metavar="TIME", type=_since, help="not older: 2026-05-17, 2026-05-17T09:30 or 7d")
-    search.add_argument("--until", metavar="TIME", type=_until, help="not younger")
-    search.add_argument("--source", metavar="TEXT", default="", help="only what was found there")
-    search.add_argument("--limit", metavar="N", type=positive, default=5, help="at most so many (default 5)")
-    about = "words, or files and folders; - for standard input"
-    verbs["add"].add_argument("text", metavar="TEXT|FILE", nargs="+", help=about)
-    about = "a word to find it by; may be repeated"
-    verbs["add"].add_argument("--tag", metavar="T", action="append", default=[], help=about)
-    verbs["add"].add_argument("--source", metavar="TEXT", default="", help="where it is from (default: the file)")
-    for name in _CREATES:
-        verbs[name].add_argument("--create", action="store_true", help="make it where there is none of this name")
-
-
-def _since(text: str) -> float:
-    """From when on: a day begins at midnight here."""
-    return _moment(text, timedelta())
-
-
-def _until(text: str) -> float:
-    """Up to when: a day ends just before the next."""
-    return _moment(text, timedelta(days=1) - timedelta(microseconds=1))
-
-
-def _moment(text: str, end_of_day: timedelta) -> float:
-    """A date, a date with a time, or so long ago. Without a zone it is the time here."""
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        if len(text.strip()) <= 10 and "T" not in text:
-            moment += end_of_day
-        return moment.astimezone(UTC).timestamp()
-    except (ValueError, OverflowError, OSError):
-        pass
-    try:
-        return time.time() - duration(text)
-    except ArgumentTypeError as error:
-        raise ArgumentTypeError(f"{text!r} is no time; write 2026-05-17, 2026-05-17T09:30 or 7d (ago)") from error
+    add_verbs(parser, _VERBS, *_COMMON)
 
 
 # --- the memory of a team
 
 
 def memory(options: Namespace) -> int:
-    """One of the verbs of memory; all blocks and archives, where none is named."""
-    verb: str = vars(options).get("what") or ""
+    """One of the verbs of memory; the list, where none is named."""
+    verb: str = vars(options).get("what") or "list"
     declared = _find_memory(options, creates=verb in _CREATES)
 
     async def main() -> int:
         async with open_memory(declared.memory, declared.team, declared.workers, declared.lookup) as opened:
-            await _VERBS[verb](_Session(options, declared, opened))
+            await _VERBS[verb].function(_Session(options, declared, opened))
         return 0
 
     with StopSignals() as signals:
@@ -179,58 +112,31 @@ class _Session(Struct, frozen=True):
             items += page
         return items
 
-    async def find(self, kind: type[_Shared], name: str) -> _Shared | None:
+    async def find(self, kind: type[_Shared], name: str) -> _Shared:
+        """The block or archive of this name; Unknown, with the names there are, where there is none."""
         items = await self.opened.catalog.find(kind, name=name, limit=1)
-        return items[0] if items else None
+        if items:
+            return items[0]
+        names = [item.label if isinstance(item, Block) else item.name for item in await self.list_all(kind)]
+        what, make = ("block", "set") if kind is Block else ("archive", "add")
+        hint = near(name, names) or f"; there are {listed(names) or 'none'}; memory {make} --create makes one"
+        raise Unknown(f"there is no {what} {name!r}{hint}")
 
-    async def block(self) -> Block:
-        """The block that the command names."""
-        label: str = self.options.label
-        block = await self.find(Block, label)
-        if block is not None:
-            return block
-        if await self.find(Archive, label):
-            search = f"chargehand memory search {label} WORDS"
-            raise Unknown(f"{label!r} is an archive, not a block; search it with: {search}")
-        labels = [block.label for block in await self.list_all(Block)]
-        raise _unknown("block", label, labels, "memory set --create makes one")
-
-    async def archive(self) -> Archive:
-        """The archive that the command names."""
-        name: str = self.options.archive
-        archive = await self.find(Archive, name)
-        if archive is not None:
-            return archive
-        if vars(self.options).get("create"):
-            return await self.create(Archive(name, id=self.id_for(Archive, name)), name)
-        if await self.find(Block, name):
-            raise Unknown(f"{name!r} is a block, not an archive; look at it with: chargehand memory get {name}")
-        names = [archive.name for archive in await self.list_all(Archive)]
-        hint = "name it under  memory: archives:  in the team file, or add texts with --create"
-        raise _unknown("archive", name, names, hint)
-
-    async def create(self, item: _Shared, name: str) -> _Shared:
-        """A new block or archive, shared with the whole team; an archive that another process made first is used."""
-        check_name(name, "a block" if isinstance(item, Block) else "an archive")
-        catalog = self.opened.catalog
+    async def find_or_create(self, item: _Shared, name: str) -> _Shared:
+        """The block or archive of this name; with `--create` the item, shared with the team, where there is none."""
         try:
-            added = await catalog.add(item, self.origin)
-        except Refused:
-            existing = await catalog.get(type(item), item.id)
-            if existing is None or isinstance(existing, Block):
+            return await self.find(type(item), name)
+        except Unknown:
+            if not self.options.create:
                 raise
-            added = existing
-        await catalog.attach(self.opened.team, added.id, Grant(added.share))
+        check_name(name, "a block" if isinstance(item, Block) else "an archive")
+        added = await self.opened.catalog.add(item, self.origin)
+        await self.opened.catalog.attach(self.opened.team, added.id, Grant(added.share))
         return added
 
     def id_for(self, kind: type[Block | Archive], name: str) -> str:
         """The id that a declaration in the team file would give it, so that a later declaration finds it."""
         return id_of(kind, self.declared.memory.space or self.declared.team, name)
-
-
-def _unknown(kind: str, name: str, existing: Sequence[str], hint: str) -> Unknown:
-    there_are = f"; there are {listed(existing) or 'none'}; {hint}"
-    return Unknown(f"there is no {kind} {name!r}{near(name, existing) or there_are}")
 
 
 def _with_defaults(value: object) -> object:
@@ -254,42 +160,53 @@ def describe_origin(origin: Origin) -> str:
     return f"{name}{run}{task}{' (saw text from outside)' if origin.tainted else ''}"
 
 
-async def _show_all(session: _Session) -> None:
+async def _list(session: _Session) -> None:
     """Where memory is kept, its blocks and its archives."""
+    team = session.declared.team
     file = str(session.declared.memory.store)
+    blocks = await session.list_all(Block)
+    archives = await session.list_all(Archive)
     if session.options.json:
-        blocks = await session.list_all(Block)
-        archives = await session.list_all(Archive)
-        document = {"team": session.declared.team, "file": file, "blocks": blocks, "archives": archives}
-        session.print_json(document)
+        documents = [structs.asdict(archive) | await _count(session, archive) for archive in archives]
+        session.print_json({"team": team, "file": file, "blocks": blocks, "archives": documents})
         return
-    session.out.line(f"memory of team {session.declared.team} in {file}", "bold")
-    await _list_blocks(session)
-    await _list_archives(session)
+    session.out.line(f"memory of team {team} in {file}", "bold")
+    rows = [await _block_row(session, block) for block in blocks]
+    tones: list[Tone] = ["warn" if _is_nearly_full(block) else "plain" for block in blocks]
+    print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
+    rows = [await _archive_row(session, archive) for archive in archives]
+    print_table(session.out, ("archive", "passages", "vectors", "model", "what it is", ""), rows)
+
+
+async def _block_row(session: _Session, block: Block) -> tuple[str, ...]:
+    catalog = session.opened.catalog
+    flags = {"trusted": block.trusted, "read-only": block.read_only, "holds text from outside": block.tainted}
+    about = ", ".join([*(name for name, is_set in flags.items() if is_set), f"share: {block.share}"])
+    if not await catalog.owners(block.id):
+        about = "not declared any more: no worker sees it"
+    changed = ""
+    for last in await catalog.history(block.id, limit=1):
+        changed = f"{ago(last.when, time.time())} by {describe_origin(last.origin)}"
+    return (block.label, _fullness(block), f"v{block.version}", about, changed)
+
+
+async def _count(session: _Session, archive: Archive) -> dict[str, int]:
+    passages, with_vectors = await session.opened.catalog.count(archive.id)
+    return {"passages": passages, "with_vectors": with_vectors}
+
+
+async def _archive_row(session: _Session, archive: Archive) -> tuple[str, ...]:
+    counts = await _count(session, archive)
+    model = archive.embedding + (f", {archive.width} wide" if archive.width else "")
+    about = f"share: {archive.share}"
+    return (archive.name, f"{counts['passages']:,}", f"{counts['with_vectors']:,}", model, about, archive.description)
 
 
 # --- blocks
 
 
-async def _list_blocks(session: _Session) -> None:
-    catalog = session.opened.catalog
-    rows: list[tuple[str, ...]] = []
-    tones: list[Tone] = []
-    documents: list[dict[str, object]] = []
-    for block in await session.list_all(Block):
-        last = next(iter(await catalog.history(block.id, limit=1)), None)
-        documents.append({**structs.asdict(block), "last": last})
-        flags = {"trusted": block.trusted, "read-only": block.read_only, "holds text from outside": block.tainted}
-        about = ", ".join([*(name for name, is_set in flags.items() if is_set), f"share: {block.share}"])
-        if not await catalog.owners(block.id):
-            about = "not declared any more: no worker sees it"
-        changed = f"{ago(last.when, time.time())} by {describe_origin(last.origin)}" if last is not None else ""
-        rows.append((block.label, _fullness(block), f"v{block.version}", about, changed))
-        tones.append("warn" if len(block.value) >= _NEARLY_FULL * block.limit else "plain")
-    if session.options.json:
-        session.print_json(documents)
-    else:
-        print_table(session.out, ("block", "characters", "version", "what it is", "changed"), rows, tones)
+def _is_nearly_full(block: Block) -> bool:
+    return len(block.value) >= _NEARLY_FULL * block.limit
 
 
 def _fullness(block: Block) -> str:
@@ -298,7 +215,7 @@ def _fullness(block: Block) -> str:
 
 async def _get_block(session: _Session) -> None:
     """The text of a block, now or in a version."""
-    block = await session.block()
+    block = await session.find(Block, session.options.label)
     version: int = session.options.version or block.version
     value = await _text_at(session, block, version)
     if session.options.json:
@@ -321,33 +238,27 @@ async def _set_block(session: _Session) -> None:
     text = read_text(options.text, "the text")
     if options.text == ["-"]:
         text = text.removesuffix("\n")
-    if options.create and await session.find(Block, options.label) is None:
-        new = Block(options.label, text, id=session.id_for(Block, options.label))
-        _print_block(session, await session.create(new, options.label))
-        return
-    block = await session.block()
+    new_block = Block(options.label, text, id=session.id_for(Block, options.label))
+    block = await session.find_or_create(new_block, options.label)
     after = await session.opened.catalog.edit(block.id, Rethink(text), session.origin, expect=options.expect)
-    _print_block(session, after, block.version)
+    _print_block(session, after)
 
 
 async def _restore_block(session: _Session) -> None:
-    block = await session.block()
+    block = await session.find(Block, session.options.label)
     version: int = session.options.version
     await _text_at(session, block, version)
     after = await session.opened.catalog.edit(block.id, Restore(version), session.origin)
-    _print_block(session, after, block.version)
+    _print_block(session, after)
 
 
-def _print_block(session: _Session, block: Block, version_before: int = 0) -> None:
-    if version_before == block.version:
-        session.print(block, f"{block.label}: nothing changed, version {block.version}", "plain")
-    else:
-        session.print(block, f"{block.label}: version {block.version}, {_fullness(block)}")
+def _print_block(session: _Session, block: Block) -> None:
+    session.print(block, f"{block.label}: version {block.version}, {_fullness(block)}")
 
 
 async def _show_history(session: _Session) -> None:
     """Each change, when and by what it was made, with the lines that went and came."""
-    block = await session.block()
+    block = await session.find(Block, session.options.label)
     catalog = session.opened.catalog
     changes = await catalog.history(block.id, limit=session.options.limit)
     if session.options.json:
@@ -378,35 +289,14 @@ def _print_difference(out: Console, before: str, after: str) -> None:
 # --- archives
 
 
-async def _list_archives(session: _Session) -> None:
-    rows: list[tuple[str, ...]] = []
-    documents: list[dict[str, object]] = []
-    for archive in await session.list_all(Archive):
-        passages, with_vectors = await session.opened.catalog.count(archive.id)
-        documents.append({**structs.asdict(archive), "passages": passages, "with_vectors": with_vectors})
-        model = archive.embedding + (f", {archive.width} wide" if archive.width else "")
-        about = f"share: {archive.share}"
-        rows.append((archive.name, f"{passages:,}", f"{with_vectors:,}", model, about, archive.description))
-    if session.options.json:
-        session.print_json(documents)
-    else:
-        print_table(session.out, ("archive", "passages", "vectors", "model", "what it is", ""), rows)
-
-
 async def _search_archive(session: _Session) -> None:
     """The best passages, with their scores and why."""
     options = session.options
     query = " ".join(options.query)
     if not query.strip():
         raise Invalid("the question is empty; say what to look for")
-    within = Filter(
-        tags=tuple(dict.fromkeys(options.tag)),
-        tag_match=options.match,
-        start=options.since,
-        end=options.until,
-        source=options.source,
-    )
-    archive = await session.archive()
+    within = Filter(tags=tuple(dict.fromkeys(options.tag)))
+    archive = await session.find(Archive, session.options.archive)
     hits = await session.opened.search([archive], query, within=within, limit=min(options.limit, _MAX_HITS))
     if options.json:
         session.print_json(hits)
@@ -420,47 +310,24 @@ async def _search_archive(session: _Session) -> None:
 
 
 def _print_hit(out: Console, number: int, hit: Hit) -> None:
-    out.line(f"{number}. {hit.score:.3f}  {short(hit.why, 100)}", "bold")
     passage = hit.passage
-    facts = (
-        passage.id,
-        when(passage.created),
-        describe_origin(passage.origin),
-        passage.origin.source,
-        " ".join(f"#{tag}" for tag in passage.tags),
-    )
-    out.line(f"   {short(' · '.join(fact for fact in facts if fact), 200)}", "dim")
+    out.line(f"{number}. {hit.score:.3f}  {short(hit.why, 100)}", "bold")
+    tags = " ".join(f"#{tag}" for tag in passage.tags)
+    facts = (passage.id, when(passage.created), describe_origin(passage.origin), passage.origin.source, tags)
+    out.line(f"   {short(' · '.join(filter(None, facts)), 200)}", "dim")
     text = clean_lines(passage.text)
     for line in (f"{text[:_MAX_HIT]} …" if len(text) > _MAX_HIT else text).splitlines():
         out.line(f"   {line}")
 
 
-@contextmanager
-def _resumable(what: Callable[[], str]) -> Generator[None]:
-    """After a Ctrl-C say what is kept: the same command does the rest."""
-    try:
-        yield
-    except CancelledError:
-        Console(sys.stderr).line(f"stopped: at least {what()}; the same command again does the rest", "warn")
-        raise
-
-
 async def _embed_archive(session: _Session) -> None:
     """Make the vectors that are missing."""
-    archive = await session.archive()
-    passages, with_vectors = await session.opened.catalog.count(archive.id)
-    missing = passages - with_vectors
-    embedded = 0
-    progress = progress_bar(archive.name)
-    with _resumable(lambda: f"{counted(embedded, 'vector')} of {archive.name} made"), progress as show:
-
-        def report(done: int) -> None:
-            nonlocal embedded
-            embedded = done
-            show("vectors", done, missing)
-
+    archive = await session.find(Archive, session.options.archive)
+    counts = await _count(session, archive)
+    missing = counts["passages"] - counts["with_vectors"]
+    with progress_bar(archive.name) as show:
         try:
-            embedded = await session.opened.embed_rest(archive, report)
+            embedded = await session.opened.embed_rest(archive, lambda done: show("vectors", done, missing))
         except Unknown:
             raise
         except Refused as error:
@@ -475,12 +342,10 @@ async def _add_passages(session: _Session) -> None:
     """Texts, or whatever files hold. Long ones are cut into parts; what is there already is not kept twice."""
     options = session.options
     passages = _read_passages(options, session.origin)
-    archive = await session.archive()
+    new_archive = Archive(options.archive, id=session.id_for(Archive, options.archive))
+    archive = await session.find_or_create(new_archive, options.archive)
     inserted: list[Inserted] = []
-    with (
-        _resumable(lambda: f"{counted(len(inserted), 'passage')} of {archive.name} kept"),
-        progress_bar(archive.name) as show,
-    ):
+    with progress_bar(archive.name) as show:
         for start in range(0, len(passages), _BATCH):
             show("texts", start, len(passages))
             inserted += await session.opened.add(archive, passages[start : start + _BATCH])
@@ -523,15 +388,67 @@ def _exists(word: str) -> bool:
         return False
 
 
-_VERBS: dict[str, Callable[[_Session], Awaitable[None]]] = {
-    "": _show_all,
-    "blocks": _list_blocks,
-    "get": _get_block,
-    "set": _set_block,
-    "history": _show_history,
-    "restore": _restore_block,
-    "archives": _list_archives,
-    "search": _search_archive,
-    "add": _add_passages,
-    "embed": _embed_archive,
+# --- the verbs
+
+_LABEL: Options = {"label": {"metavar": "LABEL", "help": "the name of a block; `memory` lists them"}}
+_ARCHIVE: Options = {"archive": {"metavar": "ARCHIVE", "help": "its name; `memory` lists them"}}
+_CREATE: Options = {"--create": {"action": "store_true", "help": "make it where there is none of this name"}}
+_TAG: Options = {
+    "--tag": {"metavar": "T", "action": "append", "default": [], "help": "a word to find it by; may be repeated"}
+}
+_VERBS = {
+    "list": Verb("every block and every archive", {}, _list),
+    "get": Verb(
+        "the text of a block",
+        {**_LABEL, "--version": {"metavar": "N", "type": positive, "help": "as it was in this version"}},
+        _get_block,
+    ),
+    "set": Verb(
+        "replace the whole text of a block",
+        {
+            **_LABEL,
+            "text": {"metavar": "TEXT", "nargs": "+", "help": "- for standard input; put -- before a leading -"},
+            "--expect": {"metavar": "N", "type": positive, "help": "only if this is the version that is there"},
+            **_CREATE,
+        },
+        _set_block,
+    ),
+    "history": Verb(
+        "every change of a block, the latest first",
+        {
+            **_LABEL,
+            "--limit": {"metavar": "N", "type": positive, "default": 20, "help": "at most so many (default 20)"},
+        },
+        _show_history,
+    ),
+    "restore": Verb(
+        "bring the text of an earlier version back",
+        {
+            **_LABEL,
+            "version": {"metavar": "VERSION", "type": positive, "help": "its number; `memory history` lists them"},
+        },
+        _restore_block,
+    ),
+    "search": Verb(
+        "the best passages of an archive for a question, and why",
+        {
+            **_ARCHIVE,
+            "query": {"metavar": "QUERY", "nargs": "+", "help": "what you want to know, in words"},
+            **_TAG,
+            "--limit": {"metavar": "N", "type": positive, "default": 5, "help": "at most so many (default 5)"},
+        },
+        _search_archive,
+    ),
+    "add": Verb(
+        "put texts or files into an archive",
+        {
+            **_ARCHIVE,
+            "text": {"metavar": "TEXT|FILE", "nargs": "+", "help": "words, or files and folders; - for standard input"},
+            **_TAG,
+            "--source": {"metavar": "TEXT", "default": "", "help": "where it is from (default: the file)"},
+            **_CREATE,
+        },
+        _add_passages,
+    ),
+    "embed": Verb("make the vectors that are missing", _ARCHIVE, _embed_archive),
 }

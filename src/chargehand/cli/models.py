@@ -4,7 +4,7 @@ import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
 
-from chargehand.cli.arguments import add_shared
+from chargehand.cli.arguments import add_options, shared
 from chargehand.cli.console import Console, print_table, progress_bar
 from chargehand.config.environment import models_home
 from chargehand.errors import Invalid
@@ -15,16 +15,21 @@ FAULT_PORT = 8787
 
 
 def add_models(parser: ArgumentParser) -> None:
-    parser.add_argument("act", choices=("pull", "list", "rm"), metavar="pull|list|rm", help="fetch, list or remove")
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="a model of the list")
-    add_shared(parser, "--json", "--no-color")
+    add_options(
+        parser,
+        {
+            "act": {"choices": ("pull", "list", "rm"), "metavar": "pull|list|rm", "help": "fetch, list or remove"},
+            "name": {"metavar": "NAME", "nargs": "?", "default": "", "help": "a model of the list"},
+            **shared("--no-color"),
+        },
+    )
 
 
 def models(options: Namespace) -> int:
     """Local models: 0 when it is as was asked, 1 when it could not be done."""
     name: str = options.name
     if options.act == "list":
-        return _list(options)
+        return _list()
     if not name:
         raise Invalid(f"models {options.act} needs a name; see  chargehand models list")
     if options.act == "pull":
@@ -34,17 +39,9 @@ def models(options: Namespace) -> int:
     return 0
 
 
-def _list(options: Namespace) -> int:
+def _list() -> int:
     console = Console(sys.stdout)
     here = installed(models_home())
-    if options.json:
-        documents: list[dict[str, object]] = []
-        for model in CATALOG.values():
-            path = str(here[model.name]) if model.name in here else None
-            facts = {"name": model.name, "about": model.about, "licence": model.licence}
-            documents.append({**facts, "bytes": model.size, "path": path})
-        console.json(documents)
-        return 0
     rows: list[tuple[str, ...]] = []
     for model in CATALOG.values():
         state = "here" if model.name in here else ""
@@ -68,10 +65,18 @@ def _pull(name: str) -> int:
 
 
 def add_fault_server(parser: ArgumentParser) -> None:
-    about = f"default {FAULT_PORT}; 0 is any free one"
-    parser.add_argument("--port", type=int, default=FAULT_PORT, metavar="N", help=about)
-    about = "the fault where a request names none (default ok)"
-    parser.add_argument("--mode", default="ok", metavar="NAME", help=about)
+    add_options(
+        parser,
+        {
+            "--port": {
+                "type": int,
+                "default": FAULT_PORT,
+                "metavar": "N",
+                "help": f"default {FAULT_PORT}; 0 is any free one",
+            },
+            "--mode": {"default": "ok", "metavar": "NAME", "help": "the fault where a request names none (default ok)"},
+        },
+    )
 
 
 def fault_server(options: Namespace) -> int:

@@ -9,17 +9,15 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.draft import Draft, PlanForecast
-from chargehand.cli.arguments import TEAM, add_request, add_shared, write_file
+from chargehand.cli.arguments import REQUEST, TEAM, add_options, shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.diagrams import describe_finding, mermaid, print_plan
 from chargehand.cli.format import counted, money
 from chargehand.cli.teams import (
-    ScriptedRun,
     decode_script,
     forecast_plan,
     load_team_of,
     read_goal,
-    read_script,
     read_table,
 )
 from chargehand.engine.budget import NOTHING
@@ -33,26 +31,39 @@ from chargehand.team import Team
 
 
 def add_plan(parser: ArgumentParser) -> None:
-    add_request(parser)
-    add_shared(parser, *TEAM)
-    about = "check this plan or script (JSON); - for standard input"
-    parser.add_argument("--from", dest="source", metavar="FILE", help=about)
-    parser.add_argument("--roster", metavar="SCRIPT", help="with --from: a script whose workers and policy count")
-    add_shared(parser, "--budget-usd")
-    about = "also write the plan there, as run --plan takes it"
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help=about)
+    add_options(
+        parser,
+        {
+            **REQUEST,
+            **shared(*TEAM),
+            "--from": {
+                "dest": "source",
+                "metavar": "FILE",
+                "help": "check this plan or script (JSON); - for standard input",
+            },
+            **shared("--budget-usd"),
+            "-o --output": {
+                "metavar": "FILE",
+                "type": Path,
+                "help": "also write the plan there, as run --plan takes it",
+            },
+        },
+    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="findings, repaired plan and forecast as JSON")
-    how.add_argument("--mermaid", action="store_true", help="the plan as a Mermaid flowchart")
-    add_shared(parser, "--no-color")
+    add_options(
+        how,
+        {
+            "--json": {"action": "store_true", "help": "findings, repaired plan and forecast as JSON"},
+            "--mermaid": {"action": "store_true", "help": "the plan as a Mermaid flowchart"},
+        },
+    )
+    add_options(parser, {**shared("--no-color")})
 
 
 def plan(options: Namespace) -> int:
     """Say what a plan holds and what it will take; 2 if it cannot run."""
     if options.source is not None and (options.request or options.example is not None):
         raise Invalid("give a request or --from FILE, not both")
-    if options.budget_usd is not None and options.source is not None and not options.team:
-        raise Invalid("--budget-usd is of no use without models that cost something; name the team with --team")
     draft, about = _draft_of_team(options) if options.source is None else (_draft_of_file(options), {})
     console = Console(sys.stdout)
     stderr = Console(sys.stderr)
@@ -109,32 +120,19 @@ def _draft_of_file(options: Namespace) -> Draft:
     repaired = Plan(linted.tasks, source_plan.combine, source_plan.goal)
     if linted.errors and not options.json:
         return Draft(repaired, linted.findings, None)
-    priced = None
-    if team is not None and not linted.errors and options.roster is None:
-        priced = _forecast_dollars(repaired, team)
+    if team is not None and not linted.errors:
+        request = team.request(repaired.goal or "this plan", time.time(), plan=repaired)
+        return Draft(repaired, linted.findings, asyncio.run(forecast_plan(team, request)))
     plain = structs.asdict(forecast(repaired, roster, policy))
-    return Draft(repaired, linted.findings, priced or PlanForecast(**plain))
-
-
-def _forecast_dollars(source_plan: Plan, team: Team) -> PlanForecast | None:
-    """The forecast of a team that knows what its models cost; a plan can be checked without their keys."""
-    try:
-        return asyncio.run(
-            forecast_plan(team, team.request(source_plan.goal or "this plan", time.time(), plan=source_plan))
-        )
-    except Invalid as error:
-        Console(sys.stderr).line(f"notice: its cost is not estimated: {error}", "warn")
-        return None
+    return Draft(repaired, linted.findings, PlanForecast(**plain))
 
 
 def _read_plan(options: Namespace, team: Team | None) -> tuple[Plan, Roster, Policy]:
     table = read_table(options.source)
-    script: ScriptedRun | None = None if "tasks" in table else decode_script(options.source, table)
-    source_plan = parse(table) if script is None else script.plan or script.plans[0]
-    if options.roster is not None:
-        script = read_script(options.roster)
-    if script is not None:
-        return source_plan, script.roster, script.policy
+    if "tasks" not in table:
+        script = decode_script(options.source, table)
+        return script.plan or script.plans[0], script.roster, script.policy
+    source_plan = parse(table)
     if team is not None:
         return source_plan, team.roster, Policy()
     return source_plan, _named_workers(source_plan), Policy()
@@ -149,5 +147,5 @@ def _named_workers(source_plan: Plan) -> Roster:
         tags = {tag for match in matches for tag in (*match.all, *match.some)}
         agents.append(Agent("anybody", tags=tuple(sorted(tags))))
     if not agents:
-        raise Invalid("the plan names no workers; name those there are with --roster SCRIPT")
+        raise Invalid("the plan names no workers; name those there are with --team PATH")
     return Roster(tuple(agents))

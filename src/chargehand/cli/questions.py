@@ -1,17 +1,15 @@
 """Questions of a run: shown whole, and put to the person at the terminal."""
 
 import asyncio
-import json
 import os
 import sys
-import textwrap
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.cli.console import Console, clean, clean_json
+from chargehand.cli.console import Console, clean, format_json
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Question
 from chargehand.engine.value import encode_value
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
 _INDENT = "  "
-_NARROWEST = 40
 _BECAUSE = {
     "repeated": "asked because this attempt has made the same call already",
     "tainted": "asked because this worker has seen text from outside",
@@ -45,23 +42,21 @@ def name_calls(request: ev.InputRequested, task: TaskTrace | None) -> list[ev.In
     return [structs.replace(request, text=failures[-1])] if failures else [request]
 
 
-def format_question(request: ev.InputRequested, columns: int) -> list[str]:
-    """All there is to say about a question, within a width. A plan of this run itself is shown elsewhere."""
+def format_question(request: ev.InputRequested) -> list[str]:
+    """All there is to say about a question; arguments as JSON, so that none can pass for a line of ours.
+
+    A plan of this run itself is shown elsewhere.
+    """
     question = request.question
     if question is None:
-        text = clean_json(json.dumps(request.text, ensure_ascii=False)) if request.text else ""
-        return list(_wrapped(text, columns, "")) if text else []
-    lines = list(_wrapped(_who(request, question), columns, ""))
+        return [format_json(request.text)] if request.text else []
+    lines = [_who(request, question), *(f"{_INDENT}{clean(task)}" for task in question.plan)]
     if request.what == "question":
-        lines += _wrapped(clean(request.text), columns, _INDENT)
-        lines += [f"{_INDENT}- {clean(option)}" for option in question.options]
-    for task in question.plan:
-        lines += _wrapped(clean(task), columns, _INDENT)
+        lines += [f"{_INDENT}{clean(request.text)}", *(f"{_INDENT}- {clean(option)}" for option in question.options)]
     if question.because in _BECAUSE:
-        lines += _wrapped(_BECAUSE[question.because], columns, _INDENT)
-    for name, value in question.arguments.items():
-        lines += _field(name, value, columns)
-    return lines
+        lines.append(f"{_INDENT}{_BECAUSE[question.because]}")
+    arguments = format_json(question.arguments).splitlines() if question.arguments else []
+    return [*lines, *(f"{_INDENT}{line}" for line in arguments)]
 
 
 def _who(request: ev.InputRequested, question: Question) -> str:
@@ -70,27 +65,6 @@ def _who(request: ev.InputRequested, question: Question) -> str:
     inside = f" in run {clean(question.run)}" if question.run else ""
     task = f", task {clean(question.task)}" if question.task else ""
     return f"{what}{wanted}{inside}{task}"
-
-
-def _field(name: str, value: object, columns: int) -> Iterator[str]:
-    quoted = clean_json(json.dumps(name, ensure_ascii=False))
-    label = name if name.isidentifier() and name.isascii() else quoted
-    body = clean_json(json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None))
-    first, *rest = body.split("\n")  # line breaks inside of texts are escaped
-    yield from _wrapped(f"{label}: {first}", columns, _INDENT)
-    for line in rest:
-        inner = line.lstrip(" ")
-        yield from _wrapped(inner, columns, _INDENT + line[: len(line) - len(inner)])
-
-
-def _wrapped(line: str, columns: int, indent: str) -> Iterator[str]:
-    """The whole line, cut where it is too wide; what follows is indented further."""
-    room = max(_NARROWEST, columns - len(indent) - len(_INDENT))
-    pieces = textwrap.wrap(
-        line, room, drop_whitespace=False, replace_whitespace=False, break_on_hyphens=False, expand_tabs=False
-    )
-    for number, piece in enumerate(pieces or [""]):
-        yield f"{indent}{piece}" if number == 0 else f"{indent}{_INDENT}{piece}"
 
 
 class _Prompt(Struct, frozen=True):
@@ -129,7 +103,7 @@ class QuestionPrompt:
         self,
         console: Console,
         live: "LiveView | None",
-        question_lines: Callable[[ev.InputRequested, int], list[str]],
+        question_lines: Callable[[ev.InputRequested], list[str]],
     ) -> None:
         self._console = console
         self._live = live
@@ -162,7 +136,7 @@ class QuestionPrompt:
         console = self._console
         if request.task:
             console.line(f"{request.task}:", "bold")
-        for line in self._question_lines(request, console.columns):
+        for line in self._question_lines(request):
             console.line(line)
         for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)

@@ -18,19 +18,17 @@ from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, clean, clean_lines
-from chargehand.cli.diagrams import save_artifacts
+from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
-from chargehand.cli.format import describe_gaps, money, roughly
+from chargehand.cli.format import describe_gaps, money
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING
-from chargehand.engine.failure import CodeError
-from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Task
-from chargehand.engine.state import RunState, Status, Work
+from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal, read_run
@@ -53,6 +51,10 @@ _ANSWERS = {
     # no complete command: an effect must not be paid for twice because the line was copied without finding out
     "effect": ("--effect WHAT", "done: it happened; again: it did not; fail: do without"),
 }
+
+
+_WIDER = {"deadline": " --timeout TIME", "budget": " --budget-usd USD"}
+"""The option that gives a run more of what it lacked."""
 
 
 class Advice(Struct, frozen=True):
@@ -91,23 +93,10 @@ class Advice(Struct, frozen=True):
             console.line(f"  go on:       {self.going_on(state)}")
         elif self.again and state.ended.ending != "complete":
             label = "once mended:" if mended else "once more:  "
-            option, notes = self._widen(state)
-            if any(progress.status is Status.DONE for progress in state.tasks.values()):
-                notes.append("finished work is taken over")
+            option = _WIDER.get(state.ended.reason, "") if self.again[0] == "run" else ""
+            if state.ended.reason == "budget" and state.requested.budget.micros is None:
+                option = ""  # it lacked something else than dollars
             console.line(f"  {label} {self.once_more()}{option}")  # whole, so that it can be copied
-            if notes:
-                console.line(f"{' ' * (len(label) + 3)}({'; '.join(notes)})")
-
-    def _widen(self, state: RunState) -> tuple[str, list[str]]:
-        """The option that gives a run more of what it lacked, and how much it takes if that is known."""
-        reason = "" if state.ended is None else state.ended.reason
-        if self.again[0] == "run" and reason == "deadline":
-            return " --timeout TIME", []
-        if self.again[0] != "run" or reason != "budget" or state.requested.budget.micros is None:
-            return "", []
-        cost = forecast(planned(state), state.requested.roster, state.requested.policy).cost
-        notes = [f"the plan takes about {roughly(cost.micros)}"] if state.tasks and cost.micros else []
-        return " --budget-usd USD", notes
 
 
 def program() -> str:
@@ -143,7 +132,7 @@ class RunSession:
             self._prompt = QuestionPrompt(transcript.console, transcript.live, transcript.question_lines)
         self._open_question: ev.InputRequested | None = None
         self._stop_code: int | None = None
-        self._problems: dict[tuple[str, str], CodeError | None] = {}
+        self._problems: set[tuple[str, str]] = set()
 
     def ask_first(self, request: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way; show it where nothing can be asked."""
@@ -180,7 +169,7 @@ class RunSession:
                 raise
             raise StoreUnavailable(f"{error}; then once more: {self.advice.once_more()}") from error
         finally:
-            self._stop_view()
+            self.transcript.stop_view()
 
     async def _drive(self, act: Act, executor: ExecutorSource) -> Outcome | None:
         """Do `act`; None if the run was left where it stands because a question is to be decided later."""
@@ -217,12 +206,8 @@ class RunSession:
         return True
 
     def _announce_stop(self) -> None:
-        self._stop_view()
+        self.transcript.stop_view()
         self.stderr.line("stopping; Ctrl-C once more ends this process at once", "warn")
-
-    def _stop_view(self) -> None:
-        if self.transcript.live is not None:
-            self.transcript.live.stop(keep=True)
 
     # --- while it goes on
 
@@ -255,10 +240,10 @@ class RunSession:
         refusal = failure.refusal
         mistake = failure.code_error
         if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
-            self._problems[refusal.model, refusal.cause] = None
+            self._problems.add((refusal.model, refusal.cause))
             self.stderr.prose(f"error: {refusal.headline()}", "bad")
         if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
-            self._problems[mistake.exception, mistake.place()] = mistake
+            self._problems.add((mistake.exception, mistake.place()))
             self.stderr.text(clean_lines(traceback_text(mistake)), "bad")
 
     # --- its end
@@ -269,8 +254,8 @@ class RunSession:
         state = self.transcript.state
         saved = self._save_artifacts(traced)
         assessment = assess(state) if traced.ending and traced.ending != "cancelled" else None
-        remarks = [f"saved: {path}" for path in saved]
-        if assessment is not None and assessment.worth_saying:
+        remarks = [f"saved: {', '.join(path.name for path in saved)} in {saved[0].parent}"] if saved else []
+        if assessment is not None and assessment.worth_saying and assessment.line not in str(traced.answer):
             remarks.append(f"checked: {assessment.line}")
         self.transcript.close(remarks)
         self._report_ending(traced, state)
@@ -281,10 +266,6 @@ class RunSession:
             document |= assessment.document() if assessment is not None else {}
             document |= {"resume": self.advice.resume()} if state.ended is None else {}
             self.data.json(document)
-        mistakes = [mistake for mistake in self._problems.values() if mistake is not None]
-        if mistakes:
-            mend = f"Mend the code, then: {self.advice.once_more()}"
-            self.stderr.prose(f"error: {mistakes[0].describe()}. {mend}", "bad")
         return exit_code(result.ending, result.reason)
 
     def _report_ending(self, traced: Trace, state: RunState) -> None:
@@ -298,18 +279,15 @@ class RunSession:
         for line in describe_gaps(traced.gaps) if traced.ending else ():
             self.stderr.line(f"gap: {line}", "bad")
         self.stderr.line(f"ending: {describe_ending(state)}", "bad")
-        if traced.ending:
-            return
-        if state.input is not None and state.input.task:
-            self.stderr.line(f"asked: {state.input.task}:")
-            for line in self.transcript.question_lines(state.input, self.stderr.columns):
+        if not traced.ending:
+            for line in self.transcript.question_lines(state.input) if state.input is not None else ():
                 self.stderr.line(f"  {line}")
-        self.stderr.line(f"go on: {self.advice.going_on(state)}")
+            self.stderr.line(f"go on: {self.advice.going_on(state)}")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
-        folder = self.options.get("save")
+        folder = self.options.get("save") or self.advice.journal.parent / "artifacts" / file_name(traced.run)
         try:
-            return save_artifacts(traced, Path(folder) if folder else None, self.advice.journal)
+            return save_artifacts(traced, Path(folder))
         except Invalid as error:  # what came of the run is worth more
             self.stderr.line(f"chargehand: {error}", "bad")
             return []

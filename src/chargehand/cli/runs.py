@@ -1,15 +1,13 @@
-"""`chargehand runs`: list, show, export, compare, cancel and prune the runs of a journal; back it up and restore it."""
+"""`chargehand runs`: list, show, export, cancel and prune the runs of a journal; back it up and restore it."""
 
 import asyncio
 import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
-from difflib import unified_diff
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import structs
 from rich.text import Text
 from rich.tree import Tree
@@ -17,7 +15,18 @@ from rich.tree import Tree
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
 from chargehand.agents.scripted import Script, ScriptedExecutor
-from chargehand.cli.arguments import RUN_HELP, add_shared, add_verbs, count, duration, is_nested, write_file
+from chargehand.cli.arguments import (
+    RUN_HELP,
+    Options,
+    Verb,
+    add_options,
+    add_verbs,
+    count,
+    duration,
+    is_nested,
+    shared,
+    write_file,
+)
 from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
 from chargehand.cli.format import ago, counted, dollars, money, seconds
 from chargehand.cli.report import report
@@ -40,60 +49,26 @@ from chargehand.journal.store import (
     restore,
 )
 from chargehand.runtime.runner import Runner
-from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace, trace_readable
+from chargehand.runtime.trace import Trace, Tracer, attempts_with_runs, nested_trace, trace_readable
 
 RunStatus: TypeAlias = Literal[
     "complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted", "damaged"
 ]
 _ENDED: tuple[RunStatus, ...] = ("complete", "partial", "failed", "cancelled")
-_PRUNABLE: tuple[RunStatus, ...] = (*_ENDED, "waiting", "interrupted")
 _MAX_LISTED = 20
-_MAX_REQUEST = 80  # characters of a request in a pipe
+_MAX_REQUEST = 80  # characters of a request
 _TONES: dict[str, Tone] = {"complete": "plain", "running": "plain", "failed": "bad", "damaged": "bad"}
-_ABOUT = {
-    "list": "every run, the latest first",
-    "show": "what happened in a run, and why",
-    "export": "every step of a run: prompts, calls, results, retries, costs",
-    "diff": "what is different between two runs",
-    "cancel": "end a run for good; finished work stays in the journal",
-    "prune": "delete old runs; safe while a server runs",
-    "backup": "copy a journal, as of one moment; safe while a server runs",
-    "restore": "put a backup where there is no journal yet",
-}
 
 
 def add_runs(parser: ArgumentParser) -> None:
-    verbs = add_verbs(parser, _ABOUT, "--journal", "--no-color")
-    add_shared(parser, "--json")
-    limit = f"the latest N runs (default: {_MAX_LISTED}; with --json all)"
-    parser.add_argument("--limit", metavar="N", type=count, help=limit)
-    verbs["list"].add_argument("--limit", metavar="N", type=count, default=SUPPRESS, help=limit)
-    for name in ("list", "show", "diff", "prune"):
-        add_shared(verbs[name], "--json", nested=True)
-    for name in ("show", "export", "diff", "cancel"):
-        verbs[name].add_argument("name", metavar="RUN", help=RUN_HELP)
-    add_shared(verbs["show"], "--jsonl")
-    verbs["export"].add_argument("--report", action="store_true", help="as a Markdown page to read, not as JSON")
-    about = "write it there (default: standard output)"
-    verbs["export"].add_argument("-o", "--output", metavar="FILE", type=Path, help=about)
-    verbs["diff"].add_argument("other", metavar="OTHER", help="the run it is compared with")
-    verbs["cancel"].add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
-    about = "runs that changed last before: 12h, 30d"
-    verbs["prune"].add_argument("--older-than", metavar="TIME", type=duration, help=about)
-    verbs["prune"].add_argument("--keep", metavar="N", type=count, help="all but the latest N of these")
-    about = "only these (default: those that ended)"
-    states = "|".join(_PRUNABLE)
-    verbs["prune"].add_argument("--state", action="append", choices=_PRUNABLE, metavar=states, help=about)
-    verbs["prune"].add_argument("--dry-run", action="store_true", help="name them and delete nothing")
-    about = "the copy, which must not exist yet; large results lie beside it"
-    verbs["backup"].add_argument("file", metavar="FILE", type=Path, help=about)
-    verbs["restore"].add_argument("file", metavar="FILE", type=Path, help="the backup")
+    add_verbs(parser, _VERBS, "--journal", "--no-color")
+    add_options(parser, {**shared("--json"), **_LIMIT})
 
 
 def runs(options: Namespace) -> int:
     """One of the things that can be done with runs; to list them, where none is named."""
     verb: str = vars(options).get("what") or "list"
-    return _VERBS[verb](options, Console(sys.stdout))
+    return _VERBS[verb].function(options, Console(sys.stdout))
 
 
 # --- list
@@ -112,21 +87,20 @@ def _list(options: Namespace, console: Console) -> int:
     if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    tones: list[Tone] = []
-    lines: list[tuple[str, ...]] = []
-    for row, state in listed:
-        status = _status(row, state)
-        tones.append(_TONES.get(status, "warn"))
-        if state is None:
-            lines.append((row.run, status, "", "", row.damage))
-            continue
-        goal = state.requested.goal
-        request = goal if console.terminal else short(goal, _MAX_REQUEST)
-        lines.append((row.run, status, _cost(state.ledger.spent), ago(row.started, time.time()), request))
+    tones: list[Tone] = [_TONES.get(_status(row, state), "warn") for row, state in listed]
+    lines = [_table_row(row, state) for row, state in listed]
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
     if len(rows) > len(listed):
         console.line(f"… and {len(rows) - len(listed)} older; --limit N shows more", "dim")
     return 0
+
+
+def _table_row(row: RunRow, state: RunState | None) -> tuple[str, ...]:
+    status = _status(row, state)
+    if state is None:
+        return (row.run, status, "", "", row.damage)
+    request = short(state.requested.goal, _MAX_REQUEST)
+    return (row.run, status, _cost(state.ledger.spent), ago(row.started, time.time()), request)
 
 
 def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
@@ -156,20 +130,14 @@ def _cost(spent: Amount) -> str:
 
 
 def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
-    status = _status(row, state)
     spent = NOTHING if state is None else state.ledger.spent
     return {
         "run": row.run,
+        "state": _status(row, state),
         "seq": row.seq,
         "started": row.started,
         "changed": row.changed,
-        "type": "" if row.last is None else row.last.event.__struct_config__.tag,
-        "epoch": row.epoch,
         "damage": row.damage,
-        "state": status,
-        "held": status == "running",
-        "waits": state is not None and state.ended is None and state.input is not None,
-        "ending": state.ended.ending if state is not None and state.ended is not None else None,
         "request": "" if state is None else state.requested.goal,
         "cost_usd": spent.micros / 1_000_000,
         "tokens": spent.tokens,
@@ -210,13 +178,13 @@ def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entr
         _add_levels(tree, traced)
         console.draw(tree)
     for finding in audit_run(entries, transcript.state):
-        console.line(f"audit: {describe_mode(finding)}", "plain" if finding.prevented else "warn")
+        console.line(f"audit: {_describe_mode(finding)}", "plain" if finding.prevented else "warn")
     if transcript.state.ended is None:
         advice = Advice(options.name, options.journal)
         console.line(f"go on, if no process drives it: {advice.going_on(transcript.state)}")
 
 
-def describe_mode(finding: FailureMode) -> str:
+def _describe_mode(finding: FailureMode) -> str:
     """A failure mode of agent teams that a run met."""
     task = f"{finding.task}: " if finding.task else ""
     return f"MAST {finding.mode}{' (prevented)' if finding.prevented else ''}: {task}{finding.message}"
@@ -236,14 +204,9 @@ def _add_levels(tree: Tree, traced: Trace) -> None:
 
 
 def _level_label(traced: Trace, lead: str) -> Text:
-    inner = [run.used for _, attempt in attempts_with_runs(traced) for run in attempt.runs]
-    reason = f" ({traced.reason})" if traced.reason in ("budget", "deadline") else ""
-    facts = [f"{traced.ending or 'not yet'}{reason}", counted(len(traced.tasks), "task"), seconds(traced.seconds)]
-    cost = money(traced.used)
-    if inner:
-        cost += f", of its own {money(traced.used.beyond(sum(inner, start=NOTHING)))}"
+    facts = (traced.ending or "not yet", counted(len(traced.tasks), "task"), seconds(traced.seconds))
     tone = _TONES.get(traced.ending, "warn")
-    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {cost}"), STYLES[tone])
+    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {money(traced.used)}"), STYLES[tone])
 
 
 def _export(options: Namespace, console: Console) -> int:
@@ -259,50 +222,6 @@ def _export(options: Namespace, console: Console) -> int:
     if traced.damage:
         raise Corrupt(traced.damage, run=options.name)
     return 0
-
-
-# --- diff
-
-
-def _diff(options: Namespace, console: Console) -> int:
-    """What is different between two runs: goal, tasks, results, answer."""
-    traces = [trace(name, read_run(options.journal, name)) for name in (options.name, options.other)]
-    before, after = (_comparable_lines(traced) for traced in traces)
-    changes = list(unified_diff(before, after, options.name, options.other, lineterm="", n=1))
-    if options.json:
-        console.json({"runs": [_summarize(traced) for traced in traces], "diff": changes})
-        return 0
-    width = max(len(traced.run) for traced in traces)
-    for traced in traces:
-        console.line(f"{traced.run:{width}}  {_summarize(traced)}", "bold")
-    for line in changes:
-        tone: Tone = "bad" if line.startswith("-") else "good" if line.startswith("+") else "dim"
-        console.line(line, tone)
-    if not changes:
-        console.line("no difference in plan, results or answer")
-    return 0
-
-
-def _summarize(traced: Trace) -> str:
-    attempts = sum(task.attempt_count for task in traced.tasks)
-    counts = f"{counted(len(traced.tasks), 'task')}, {counted(attempts, 'attempt')}"
-    return f"{traced.ending or 'not yet'}, {counts}, {seconds(traced.seconds)}, {money(traced.used)}"
-
-
-def _comparable_lines(traced: Trace) -> list[str]:
-    lines = [f"goal: {traced.goal}"]
-    for task in traced.tasks:
-        facts = {
-            "instruction": task.instruction,
-            "worker": task.worker,
-            "needs": ", ".join(task.after),
-            "status": task.status,
-            "attempts": task.attempt_count,
-            "result": msgspec.json.encode(task.result).decode(),
-        }
-        lines += [f"task {task.id}", *(f"  {task.id}: {name}: {value}" for name, value in facts.items())]
-    answer = traced.answer if isinstance(traced.answer, str) else format_json(traced.answer)
-    return [*lines, "answer:", *answer.splitlines()]
 
 
 # --- cancel and prune, backup and restore
@@ -356,27 +275,18 @@ def _prune(options: Namespace, console: Console) -> int:
 
 
 def _choose_prunable(rows: Sequence[RunRow], options: Namespace) -> list[str]:
-    """Runs in the states that are named which changed last before that time, but for the latest; with those inside."""
+    """Runs that ended before that time, but for the latest; with those inside them."""
     names = [row.run for row in rows]
     all_names = set(names)
-    statuses = options.state or _ENDED
-    outer = [row for row in rows if not is_nested(row.run, all_names) and read_status(options.journal, row) in statuses]
+    outer = [row for row in rows if _has_ended(row) and not is_nested(row.run, all_names)]
     outer.sort(key=lambda row: row.changed, reverse=True)
     before = time.time() - (options.older_than or 0)
     chosen = {row.run for row in outer[options.keep or 0 :] if row.changed < before}
     return [name for name in names if name in chosen or is_nested(name, chosen)]
 
 
-def read_status(journal: Path, row: RunRow) -> RunStatus:
-    """Of a run that has ended only the last entry is read: a journal may hold very many."""
-    if row.damage:
-        return "damaged"
-    try:
-        if row.ended is not None:
-            return "waiting" if row.ended.ending == "needs_input" else row.ended.ending
-        return _status(row, replay(read_run(journal, row.run)))
-    except Corrupt:
-        return "damaged"
+def _has_ended(row: RunRow) -> bool:
+    return not row.damage and row.ended is not None and row.ended.ending != "needs_input"
 
 
 def _backup(options: Namespace, console: Console) -> int:
@@ -393,13 +303,50 @@ def _restore(options: Namespace, console: Console) -> int:
     return 0
 
 
-_VERBS: dict[str, Callable[[Namespace, Console], int]] = {
-    "list": _list,
-    "show": _show,
-    "export": _export,
-    "diff": _diff,
-    "cancel": _cancel,
-    "prune": _prune,
-    "backup": _backup,
-    "restore": _restore,
+# --- the verbs
+
+_LIMIT: Options = {
+    "--limit": {"metavar": "N", "type": count, "help": f"the latest N runs (default: {_MAX_LISTED}; with --json all)"}
+}
+_NAME: Options = {"name": {"metavar": "RUN", "help": RUN_HELP}}
+_JSON = shared("--json", nested=True)
+_VERBS = {
+    "list": Verb(
+        "every run, the latest first", {**_JSON, "--limit": {**_LIMIT["--limit"], "default": SUPPRESS}}, _list
+    ),
+    "show": Verb("what happened in a run, and why", {**_NAME, **_JSON, **shared("--jsonl")}, _show),
+    "export": Verb(
+        "every step of a run: prompts, calls, results, retries, costs",
+        {
+            **_NAME,
+            "--report": {"action": "store_true", "help": "as a Markdown page to read, not as JSON"},
+            "-o --output": {"metavar": "FILE", "type": Path, "help": "write it there (default: standard output)"},
+        },
+        _export,
+    ),
+    "cancel": Verb(
+        "end a run for good; finished work stays in the journal",
+        {**_NAME, "--reason": {"metavar": "TEXT", "default": "", "help": "why, for the journal"}},
+        _cancel,
+    ),
+    "prune": Verb(
+        "delete old runs; safe while a server runs",
+        {
+            **_JSON,
+            "--older-than": {"metavar": "TIME", "type": duration, "help": "runs that ended before: 12h, 30d"},
+            "--keep": {"metavar": "N", "type": count, "help": "all but the latest N of these"},
+            "--dry-run": {"action": "store_true", "help": "name them and delete nothing"},
+        },
+        _prune,
+    ),
+    "backup": Verb(
+        "copy a journal, as of one moment; safe while a server runs",
+        {"file": {"metavar": "FILE", "type": Path, "help": "the copy, which must not exist yet"}},
+        _backup,
+    ),
+    "restore": Verb(
+        "put a backup where there is no journal yet",
+        {"file": {"metavar": "FILE", "type": Path, "help": "the backup"}},
+        _restore,
+    ),
 }

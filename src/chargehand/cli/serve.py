@@ -2,17 +2,19 @@
 
 import os
 import sys
+import threading
 import time
+import webbrowser
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import add_shared, add_verbs, duration, model_handle
+from chargehand.cli.arguments import Options, Verb, add_options, add_verbs, duration, model_handle, shared
 from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
@@ -20,50 +22,84 @@ from chargehand.models.providers import install_command
 from chargehand.sqlite import file_of_url
 
 if TYPE_CHECKING:
-    from chargehand.server.middleware.keys import ApiKey
+    from chargehand.server.middleware.keys import ApiKey, KeyStore
     from chargehand.server.settings import ServerSettings
 
 TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
 PORT = 8283
+_EXAMPLES = f"""examples:
+  chargehand serve --open             the nearest team, else the bundled one
+  chargehand serve --team shop --team desk --port 9000
+  {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example
+
+"""
+
+
+_SERVE_OPTIONS: Options = {
+    "--team": {
+        "metavar": "PATH",
+        "action": "append",
+        "default": [],
+        "type": Path,
+        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+    },
+    **shared("--data", "--price", "--no-color"),
+    "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
+    "--port": {
+        "metavar": "N",
+        "type": int,
+        "default": PORT,
+        "help": f"the port (default {PORT}; 0 is any free one)",
+    },
+    "--open": {"action": "store_true", "help": "open the page in a browser, with a token for it"},
+    "--no-token": {"action": "store_true", "help": "no token is needed; only on 127.0.0.1"},
+    "--allow-host": {
+        "metavar": "NAME",
+        "action": "append",
+        "default": [],
+        "help": "a name under which it may be called besides its own address; may be repeated",
+    },
+    "--custom-tools": {
+        "action": "store_true",
+        "help": "clients may bring tools in source, which run in the sandbox",
+    },
+    "--model-urls": {
+        "action": "store_true",
+        "help": "clients may name models by URL, and so make the server call any public address",
+    },
+    "--model-host": {
+        "metavar": "HOST[:PORT]",
+        "action": "append",
+        "default": [],
+        "help": "with --model-urls: a local or private address that they may name; may be repeated",
+    },
+    "--model": {
+        "metavar": "NAME",
+        "type": model_handle,
+        "default": "",
+        "help": "the model of every worker, and of agents whose own model is not available",
+    },
+    "--open-runs": {"metavar": "N", "type": int, "help": "how many runs may go on at once (default 64)"},
+    "--grace": {
+        "metavar": "TIME",
+        "type": duration,
+        "default": 5.0,
+        "help": "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start",
+    },
+    "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
+}
 
 
 def add_serve(parser: ArgumentParser) -> None:
-    parser.epilog = (
-        "examples:\n"
-        "  chargehand serve                    the nearest team, else the bundled one\n"
-        "  chargehand serve --team shop --team desk --port 9000\n"
-        f"  {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example\n\n" + (parser.epilog or "")
-    )
-    words = "a team file or its folder; may be repeated (default: the nearest team.yaml upwards, else the bundled team)"
-    parser.add_argument("--team", metavar="PATH", action="append", default=[], type=Path, help=words)
-    add_shared(parser, "--data", "--price", "--no-color")
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-    words = f"the port (default {PORT}; 0 is any free one)"
-    parser.add_argument("--port", metavar="N", type=int, default=PORT, help=words)
-    words = "no token is needed; only on 127.0.0.1"
-    parser.add_argument("--no-token", action="store_true", help=words)
-    words = "a name under which it may be called besides its own address; may be repeated"
-    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help=words)
-    words = "clients may bring tools in source, which run in the sandbox"
-    parser.add_argument("--custom-tools", action="store_true", help=words)
-    words = "clients may name models by URL, and so make the server call any public address"
-    parser.add_argument("--model-urls", action="store_true", help=words)
-    words = "with --model-urls: an address of this machine or a private network that they may name; may be repeated"
-    parser.add_argument("--model-host", metavar="HOST[:PORT]", action="append", default=[], help=words)
-    words = "the model of every worker, and of agents whose own model is not available"
-    parser.add_argument("--model", metavar="NAME", type=model_handle, default="", help=words)
-    words = "how many runs may go on at once (default 64)"
-    parser.add_argument("--open-runs", metavar="N", type=int, help=words)
-    words = "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start"
-    parser.add_argument("--grace", metavar="TIME", type=duration, default=5.0, help=words)
-    parser.add_argument("-v", "--verbose", action="store_true", help="also say what is usual")
+    parser.epilog = _EXAMPLES + (parser.epilog or "")
+    add_options(parser, _SERVE_OPTIONS)
 
 
 def serve(options: Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C: 0 after an orderly end."""
     try:
         from chargehand.server import app, settings  # noqa: PLC0415 - only this verb needs them
-        from chargehand.server.middleware.gate import first_token  # noqa: PLC0415 - as above
+        from chargehand.server.middleware.gate import browser_token, first_token  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("chargehand"):
             raise
@@ -76,6 +112,10 @@ def serve(options: Namespace) -> int:
         for line in startup_lines(wanted, port, token, teams):
             Console(sys.stdout).line(line)
         sys.stdout.flush()
+        if options.open:
+            address = page_address(wanted, port, token or browser_token(wanted, time.time()))
+            # a browser may take seconds to come up, and calls are answered meanwhile
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     app.serve(wanted, lookup, ready)
     return 0
@@ -109,10 +149,21 @@ def _settings(options: Namespace) -> "ServerSettings":
     )
 
 
+def page_address(settings: "ServerSettings", port: int, token: str) -> str:
+    """The page of a server. The token stands in the fragment, which is sent to no server and kept in no log."""
+    return f"http://{_reached(settings)}:{port}/{f'#key={token}' if token else ''}"
+
+
+def _reached(settings: "ServerSettings") -> str:
+    """The address under which a server is reached from this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+
+
 def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
+    reached = _reached(settings)
     password = token or ("TOKEN" if not settings.unlocked else "")
     folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
     create_token = f"chargehand tokens create{folder}"
@@ -125,7 +176,7 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
         facts["token"] = f"one that was made before; another: {create_token}"
     if teams:
         facts["teams"] = ", ".join(teams)
-    facts["what is where"] = f"http://{reached}:{port}/"
+    facts["page"] = page_address(settings, port, "")
     facts["its runs"] = f"chargehand runs --journal {quote(str(settings.stores('main').journal))}"
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
@@ -142,64 +193,31 @@ _ACCESS_EXAMPLES = """examples:
   chargehand tokens revoke 1f2e3d4c
 
 """
-_TOKEN_VERBS = {
-    "list": "every token that was made, without what is secret of it",
-    "create": "make a token; it is shown once",
-    "revoke": "make a token invalid, from now on",
-}
 
 
 def add_tokens(parser: ArgumentParser) -> None:
     parser.epilog = _ACCESS_EXAMPLES + (parser.epilog or "")
-    verbs = add_verbs(parser, _TOKEN_VERBS, "--data", "--json", "--no-color")
-    create = verbs["create"]
-    create.add_argument("--tenant", metavar="NAME", default="main", help="whose it is (default main)")
-    about = "what it is good for; each includes those before it (default run)"
-    create.add_argument("--scope", choices=("read", "run", "admin"), default="run", help=about)
-    create.add_argument("--name", metavar="TEXT", default="", help="what to remember it by")
-    create.add_argument("--expires", metavar="TIME", type=duration, help="how long it is good: 12h, 30d")
-    verbs["revoke"].add_argument("id", metavar="ID", help="as `tokens list` shows it")
+    add_verbs(parser, _TOKEN_VERBS, "--data", "--json", "--no-color")
 
 
 def tokens(options: Namespace) -> int:
     """A server that runs in the same folder heeds it at once. Only the hash of a token is kept."""
-    from chargehand.server.middleware.gate import open_keys  # noqa: PLC0415 - the server is an extra
-    from chargehand.server.middleware.keys import create_key, revoke_key  # noqa: PLC0415 - as above
-    from chargehand.server.settings import key_store_url  # noqa: PLC0415 - as above
-
-    console = Console(sys.stdout)
-    url = key_store_url(options.data)
-    has_keys = file_of_url(url).exists()
-    if options.what == "revoke" and not has_keys:
-        raise Unknown(f"there are no tokens in {options.data}; --data names another folder")
-    if options.what not in ("create", "revoke"):
-        keys: list[ApiKey] = []
-        if has_keys:  # listing makes no folder
-            with closing(open_keys(url)) as store:
-                keys = store.all()
-        _list_tokens(options, console, keys)
-        return 0
-    now = time.time()
-    token = ""
-    with closing(open_keys(url)) as store:
-        if options.what == "revoke":
-            key = revoke_key(store, options.id, now)
-        else:
-            expires = None if options.expires is None else now + options.expires
-            key, token = create_key(options.tenant, options.name, options.scope, now, expires)
-            store.add(key)
-    if options.json:
-        console.json({"token": token, **_token_facts(key)} if token else _token_facts(key))
-    elif token:
-        console.line(token)
-        Console(sys.stderr).line(f"token {key.id} of tenant {key.tenant}; it is not shown again", "dim")
-    else:
-        console.line(f"revoked: {key.id} of tenant {key.tenant}")
+    _TOKEN_VERBS[options.what or "list"].function(options, Console(sys.stdout))
     return 0
 
 
-def _list_tokens(options: Namespace, console: Console, keys: "list[ApiKey]") -> None:
-    rows = [_token_facts(key) for key in keys]
+def _open_keys(options: Namespace, *, create: bool) -> "AbstractContextManager[KeyStore | None]":
+    """The tokens in the folder of the server; None where there are none yet, and none are to be made."""
+    from chargehand.server.middleware.gate import open_keys  # noqa: PLC0415 - the server is an extra
+    from chargehand.server.settings import key_store_url  # noqa: PLC0415 - as above
+
+    url = key_store_url(options.data)
+    return closing(open_keys(url)) if create or file_of_url(url).exists() else nullcontext()
+
+
+def _list_tokens(options: Namespace, console: Console) -> None:
+    with _open_keys(options, create=False) as store:
+        rows = [_token_facts(key) for key in store.all()] if store is not None else []
     if options.json:
         console.json(rows)
     elif rows:
@@ -208,9 +226,62 @@ def _list_tokens(options: Namespace, console: Console, keys: "list[ApiKey]") -> 
         console.line(f"there are no tokens in {options.data} yet; `chargehand tokens create` makes one")
 
 
+def _create_token(options: Namespace, console: Console) -> None:
+    from chargehand.server.middleware.keys import create_key  # noqa: PLC0415 - the server is an extra
+
+    now = time.time()
+    expires = None if options.expires is None else now + options.expires
+    key, token = create_key(options.tenant, options.name, options.scope, now, expires)
+    with _open_keys(options, create=True) as store:
+        assert store is not None, "it is made"
+        store.add(key)
+    if options.json:
+        console.json({"token": token, **_token_facts(key)})
+    else:
+        console.line(token)
+        Console(sys.stderr).line(f"token {key.id} of tenant {key.tenant}; it is not shown again", "dim")
+
+
+def _revoke_token(options: Namespace, console: Console) -> None:
+    from chargehand.server.middleware.keys import revoke_key  # noqa: PLC0415 - the server is an extra
+
+    with _open_keys(options, create=False) as store:
+        if store is None:
+            raise Unknown(f"there are no tokens in {options.data}; --data names another folder")
+        key = revoke_key(store, options.id, time.time())
+    if options.json:
+        console.json(_token_facts(key))
+    else:
+        console.line(f"revoked: {key.id} of tenant {key.tenant}")
+
+
 def _token_facts(key: "ApiKey") -> dict[str, str]:
     times = {"created": key.created, "expires": key.expires, "revoked": key.revoked}
     facts = {"id": key.id, "tenant": key.tenant, "scope": key.scope, "name": key.name}
     for name, at in times.items():
         facts[name] = "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
     return facts
+
+
+_TOKEN_VERBS = {
+    "list": Verb("every token that was made, without what is secret of it", {}, _list_tokens),
+    "create": Verb(
+        "make a token; it is shown once",
+        {
+            "--tenant": {"metavar": "NAME", "default": "main", "help": "whose it is (default main)"},
+            "--scope": {
+                "choices": ("read", "run", "admin"),
+                "default": "run",
+                "help": "what it is good for; each includes those before it (default run)",
+            },
+            "--name": {"metavar": "TEXT", "default": "", "help": "what to remember it by"},
+            "--expires": {"metavar": "TIME", "type": duration, "help": "how long it is good: 12h, 30d"},
+        },
+        _create_token,
+    ),
+    "revoke": Verb(
+        "make a token invalid, from now on",
+        {"id": {"metavar": "ID", "help": "as `tokens list` shows it"}},
+        _revoke_token,
+    ),
+}

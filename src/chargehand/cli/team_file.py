@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.cli.arguments import add_shared, model_handle
+from chargehand.cli.arguments import add_options, model_handle, shared
 from chargehand.cli.console import Console, Tone, print_table
 from chargehand.cli.format import counted
 from chargehand.config.describe import Description, WorkerLine, describe
@@ -36,14 +36,25 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".chargehand")
 
 
 def add_init(parser: ArgumentParser) -> None:
-    parser.add_argument("template", metavar="TEMPLATE", nargs="?", default=USUAL, help=f"default {USUAL}; see --list")
-    parser.add_argument(
-        "folder", metavar="DIR", nargs="?", default="", help="where to put it (default: a folder of its name)"
+    add_options(
+        parser,
+        {
+            "template": {"metavar": "TEMPLATE", "nargs": "?", "default": USUAL, "help": f"default {USUAL}; see --list"},
+            "folder": {
+                "metavar": "DIR",
+                "nargs": "?",
+                "default": "",
+                "help": "where to put it (default: a folder of its name)",
+            },
+            "--force": {"action": "store_true", "help": "write over files that are there"},
+            "--model": {
+                "metavar": "NAME",
+                "type": model_handle,
+                "help": f"the model of the team (default: by the key in the environment, else {BUILT_IN})",
+            },
+            "--list": {"action": "store_true", "help": "list the templates"},
+        },
     )
-    parser.add_argument("--force", action="store_true", help="write over files that are there")
-    words = f"the model of the team (default: of a key in the environment, else of an Ollama here, else {BUILT_IN})"
-    parser.add_argument("--model", metavar="NAME", type=model_handle, help=words)
-    parser.add_argument("--list", action="store_true", help="list the templates")
 
 
 def init(options: Namespace) -> int:
@@ -71,12 +82,10 @@ def _copy(template: Path, folder: Path, *, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is a file; name a folder")
     if not force:
-        mine = [path.relative_to(template) for path in template.rglob("*") if path.is_file()]
-        there = sorted(str(path) for path in mine if path.suffix != ".pyc" and (folder / path).exists())
-        teams = [name for name in NAMES if (folder / name).exists()]
-        if taken := [*teams, *(name for name in there if name not in teams)]:
-            more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
-            raise Refused(f"{folder} holds {taken[0]}{more} already; choose another folder, or --force to write over")
+        names = [*NAMES, *(path.relative_to(template) for path in template.rglob("*.*") if path.suffix != ".pyc")]
+        taken = [str(name) for name in names if (folder / name).exists()]
+        if taken:
+            raise Refused(f"{folder} holds {taken[0]} already; choose another folder, or --force to write over")
     try:
         shutil.copytree(template, folder, dirs_exist_ok=True, ignore=_NOT_COPIED)
     except (OSError, shutil.Error) as error:
@@ -121,12 +130,19 @@ def _next_steps(console: Console, folder: Path, model: Detected) -> None:
 
 
 def add_check(parser: ArgumentParser) -> None:
-    add_shared(parser, "--team")
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of team files, for editors")
-    about = "say what a key such as workers.*.tools means, what it takes and its default"
-    parser.add_argument("--explain", metavar="KEY", help=about)
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
-    add_shared(parser, "--json", "--no-color")
+    add_options(
+        parser,
+        {
+            **shared("--team"),
+            "--schema": {"action": "store_true", "help": "print the JSON Schema of team files, for editors"},
+            "--explain": {
+                "metavar": "KEY",
+                "help": "say what a key such as workers.*.tools means, what it takes and its default",
+            },
+            "--strict": {"action": "store_true", "help": "warnings count as errors"},
+            **shared("--json", "--no-color"),
+        },
+    )
 
 
 def check(options: Namespace) -> int:

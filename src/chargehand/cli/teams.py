@@ -5,7 +5,7 @@ import json
 import secrets
 import sys
 from argparse import Namespace
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.background import BackgroundRun, run_due
-from chargehand.agents.draft import CostForecast, PlanForecast, foreseen
+from chargehand.agents.draft import PlanForecast, foreseen
 from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli import USUAL_MEMORY
 from chargehand.cli.arguments import read_request
 from chargehand.cli.console import Console, short
 from chargehand.cli.exit_codes import Terminated
-from chargehand.cli.format import counted, dollars
 from chargehand.cli.run_session import Advice, ExecutorSource, RunSession, program
 from chargehand.cli.signals import StopSignals
 from chargehand.config.load import load_team
@@ -34,7 +33,7 @@ from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Roster
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
-from chargehand.errors import ChargehandError, Invalid, NotJson
+from chargehand.errors import Invalid, NotJson
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal
 from chargehand.models.prices import flat
@@ -83,28 +82,13 @@ def decode_script(path: str, table: dict[str, object]) -> ScriptedRun:
         raise Invalid(f"{path} is not a script: {problem}; docs/cli.md lists the fields") from error
     if script.plan is None and not script.plans:
         raise Invalid(f"{path} has no plan: give `plan`, or `plans` for a planner to propose")
-    workers = script.roster.names()
-    if len(set(workers)) < len(workers):
-        twice = next(name for name in workers if workers.count(name) > 1)
-        raise Invalid(f"{path}: there are two workers {twice!r}; give each a name of its own")
-    for agent in script.roster.agents:
-        _check_names(f"{path}: worker {agent.name!r} falls back to", agent.fallbacks, workers, "worker of the roster")
     plans = (*script.plans, *([script.plan] if script.plan else []))
     tasks = {str(task.id).strip() for plan in plans for task in plan.tasks}
     for field, names in (("moves", script.moves), ("refined", script.refined)):
-        _check_names(f"{path}: {field} names", [name.partition("[")[0] for name in names], tasks, "task of the plan")
-    for place, moves in (*script.moves.items(), ("answers", script.answers), ("otherwise", (script.otherwise,))):
-        for move in moves:
-            amounts = (move.seconds, move.retry_after, *(structs.astuple(move.used) if move.used else ()))
-            if min(amounts) < 0:
-                raise Invalid(f"{path}: a move of {place!r} has a number below zero; times and costs are 0 or more")
+        for name in names:
+            if name.partition("[")[0] not in tasks:
+                raise Invalid(f"{path}: {field} names {name!r}, which is no task of the plan{near(name, tasks)}")
     return script
-
-
-def _check_names(lead: str, names: Iterable[str], allowed: Iterable[str], what: str) -> None:
-    for name in names:
-        if name not in allowed:
-            raise Invalid(f"{lead} {name!r}, which is no {what}{near(name, allowed)}")
 
 
 def read_table(path: str) -> dict[str, object]:
@@ -176,22 +160,19 @@ def team_arguments(options: Namespace) -> tuple[str, ...]:
 
 def read_goal(team: Team, options: Namespace, verb: str = "run", *, or_else: str = "") -> str:
     """What is asked: words, standard input, one of the team's own examples, or else what is there already."""
-    examples = team.supervisor.examples
+    examples = team.examples
     number: int | None = options.example
     if number is None:
         goal = read_request(options.request, verb) or or_else
         if goal:
             return goal
-        problem = f'no request given. Try: {program()} {verb} "REQUEST"'
-        if not examples:
-            raise Invalid(problem)
-        listing = ", ".join(f"{number}: {short(example, 80)}" for number, example in enumerate(examples[:5], 1))
-        raise Invalid(f"{problem}, or try an example of team {team.name} with --example N ({listing})")
+        listing = "".join(f"\n  {number}: {short(example, 80)}" for number, example in enumerate(examples, 1))
+        own = f", or --example N with an example of team {team.name}:{listing}" if examples else ""
+        raise Invalid(f'no request given. Try: {program()} {verb} "REQUEST"{own}')
     if options.request:
         raise Invalid("give a request or --example, not both")
     if not 1 <= number <= len(examples):
-        have = f"it has {len(examples)}" if examples else "it has none: list some under `examples` in its file"
-        raise Invalid(f"team {team.name} has no example {number}; {have}")
+        raise Invalid(f"team {team.name} has no example {number}; it has {len(examples)}, under `examples` in its file")
     return examples[number - 1]
 
 
@@ -258,31 +239,12 @@ def find_executor(options: Namespace, run: str, state: Callable[[], RunState]) -
 # --- what a plan costs
 
 
-def warn_above_budget(team: Team, request: RunRequested) -> None:
-    """Say it where a plan is estimated to cost more than the run may."""
-    if request.plan is None or request.budget.micros is None or team.cache is not None:
-        return  # what a plan will be is not known, nothing is capped, or results may be had for nothing
-    cost = asyncio.run(forecast_plan(team, request)).usd
-    if cost is not None and cost.above_budget:
-        Console(sys.stderr).prose(f"warning: {above_budget(cost)}", "warn")
-
-
 async def forecast_plan(team: Team, request: RunRequested) -> PlanForecast:
     """What the plan of a request takes."""
     if request.plan is None:
         raise Invalid("there is no plan to reckon with; name one with --plan")
     async with team.executor() as executor:
         return foreseen(executor, request.plan, request)
-
-
-def above_budget(cost: CostForecast) -> str:
-    """That a plan costs more than there is, in words."""
-    about = dollars(round(1_000_000 * (cost.about or 0)))
-    budget = dollars(round(1_000_000 * (cost.budget or 0)))
-    return (
-        f"this plan is estimated at {about}, the budget is {budget}: the run stops where that is used up. Allow it "
-        "more with --budget-usd, leave tasks out of the plan, or name a cheaper model with --model"
-    )
 
 
 # --- background workers
@@ -315,8 +277,6 @@ def finish_background(team: Team, options: Namespace, code: int) -> None:
         console.line("memory is left for the next time", "warn")
         if isinstance(stop, Terminated):
             raise
-    except ChargehandError as error:
-        console.line(f"memory was not tidied: {error}", "bad")
     except Exception as error:  # noqa: BLE001 - tools and models of others: the turn is over, and keeps its exit code
         console.line(f"memory was not tidied: {type(error).__name__}: {error}", "bad")
     for result in results:
@@ -329,9 +289,7 @@ def _report_failure(console: Console, result: BackgroundRun) -> None:
     if outcome.ending in ("complete", "partial"):
         return
     reason = outcome.gaps[0].message if outcome.gaps else outcome.reason
-    then = f"{counted(len(result.covered), 'turn')} will be left out"
-    if result.again:
-        then = "it is tried again the next time"
+    then = "it is tried again the next time" if result.again else "its turns will be left out"
     if outcome.question is not None:
         then = "its question must be answered first"
     console.line(f"{result.worker} did not get through ({reason}); {then}; see run {outcome.run}", "bad")

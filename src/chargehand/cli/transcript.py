@@ -6,9 +6,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from chargehand.agents.nested import text
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
-from chargehand.cli.diagrams import LEGEND, charts_of, draw_chart, print_plan, timeline_lines
+from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
 from chargehand.cli.event_text import MEMORY_STEPS, SUPERVISOR, describe_event
 from chargehand.cli.format import describe_gaps, money, seconds
 from chargehand.cli.questions import format_question, name_calls
@@ -16,7 +17,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant
-from chargehand.engine.state import RunState, Status
+from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.runtime.trace import Tracer
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
 
 _MAX_GOAL = 2000  # characters; the journal has all of it
-_MIN_TASK = 3  # columns for names such as t12, kept free before there is a plan
+_MIN_TASK = 3  # columns for names such as t12, so that lines before and after the plan are aligned
 _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
@@ -147,18 +148,17 @@ class Transcript:
         console = self.console
         event = describe_event(self.tracer, entry, whole=self._internals)
         worker_room = min(_MAX_WORKER, max(map(len, (*self.state.agents, SUPERVISOR))))
-        task_room = min(_MAX_TASK, max(map(len, self.state.tasks), default=_MIN_TASK))
+        task_room = min(_MAX_TASK, max([_MIN_TASK, *map(len, self.state.tasks)]))
         when = f"{entry.at - self.tracer.began:8.2f} s"
-        names = f"{short(event.task, _MAX_TASK):{task_room}}  {short(event.who, _MAX_WORKER):{worker_room}}"
-        indent = len(f"{when}  {names}  ")
+        lead = f"{when}  {short(event.task, _MAX_TASK):{task_room}}  {short(event.who, _MAX_WORKER):{worker_room}}  "
         lines = [event.text]
-        if console.terminal and console.columns - indent > _LEAST_ROOM:
-            lines = wrap_words(event.text, console.columns - indent)
-        console.text(f"{console.paint(when, 'dim')}  {names}  {console.paint(lines[0], event.tone)}")
-        for line in lines[1:]:
-            console.line(f"{' ' * indent}{line.strip()}", event.tone)
+        if console.terminal and console.columns - len(lead) > _LEAST_ROOM:
+            lines = wrap_words(event.text, console.columns - len(lead))
+        for line in lines:
+            console.line(f"{lead}{line.strip()}", event.tone)
+            lead = " " * len(lead)
         if isinstance(entry.event, ev.InputRequested):
-            for line in self.question_lines(entry.event, console.columns - len(_INDENT)):
+            for line in self.question_lines(entry.event):
                 console.line(f"{_INDENT}{line}")
 
     def _show_plan(self, plan: Plan) -> None:
@@ -175,15 +175,20 @@ class Transcript:
         self.console.line(f"waiting for {_WAITS_FOR[request.what]}:", "warn")
         if request.what == "plan" and not request.task:
             self._show_plan(planned(self.state))
-        for line in self.question_lines(request, self.console.columns):
+        for line in self.question_lines(request):
             self.console.line(line)
 
-    def question_lines(self, request: ev.InputRequested, columns: int) -> list[str]:
+    def question_lines(self, request: ev.InputRequested) -> list[str]:
         """All there is to say about a question of this run: the calls it is about, with their arguments."""
         requests = name_calls(request, self.tracer.tasks.get(request.task))
-        return [line for each in requests for line in format_question(each, columns)]
+        return [line for each in requests for line in format_question(each)]
 
     # --- the end
+
+    def stop_view(self) -> None:
+        """Leave the last picture of a live view as it is."""
+        if self.live is not None:
+            self.live.stop(keep=True)
 
     def close(self, remarks: Sequence[str] = ()) -> None:
         """The timeline, what is missing, remarks, the answer, what it cost, how long it took and how it ended.
@@ -192,24 +197,29 @@ class Transcript:
         """
         trace = self.tracer.snapshot()
         console = self.console
-        if self.live is not None:
-            self.live.stop(keep=True)
-        else:
+        self.stop_view()
+        if self.live is None:
             console.line()
             console.line(f"timeline: {seconds(trace.seconds)}   {LEGEND}", "bold")
             for line in timeline_lines(trace, console.columns):
                 console.line(line)
             console.line()
-        self._show_gaps()
+        failure = fallback_answer(self.state) if self._has_failed else ""
+        if failure:  # it is no data, and names the gaps
+            console.markdown(clean_lines(failure))
+            console.line()
+        else:
+            self._show_gaps()
         for remark in remarks:
             console.prose(remark)
-        for chart in charts_of(trace).values() if self.live is not None else ():
-            for line in draw_chart(chart, console.columns):
-                console.line(line)
         self._show_answer()
         console.line(f"cost: {money(trace.used)}")
         console.line(f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it")
         console.line(f"ending: {describe_ending(self.state)}", "bold")
+
+    @property
+    def _has_failed(self) -> bool:
+        return self.state.ended is not None and self.state.ended.ending == "failed"
 
     def _show_gaps(self) -> None:
         end = self.state.ended
@@ -217,11 +227,6 @@ class Transcript:
             self.console.line(f"gaps: {len(end.gaps) or 'none'}")
             for line in describe_gaps(end.gaps):
                 self.console.prose(f"  {line}", "bad")
-            return
-        tasks = [progress for progress in self.state.tasks.values() if progress.parent is None]
-        unfinished = sum(progress.status is not Status.DONE for progress in tasks)
-        if unfinished:
-            self.console.line(f"unfinished: {unfinished} of {len(tasks)} tasks")
 
     def _show_answer(self) -> None:
         """The answer: text as it is, anything else as JSON. Where none is to be written, the results are the answer."""
@@ -231,9 +236,10 @@ class Transcript:
         if state.answer is not None:
             answer = decode_value(state.answer)
         elif state.combine == "none" and state.ended is not None:
-            answer = {result.task: decode_value(result.value) for result in results(state) if result.value is not None}
+            answer = self._results()
         else:
-            self._show_fallback(output)
+            answer = fallback_answer(state)
+        if state.answer is None and (not answer or self._has_failed):
             return
         self.console.line("answer:", "bold")
         if isinstance(answer, str):
@@ -242,13 +248,14 @@ class Transcript:
             output.text(format_json(answer))
         self.console.line()
 
-    def _show_fallback(self, output: Console) -> None:
-        """What there is to say instead of an answer. Of a run that failed it is no data, and the gaps are shown."""
-        has_failed = self.state.ended is not None and self.state.ended.ending == "failed"
-        fallback = fallback_answer(self.state, name_gaps=not has_failed)
-        if fallback:
-            (self.console if has_failed else output).markdown(clean_lines(fallback))
-            self.console.line()
+    def _results(self) -> str:
+        """The results in words, each with the worker and the task it comes from."""
+        lines: list[str] = []
+        for result in results(self.state):
+            if result.value is not None:
+                worker = self.state.tasks[result.task].worker
+                lines.append(f"{worker} [{result.task}]: {text(decode_value(result.value))}")
+        return "\n\n".join(lines)
 
 
 def describe_ending(state: RunState) -> str:

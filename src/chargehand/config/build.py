@@ -18,7 +18,7 @@ from chargehand.agents.messages import MAIL, check_contacts
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import AttemptKeys, Factory, FactoryKeys, Worker, WorkerKeys, check_worker_name
 from chargehand.agents.setup import check_memory, tool_name, toolset, with_memory_tools
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route, Strategy, Whole
+from chargehand.agents.strategies import STRATEGIES, Broadcast, Route, Strategy, Whole
 from chargehand.agents.strategies.route import check_route
 from chargehand.config.schema import (
     CHECK_KINDS,
@@ -457,24 +457,13 @@ def _make_check(build: TeamBuild, name: str, shape: CheckShape) -> Check:
 # --- the strategy and the prompts of the supervisor
 
 
-_STRATEGIES: dict[str, type[Strategy]] = {
-    "plan": Whole,
-    "route": Route,
-    "loop": Loop,
-    "broadcast": Broadcast,
-    "round_robin": RoundRobin,
-    "dynamic": Dynamic,
-    "recursive": Recursive,
-}
-
-
 def make_strategy(build: TeamBuild) -> Strategy:
     """`strategy: route`, or `strategy: {route: {...}}`."""
     written = build.shape.supervisor.strategy
     if isinstance(written, str):
-        return _STRATEGIES[written]()
+        return STRATEGIES[written]()
     with build.at("supervisor", "strategy"):
-        _, value = only_key(written, "strategy", f"a team has exactly one: {', '.join(_STRATEGIES)}")
+        _, value = only_key(written, "strategy", f"a team has exactly one: {', '.join(STRATEGIES)}")
         strategy = cast("Strategy", value)
         members = [worker for worker in build.workers if worker.every is None]
         if isinstance(strategy, Route):

@@ -117,7 +117,6 @@ def build_team(build: TeamBuild) -> Team | None:
         prompts=read_prompts(build),
         factory=build.factory,
         hedge=Hedge() if shape.hedge is True else shape.hedge or None,
-        examples=build.shape.examples,
     )
     checks = make_checks(build)
     for path, handle in named_models(build):
@@ -127,7 +126,7 @@ def build_team(build: TeamBuild) -> Team | None:
         return None
     budget = build.shape.budget
     with build.at():
-        return Team(
+        team = Team(
             build.workers,
             supervisor=supervisor,
             name=build.shape.name,
@@ -139,6 +138,8 @@ def build_team(build: TeamBuild) -> Team | None:
             cache=build.shape.cache,
             checks=checks,
         )
+        team.examples = build.shape.examples
+        return team
     return None
 
 

@@ -16,7 +16,6 @@ from msgspec import Meta, Struct, inspect
 
 from chargehand.agents.roles import (
     AttemptKeys,
-    Contacts,
     Factory,
     FactoryKeys,
     Hedge,
@@ -25,7 +24,7 @@ from chargehand.agents.roles import (
     Worker,
     WorkerKeys,
 )
-from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, RoundRobin, Route
+from chargehand.agents.strategies import StrategyName, StrategyShape
 from chargehand.engine.declared import parse_duration, parse_timeout, show_value, written_as
 from chargehand.engine.plan import Combine
 from chargehand.engine.policy import PolicyKeys
@@ -139,7 +138,6 @@ Approval: TypeAlias = bool | Literal["never", "always"]
 Effects: TypeAlias = Literal["read", "idempotent", "effect"]
 Words: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Names: TypeAlias = tuple[Text, ...]
-StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]
 
 
 class FileShape(Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,23 +189,6 @@ class PromptsShape(FileShape, frozen=True):
     """Instructions for choosing the next speaker (`strategy: dynamic`)."""
     split: Prose = ""
     """Instructions for splitting what is too big (`strategy: recursive`)."""
-
-
-class StrategyShape(FileShape, frozen=True):
-    """Exactly one of them."""
-
-    route: Route | None = None
-    """One task for the worker that fits best."""
-    loop: Loop | None = None
-    """One task at a time, looking at what came of those before."""
-    broadcast: Broadcast | None = None
-    """The request to everybody with certain tags."""
-    round_robin: RoundRobin | None = None
-    """Everybody speaks in turn."""
-    dynamic: Dynamic | None = None
-    """The supervisor says who speaks next."""
-    recursive: Recursive | None = None
-    """Splitting what is too big, and the parts again."""
 
 
 class FactoryShape(FactoryKeys, frozen=True, forbid_unknown_fields=True):
@@ -274,7 +255,7 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     """A JSON Schema its results must have: inline, or `file:schemas/review.json`."""
     rules: tuple[RuleShape, ...] = ()
     estimate: AmountShape = AmountShape()
-    contacts: Contacts | Names = ()
+    contacts: Names = ()
     replicas: Names = ()
 
 
@@ -462,10 +443,6 @@ PLAIN_SOURCES = tuple(BUILT_IN)
 """Sources that need no settings: a worker may name them without an entry under `tools`."""
 CHECK_KINDS = ("python", "schema", "reviewer", "verifier")
 """A check is one of these, or a rule."""
-
-
-LATER = {"mcp_servers": "the use of MCP servers", "expose": "serving a team to other programs"}
-"""Sections that a later version will read."""
 
 
 DECLARED: dict[type[Struct], type[Struct]] = {

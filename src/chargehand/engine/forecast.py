@@ -34,6 +34,23 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     timed: bool = True
 
 
+class CostForecast(Struct, frozen=True):
+    """Dollars for a whole plan."""
+
+    about: float | None
+    """The estimate; None where the price of a model is not known."""
+    unknown: tuple[str, ...] = ()
+    """The models whose price is not known."""
+    grows: str = ""
+    """Why there may be more to it than the estimate counts, in words."""
+    budget: float | None = None
+    """The cap of the run."""
+
+    @property
+    def above_budget(self) -> bool:
+        return self.about is not None and self.budget is not None and self.about > self.budget
+
+
 def forecast(plan: Plan, roster: Roster, policy: Policy) -> Forecast:
     tasks, _ = in_order(plan.tasks)
     counts = Counter([task.worker or task.match for task in tasks])

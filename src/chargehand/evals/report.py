@@ -125,7 +125,6 @@ class EvalReport(Struct, frozen=True, omit_defaults=True):
     changes: tuple[ScoreChange, ...] = ()
     notice: str = ""
     """What readers must know about the models behind it."""
-    seed: int = 0
     warnings: tuple[str, ...] = ()
     """About the evaluation, not about the team."""
     stopped: str = ""

@@ -73,15 +73,14 @@ async def evaluate(
     baseline: EvalReport | None = None,
     lookup: Lookup = _no_keys,
     max_parallel: int = MAX_PARALLEL,
-    seed: int = 0,
     act: bool = False,
     budget_usd: float | None = None,
     progress: EvalProgress = _NO_PROGRESS,
 ) -> EvalReport:
     """Try every case on a new team, `max_parallel` of them at the same time.
 
-    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. `seed` is for seeded mistakes.
-    Tools that change something are called only with `act`. Once `budget_usd` is spent no further case is begun.
+    `judge` judges rubrics where a dataset names no other model. `lookup` finds keys. Tools that change something are
+    called only with `act`. Once `budget_usd` is spent no further case is begun.
     """
     if not 1 <= max_parallel <= 64:
         raise Invalid(f"{max_parallel} cases at once cannot be; ask for 1 to 64")
@@ -101,7 +100,7 @@ async def evaluate(
         judges = [_find_judge(finder, dataset.judge or judge) for dataset in datasets]
         progress.begin(datasets)
         for dataset, model in zip(datasets, judges, strict=True):
-            bench = Bench(team_factory, lookup, judge=model, folder=dataset.folder, act=act, seed=seed)
+            bench = Bench(team_factory, lookup, judge=model, folder=dataset.folder, act=act)
             for kind in KINDS:
                 if cases := [case for case in dataset.cases if kind_of(case) == kind]:
                     async with _SCORERS[kind](bench) as score_case:
@@ -110,21 +109,21 @@ async def evaluate(
     finally:
         await finder.close()
     team = team_factory()
-    report = EvalReport(team.name, tuple(sections), notice=team.notice, seed=seed, stopped=loop.stopped)
+    report = EvalReport(team.name, tuple(sections), notice=team.notice, stopped=loop.stopped)
     if baseline is not None:
         report = compare_with_baseline(report, baseline)
     gates = evaluate_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
     return structs.replace(report, gates=gates)
 
 
-def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str, seed: int = 0) -> EvalReport:
+def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped: str) -> EvalReport:
     """The report of an evaluation that was stopped: the cases that were tried, by dataset, without gates."""
     sections: list[Section] = []
     for dataset, tried in scores.items():
         for kind in KINDS:
             own = [score for score in tried if score.kind == kind]
             sections += [report_section(dataset, kind, own)] if own else []
-    return EvalReport(team, tuple(sections), seed=seed, stopped=stopped)
+    return EvalReport(team, tuple(sections), stopped=stopped)
 
 
 # --- before anything is tried

@@ -5,11 +5,9 @@ Cases of the kinds `run` and `worker` are carried out, `routing` and `plan` are 
 """
 
 import copy
-import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from random import Random
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -41,7 +39,6 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner, checked
 from chargehand.team import Team
 from chargehand.text.names import did_you_mean
-from chargehand.text.numbers import find_quantities
 from chargehand.tools.tool import Tool
 
 RUN_SEED = 7
@@ -61,7 +58,6 @@ class Bench(Struct, frozen=True):
     """Where grader functions are looked for."""
     act: bool = False
     """Whether tools that change something are called."""
-    seed: int = 0
 
     def new_team(self) -> Team:
         team = self.team_factory()
@@ -397,13 +393,9 @@ class ResultVariant(Struct, frozen=True):
     text: str
 
 
-def result_variants(case: Case, seed: int) -> Iterator[ResultVariant]:
-    """The right results of a case of the kind `verifier`, then the wrong ones.
-
-    Wrong results are those of the case; a case that has none gets some that are made from a right one.
-    """
-    wrong = case.wrong or seed_mistakes(as_tuple(case.right)[0], seeded_random(seed, case.name))
-    results = [("right", text) for text in as_tuple(case.right)] + list(wrong.items())
+def result_variants(case: Case) -> Iterator[ResultVariant]:
+    """The right results of a case of the kind `verifier`, then the wrong ones."""
+    results = [("right", text) for text in as_tuple(case.right)] + list(case.wrong.items())
     for number, (mistake, text) in enumerate(results, 1):
         name = f"{case.name}: {mistake} ({number})"
         yield ResultVariant(name=name, request=f"{case.request}\n{text}", mistake=mistake, text=text)
@@ -412,7 +404,7 @@ def result_variants(case: Case, seed: int) -> Iterator[ResultVariant]:
 async def score_results(bench: Bench, case: Case) -> list[Score]:
     """A score for each result that is put before the checks of a case of the kind `verifier`."""
     scores: list[Score] = []
-    for variant in result_variants(case, bench.seed):
+    for variant in result_variants(case):
         try:
             score = await _score_variant(bench, case, variant)
         except ChargehandError as error:
@@ -504,49 +496,3 @@ def _checks_of(case: Case, spec: TeamSpec) -> Mapping[str, Check]:
         existing = ", ".join(available.by_name) or "none"
         raise Invalid(f"the team has no check {unknown[0]!r}; there are {existing}")
     return {name: available.by_name[name] for name in names} or {"verifier": Verifier()}
-
-
-# --- wrong results made from right ones
-
-
-MISTAKES = ("number", "missing", "empty", "half", "address", "other")
-_PART_END = re.compile(r"(?<=[.!?;,])\s+|\n+")
-_OTHER_SUBJECT = "The meeting was moved to the large hall because the small one is being painted."
-
-
-def seeded_random(*parts: object) -> Random:
-    """A source of randomness that is the same whenever these are."""
-    return Random(" ".join(map(str, parts)))  # noqa: S311 - nothing is kept secret by it
-
-
-def seed_mistakes(right: str, random: Random) -> dict[str, str]:
-    """Results with one mistake each, by its kind; kinds that do not change this text are left out."""
-    wrong = {
-        "number": _change_number(right, random),
-        "missing": _leave_out_part(right, random),
-        "empty": "",
-        "half": right[: len(right) // 2].rstrip() if len(right.split()) > 3 else right,
-        "address": f"{right} See https://records.example/{random.randrange(1000, 9999)}.",
-        "other": _OTHER_SUBJECT,
-    }
-    return {mistake: text for mistake, text in wrong.items() if text != right}
-
-
-def _change_number(right: str, random: Random) -> str:
-    numbers = list(find_quantities(right))
-    if not numbers:
-        return right
-    number = random.choice(numbers)
-    digits = [index for index in range(number.start, number.end) if right[index].isdigit()]
-    index = random.choice(digits[:2])
-    digit = (int(right[index]) + random.randrange(1, 9)) % 10
-    return f"{right[:index]}{digit}{right[index + 1 :]}"
-
-
-def _leave_out_part(right: str, random: Random) -> str:
-    """One part less, not the first: what is left still reads well."""
-    parts = [part for part in _PART_END.split(right) if part]
-    if len(parts) < 2:
-        return right
-    del parts[random.randrange(1, len(parts))]
-    return " ".join(parts)

@@ -1,7 +1,6 @@
 """Edits of a text, patches among them, and what each makes of it. Who may edit is decided in `blocks`."""
 
 import re
-from difflib import unified_diff
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -160,28 +159,6 @@ def _missing(text: str, hunk: Hunk) -> str:
     if lost is None:
         return "its lines are all there, but not one after the other"
     return f"there is no line {lost[:200]!r}; lines must match exactly, blanks too"
-
-
-MOST_LINES = 20_000
-"""Beyond this, comparing line by line takes too long; the whole texts are shown instead."""
-
-
-def differences(old: str, new: str, old_name: str = "before", new_name: str = "after") -> str:
-    """A unified diff, three lines of context around each change; empty if there is none."""
-    if old == new:
-        return ""
-    before = _split_lines(old)
-    after = _split_lines(new)
-    if len(before) + len(after) > MOST_LINES:
-        lines = [f"--- {old_name}", f"+++ {new_name}", f"@@ all {len(before)} lines, {len(after)} now @@"]
-        return "\n".join((*lines, *(f"-{line}" for line in before), *(f"+{line}" for line in after)))
-    diff = list(unified_diff(before, after, old_name, new_name, lineterm=""))
-    # Texts that differ only in how the last line ends have the same lines.
-    return "\n".join(diff) or f"--- {old_name}\n+++ {new_name}\n\\ only the end of the last line differs"
-
-
-def _split_lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 _NUMBERED = re.compile(r"^[ \t]*\d+→", re.MULTILINE)

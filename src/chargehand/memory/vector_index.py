@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from chargehand.memory.sqlite_passages import ROOM, Holding, listed
-from chargehand.memory.vectors import Signs, VectorQuery, likeness, unit
+from chargehand.memory.vectors import NO_SIGNS, Signs, VectorQuery, likeness, unit
 
 FORGIVEN = 500  # signs of vectors that are gone: as many more candidates are taken until they are read anew
 MAX_SIGNS = 4_000_000  # signs held in memory: some 200 MB of 384 dimensions
@@ -65,7 +65,7 @@ class VectorIndex:
     def _current(self, db: sqlite3.Connection, holding: Holding) -> _Loaded:
         loaded = self._loaded.get(holding.number)
         if loaded is None or loaded.width != holding.width or holding.removed - loaded.removed > FORGIVEN:
-            loaded = _Loaded(signs=Signs(), width=holding.width, last=holding.first, removed=holding.removed)
+            loaded = _Loaded(signs=NO_SIGNS, width=holding.width, last=holding.first, removed=holding.removed)
         if loaded.last < holding.first + holding.last_sign:
             rows = db.execute(_NEW, (loaded.last, holding.first + ROOM)).fetchall()
             loaded.signs = loaded.signs.added([(number, bits) for _, number, bits in rows])
@@ -77,5 +77,5 @@ class VectorIndex:
 
     def _shrink(self) -> None:
         """Let go of archives that were not asked for longest."""
-        while len(self._loaded) > 1 and sum(len(loaded.signs) for loaded in self._loaded.values()) > self._most:
+        while len(self._loaded) > 1 and sum(len(loaded.signs.numbers) for loaded in self._loaded.values()) > self._most:
             self._loaded.popitem(last=False)

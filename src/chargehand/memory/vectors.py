@@ -47,52 +47,30 @@ def likeness(asked: bytes, rows: Sequence[tuple[int, bytes]]) -> dict[int, float
     return {number: score for (number, _), score in zip(rows, cosines, strict=True)}
 
 
-class Signs:
-    """The signs of many vectors, by number: 48 bytes a vector of 384 dimensions, and 8 for its number.
+class Signs(Struct, frozen=True):
+    """The signs of many vectors, by rising number: 48 bytes a vector of 384 dimensions, and 8 for its number."""
 
-    They lie dimension by dimension, 64 at a time, with room behind: what is added behind the end is not seen by those
-    who read, so room and contents can be shared with the one before.
-    """
-
-    def __init__(self, numbers: Numbers | None = None, words: Words | None = None, count: int = 0) -> None:
-        self._numbers: Numbers = numpy.zeros(0, numpy.int64) if numbers is None else numbers
-        self._words: Words = numpy.zeros((0, 0), numpy.uint64) if words is None else words
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
+    numbers: Numbers
+    words: Words
+    """Dimension by dimension, 64 at a time; a column for each vector."""
 
     def added(self, rows: Sequence[tuple[int, bytes]]) -> "Signs":
-        """May be asked only of the latest: an older one shares its room."""
+        """These and others."""
         if not rows:
             return self
-        numbers = numpy.fromiter((number for number, _ in rows), numpy.int64, len(rows))
-        words = _words([bits for _, bits in rows])
-        end = self._count + len(rows)
-        kept, signs = self._room(end, len(words))
-        kept[self._count : end] = numbers
-        signs[:, self._count : end] = words
-        if (self._count and numbers.min() < kept[self._count - 1]) or (numpy.diff(numbers) < 0).any():
-            order = numpy.argsort(kept[:end])
-            kept = kept[:end][order]
-            signs = numpy.ascontiguousarray(signs[:, :end][:, order])
-        return Signs(kept, signs, end)
-
-    def _room(self, end: int, height: int) -> tuple[Numbers, Words]:
-        if end <= len(self._numbers):
-            return self._numbers, self._words
-        size = end if not self._count else end + end // 8
-        numbers = numpy.zeros(size, numpy.int64)
-        words = numpy.zeros((height, size), numpy.uint64)
-        numbers[: self._count] = self._numbers[: self._count]
-        if self._count:
-            words[:, : self._count] = self._words[:, : self._count]
-        return numbers, words
+        fresh = _words([bits for _, bits in rows])
+        numbers = numpy.concatenate([self.numbers, [number for number, _ in rows]])
+        words = numpy.concatenate([self.words, fresh], axis=1) if len(self.numbers) else fresh
+        if (numpy.diff(numbers) < 0).any():
+            order = numpy.argsort(numbers)
+            numbers = numbers[order]
+            words = words[:, order]
+        return Signs(numbers, numpy.ascontiguousarray(words))
 
     def nearest(self, question: "VectorQuery", count: int, among: Sequence[int] | None = None) -> list[int]:
         """The numbers of those that are the nearest, as far as signs tell; of `among` only."""
-        numbers = self._numbers[: self._count]
-        words = self._words[:, : self._count]
+        numbers = self.numbers
+        words = self.words
         if among is not None:
             wanted = numpy.asarray(among, numpy.int64)
             places = numpy.minimum(numpy.searchsorted(numbers, wanted), max(0, len(numbers) - 1))
@@ -109,6 +87,9 @@ class Signs:
             numbers = numbers[places]
             words = words[:, places]
         return numbers[numpy.argpartition(-_leanings(words, question.vector), count)[:count]].tolist()
+
+
+NO_SIGNS = Signs(numpy.zeros(0, numpy.int64), numpy.zeros((0, 0), numpy.uint64))
 
 
 def _words(bits: Sequence[bytes]) -> Words:

@@ -44,7 +44,7 @@ from chargehand.models.guard import Guarded
 from chargehand.models.http import Timeouts
 from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, ModelFailed
-from chargehand.models.providers import OTHERS, OWN, install_command
+from chargehand.models.providers import OWN, install_command, without_secrets
 from chargehand.models.resolve import Finder, Lookup, Options, models_folder
 from chargehand.models.wire import EndpointOptions, HttpModel, ReplyStream, checked_usage, decode_strictly
 from chargehand.text.names import nearest_names
@@ -350,7 +350,7 @@ def find_embedding(
         install = f"{install_command('local')} and: chargehand models pull minilm"
         raise Invalid(f"{HANDLE} is not here; run: {install}; or search by words")
     finder = Finder(lookup, shared=False, without_key="or search by words, which need none")
-    reach = finder.reach(handle, options) if _is_served(handle) else None
+    reach = finder.reach(handle, options) if _provider(handle) in _SPEAKING else None
     if reach is None:
         raise Invalid(_no_embedding(handle))
     endpoint = EmbeddingEndpoint(
@@ -369,26 +369,15 @@ def _provider(handle: str) -> str:
     return handle.partition("+")[0] if "://" in handle else handle.replace("/", ":").partition(":")[0].lower()
 
 
-def _is_served(handle: str) -> bool:
-    """Whether a handle names a provider with an API like OpenAI's."""
-    return _provider(handle) in _SPEAKING
-
-
 def _no_embedding(handle: str) -> str:
-    """Why a handle is none of an embedding, and what to write."""
-    provider = _provider(handle)
-    if provider == "local":
-        return f"{handle!r}: the embedding models on this machine are {HANDLE} and {MULTILINGUAL}"
-    if provider in OWN or provider in OTHERS:
-        return (
-            f"{handle!r}: no embeddings are asked of {provider}; if it has an endpoint like OpenAI's, write "
-            "openai+https://HOST/v1#NAME, or use auto or words"
-        )
-    if "@" in handle:  # it may hold a password
-        return f"this is no embedding; write words, auto, {HANDLE} or provider:name"
+    """That a handle is none of an embedding, and what to write."""
     near = nearest_names(handle.lower(), ["words", "auto", HANDLE, MULTILINGUAL, *_SPEAKING])
     hint = f" (near: {', '.join(near)})" if near else ""
-    return f"{handle!r} is no embedding; write words, auto, {HANDLE}, provider:name or openai+http://HOST:PORT/v1#NAME{hint}"
+    names = ", ".join(f"{provider}:NAME" for provider in _SPEAKING)
+    return (
+        f"{without_secrets(handle)!r} is no embedding{hint}; write words, auto, {HANDLE}, {MULTILINGUAL}, {names}, or "
+        "openai+https://HOST/v1#NAME for any server with an endpoint like OpenAI's"
+    )
 
 
 class _Spent(Struct):
@@ -487,15 +476,12 @@ class HttpEmbedding:
 
 
 def read_vectors(party: Party, body: bytes) -> Embedded:
-    """Vectors of length one, or CallFailed."""
-    try:
-        reply = decode_strictly(_VECTORS, body)
-        if is_present(reply.error):
-            raise error_in_reply(party, reply.error)
-        usage = _usage(reply.usage)
-        rows = _ordered(reply.data or [])
-    except Unreadable as error:
-        raise unreadable_reply(party, str(error)) from None
+    """Vectors of length one; Unreadable or CallFailed where there are none."""
+    reply = decode_strictly(_VECTORS, body)
+    if is_present(reply.error):
+        raise error_in_reply(party, reply.error)
+    usage = _usage(reply.usage)
+    rows = _ordered(reply.data or [])
     widths = {len(row) for row in rows}
     if len(widths) > 1 or not widths <= set(range(1, _WIDEST + 1)):
         raise useless_reply(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)

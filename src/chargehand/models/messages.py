@@ -1,7 +1,6 @@
 """What goes into a model and what comes out, in our own words. How a provider writes it is the adapters' business."""
 
 import os
-import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
@@ -93,9 +92,6 @@ class Request(Struct, frozen=True):
 # --- text from outside, marked as such
 
 
-_ENVELOPE = re.compile(r"\A<data ([0-9a-f]+) from \"([^\"\n]*)\">\n(.*)\n</data \1>\Z", re.DOTALL)
-
-
 def new_nonce() -> str:
     """What delimits material that a model is shown: the author of the material could not know it.
 
@@ -108,9 +104,3 @@ def wrap(nonce: str, origin: str, text: str) -> str:
     """`text` as data from `origin`; a closing line inside it is made harmless."""
     source = origin.replace('"', "'").replace("\n", " ")
     return f'<data {nonce} from "{source}">\n{text.replace(f"</data {nonce}>", "</data>")}\n</data {nonce}>'
-
-
-def unwrap(text: str) -> tuple[str, str] | None:
-    """The origin and the text of one envelope; None when this is none."""
-    match = _ENVELOPE.match(text)
-    return (match[2], match[3]) if match else None

@@ -1,21 +1,27 @@
-"""Models made of other things: a function or an object of the user's own, or several models as one pool."""
+"""Models made of other things: a function or an object of the user's own, several models as one pool, hedged calls."""
 
 import asyncio
 import inspect
+import logging
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
+from math import ceil
 from typing import Annotated, Any, TypeAlias, cast
 
 from msgspec import Struct, structs
 
-from chargehand.engine.declared import Write
+from chargehand.engine.declared import Write, argument_problem, is_async
 from chargehand.engine.failure import Failure
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Invalid
 from chargehand.models.actions import read_action, turns
-from chargehand.models.messages import Message, Reply, Request
-from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
+from chargehand.models.guard import Guarded
+from chargehand.models.messages import Message, Reply, Request, Usage
+from chargehand.models.model import Hear, Model, ModelCard, ModelFailed, model_failed
+
+logger = logging.getLogger(__name__)
 
 ModelFunction: TypeAlias = Callable[[Any], object]
 """A function, plain or async: of `messages` and returning text, or of a `request` and returning a `Reply` or text."""
@@ -61,37 +67,20 @@ class OwnModel:
         self.card = card
         self._function = function
         self._numbers = count(1)
-        names = self._parameters()
+        self._is_async = is_async(function)
+        names = list(inspect.signature(function).parameters)
         self._as_text = names[:1] == ["messages"]
-        self._streams = len(names) > 1
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
-
-    def _parameters(self) -> list[str]:
-        """The parameters that are filled: the request or its messages, and where there is a second one, `hear`."""
-        parameters = inspect.signature(self._function).parameters.values()
-        names = [
-            parameter.name
-            for parameter in parameters
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-        needed = [
-            parameter.name
-            for parameter in parameters
-            if parameter.default is parameter.empty and parameter.name in names
-        ]
-        if not names or len(needed) > 2 or (len(needed) == 2 and needed[1] != "hear"):
+        self._streams = "hear" in names
+        if argument_problem(function, *((None, None) if self._streams else (None,))):
             takes = ", ".join(names) or "nothing"
             raise Invalid(
-                f"the model {self.card.handle!r} takes {takes}; write it as a function of `messages` (it returns text) "
+                f"the model {card.handle!r} takes {takes}; write it as a function of `messages` (it returns text) "
                 "or of `request` (it returns a Reply)"
             )
-        return names if len(names) > 1 and names[1] == "hear" else names[:1]
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        model = _as_text(request) if self._as_text else request
-        arguments: tuple[object, ...] = (model, hear) if self._streams else (model,)
+        asked = _as_text(request) if self._as_text else request
+        arguments: tuple[object, ...] = (asked, hear) if self._streams else (asked,)
         if self._is_async:
             returned = await cast("Any", self._function(*arguments))
         else:  # a plain function may wait for a server, so it runs in a thread
@@ -219,3 +208,138 @@ class ReplicaPool:
 def pool_handle(handles: Sequence[str]) -> str:
     """What a pool is called: by the models in it."""
     return " | ".join(dict.fromkeys(handles))
+
+
+# --- a second call where the first takes unusually long
+
+
+_MAX_TIMES = 200
+_ENOUGH_TIMES = 20
+_UNUSUAL = 0.95
+_MARGIN = 1.1  # five calls in a hundred are slower than the others by definition: what matters is by how much
+_MAX_CREDIT = 10.0  # second calls that may be made one right after the other, however many calls were quick before
+
+
+class Hedging:
+    """How long the calls of a team's models take, and how many second calls may be made, for all its runs.
+
+    `after` is how long is too long; left out, the last calls of the model say it. `share` is the share of all calls
+    that may be made twice.
+    """
+
+    def __init__(self, *, after: Seconds | None = None, share: float = 0.05) -> None:
+        self._after = after
+        self._share = share
+        self._times: dict[str, deque[Seconds]] = {}
+        self._credit = 0.0
+
+    def begin(self, handle: str) -> Seconds | None:
+        """A call of a model begins: after how long a second may be made; None where none may be."""
+        has_credit = self._credit >= 1.0
+        self._credit = min(_MAX_CREDIT, self._credit + self._share)
+        times = sorted(self._times.get(handle, ()))
+        if not has_credit or (self._after is None and len(times) < _ENOUGH_TIMES):
+            return None
+        if self._after is not None:
+            return self._after
+        return _MARGIN * times[ceil(_UNUSUAL * len(times)) - 1]
+
+    def end(self, handle: str, seconds: Seconds) -> None:
+        """A call took so long, or was given up after so long."""
+        self._times.setdefault(handle, deque(maxlen=_MAX_TIMES)).append(seconds)
+
+    def take_credit(self, *models: Model) -> bool:
+        """Whether a second call is made now: it must not add to the trouble of a provider."""
+        if self._credit < 1.0 or not all(model.is_calm for model in models if isinstance(model, Guarded)):
+            return False
+        self._credit -= 1.0
+        return True
+
+
+class HedgedModel:
+    """Calls a model, and a second one as well where that takes unusually long; the first good reply is used.
+
+    The call that is given up may be billed, too: both are counted like the one that is used. Where money was reserved
+    for one call, and once text was heard, no second call is made.
+    """
+
+    def __init__(self, model: Model, second: Model, hedging: Hedging) -> None:
+        self._model = model
+        self._second = second
+        self._hedging = hedging
+
+    @property
+    def card(self) -> ModelCard:
+        return self._model.card
+
+    async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        handle = self.card.handle
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        patience = self._hedging.begin(handle)
+        if patience is None or request.pay_once or self._second.card.in_process:
+            reply = await self._model.reply(request, hear)
+            self._hedging.end(handle, clock() - begun)
+            return reply
+        gate = _TextGate(hear)
+        async with asyncio.TaskGroup() as jobs:
+            calls = [jobs.create_task(_outcome(self._model, request, None if hear is None else gate))]
+            await asyncio.wait(calls, timeout=patience)
+            is_late = not calls[0].done() and not gate.heard
+            if is_late and self._hedging.take_credit(self._model, self._second):
+                logger.info(
+                    "%s has not answered within %.3g s: %s is called", handle, patience, self._second.card.handle
+                )
+                gate.is_shut = True
+                calls.append(jobs.create_task(_outcome(self._second, request, None)))
+            outcome = await _first_reply(calls)
+        if isinstance(outcome, ModelFailed):
+            raise outcome
+        self._hedging.end(handle, clock() - begun)
+        if len(calls) == 1:
+            return outcome
+        if hear is not None and outcome.text:
+            hear(outcome.text)
+        return _counted_twice(outcome)
+
+
+async def _outcome(model: Model, request: Request, hear: Hear | None) -> Reply | ModelFailed:
+    """What comes of one call. What it raises is returned: it must not end the other one."""
+    try:
+        return await model.reply(request, hear)
+    except Exception as error:  # noqa: BLE001 - a foreign model may raise anything
+        return model_failed(error)
+
+
+async def _first_reply(calls: Sequence[asyncio.Task[Reply | ModelFailed]]) -> Reply | ModelFailed:
+    """The first good reply, the other call being given up; else the failure of the first."""
+    for call in asyncio.as_completed(calls):
+        outcome = await call
+        if isinstance(outcome, Reply):
+            for other in calls:
+                other.cancel()
+            return outcome
+    return calls[0].result()
+
+
+def _counted_twice(reply: Reply) -> Reply:
+    usage = reply.usage
+    if usage is not None:
+        usage = Usage(input=2 * usage.input, output=2 * usage.output, cached=2 * usage.cached)
+    return structs.replace(reply, usage=usage, micros=None if reply.micros is None else 2 * reply.micros)
+
+
+class _TextGate:
+    """Passes text on while only one model is called; with two it is not known yet whose text counts."""
+
+    __slots__ = ("_hear", "heard", "is_shut")
+
+    def __init__(self, hear: Hear | None) -> None:
+        self._hear = hear
+        self.heard = False
+        self.is_shut = False
+
+    def __call__(self, text: str) -> None:
+        if self._hear is not None and not self.is_shut:
+            self.heard = True
+            self._hear(text)

@@ -193,7 +193,7 @@ def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
 
 
 class _StepContext:
-    __slots__ = ("_effects", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
+    __slots__ = ("_effects", "_holding", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
 
     def __init__(self, line: RunPort, work: Work, brief: Brief) -> None:
         self._line = line
@@ -201,7 +201,8 @@ class _StepContext:
         self._recorded = brief.steps or {}
         self._effects = brief.effects or {}
         self._number = 0
-        self._spare = NOTHING  # held for calls that took less
+        self._spare = NOTHING  # held for calls of the supervisor that took less
+        self._holding: asyncio.Lock | None = None
         self._open_steps: dict[str, int] = {}
 
     async def step(
@@ -213,7 +214,6 @@ class _StepContext:
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         if self._work.kind != "attempt":
@@ -228,24 +228,22 @@ class _StepContext:
         started = ev.StepStarted(
             task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
         )
-        held: Amount | None = None
-        if effect == "read" and reserve == NOTHING:  # neither acts nor costs: it need not be on disk first
+        is_paid = reserve != NOTHING
+        if effect == "read" and not is_paid:  # neither acts nor costs: it need not be on disk first
             self._line.put(started)
         else:
-            held = await self._start(started, reserve, share=share)
+            await self._start(started, reserve)
         key = f"{self._line.run}/{task}/{attempt}/{number}"
         self._open_steps[key] = number
         try:
             done = await call(key)
         except WorkFailed as error:
-            if held is not None and error.used is not None and effect != "effect":
+            if is_paid and error.used is not None and effect != "effect":
                 await self._line.ask(ev.StepFailed(task, attempt, number, error.used))
                 error.used = NOTHING
             raise
         finally:
             del self._open_steps[key]
-            if held is not None and isinstance(reserve, Claim):
-                reserve.leave()
         if effect == "read":
             result = encode_value(done.value)
         else:
@@ -277,75 +275,43 @@ class _StepContext:
         except NotJson:
             await self._line.ask(structs.replace(finished, used=None))
 
-    async def _start(self, started: ev.StepStarted, reserve: Amount | Claim, *, share: bool) -> Amount | None:
-        """Record a step before it is made; what is held for it."""
-        if reserve == NOTHING:
-            await self._begin(started, share=share)
-            return None
-        if isinstance(reserve, Claim):
-            await self._claim(started, reserve)
-            return reserve.amount
-        await self._begin(structs.replace(started, reserve=reserve), share=share)
-        return reserve
-
-    async def _claim(self, started: ev.StepStarted, claim: Claim) -> None:
-        """Record a step before it is made, with as much of what it claims as the budget has.
-
-        Where that is little, what other calls give back is waited for; where none will, little must do.
-        """
-        claim.reset()
+    async def _start(self, started: ev.StepStarted, reserve: Amount | Claim) -> None:
+        """Record a step before it is made, with the money for it."""
         if started.effect != "read":
             await self._line.planned()
+        claim = reserve if isinstance(reserve, Claim) else Claim(reserve, reserve)
+        amount = claim.wanted
         while True:
             try:
-                return await self._claim_in_turn(started, claim)
+                await self._line.ask(structs.replace(started, reserve=None if amount == NOTHING else amount))
             except Refused as error:
-                fits = claim.fit(self._room(started))
-                if fits and claim.ample:
-                    continue
-                if await self._refunded():
-                    claim.reset()
-                elif not fits:
-                    raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+                amount = await self._smaller(claim, amount, error)
+            else:
+                claim.held = amount
+                return
 
-    async def _claim_in_turn(self, started: ev.StepStarted, claim: Claim) -> None:
-        """Record a step with what it claims, once such a call may be under way; it is no longer if that is refused."""
-        await claim.enter()
-        try:
-            await self._line.ask(structs.replace(started, reserve=claim.amount))
-        except BaseException:
-            claim.leave()
-            raise
+    async def _smaller(self, claim: Claim, refused: Amount, error: Refused) -> Amount:
+        """What to ask for next, where there is too little for what was refused.
 
-    def _room(self, started: ev.StepStarted) -> Amount:
+        Half of what is wanted will do at once. For less than that, what other calls give back is waited for; where none
+        will, the least must do.
+        """
+        amount = claim.wanted.min(self._room())
+        fits = amount not in (refused, NOTHING) and claim.least.within(amount)
+        if fits and claim.wanted.within(amount * 2):
+            return amount
+        if await self._refunded():
+            return claim.wanted
+        if fits:
+            return amount
+        raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+
+    def _room(self) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
         state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
         room = state.ledger.room(answer.max(state.requested.budget.floor))
-        return room + state.tasks[started.task].reserved
-
-    async def _begin(self, started: ev.StepStarted, *, share: bool = False) -> None:
-        """Record a step before it is made. Where the money does not reach, what others give back is waited for.
-
-        A share waits only for half of what it wants or, if no call will give anything back, for nothing.
-        """
-        if started.effect != "read":
-            await self._line.planned()
-        wanted = started.reserve or NOTHING
-        ledger = self._line.state.ledger
-        while True:
-            try:
-                return await self._line.ask(started)
-            except Refused as error:
-                left = wanted.min(ledger.room(ledger.budget.floor)) if share else wanted
-                if left not in (wanted, started.reserve) and wanted.within(left * 2):
-                    started = structs.replace(started, reserve=left)
-                elif await self._refunded():
-                    started = structs.replace(started, reserve=started.reserve and wanted)
-                elif left not in (wanted, started.reserve, NOTHING):
-                    started = structs.replace(started, reserve=left)
-                else:
-                    raise WorkFailed(ev.Failure("budget", str(error))) from error
+        return room + state.tasks[self._work.task].reserved
 
     async def _refunded(self) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
@@ -368,64 +334,57 @@ class _StepContext:
         checked = _proposal(Proposal(tuple(tasks)))
         await self._line.ask(ev.TasksAdded(self._work.number, checked.tasks, done=False, closed=False))
 
-    async def afford(self, price: Amount, most: int) -> int:
-        state = self._line.state
-        work = self._work
-        if not state.ledger.capped or price == NOTHING or most <= 0:
-            return max(0, most)
-        if work.kind not in ("plan", "answer"):
-            raise Refused("only who plans or answers holds money for more calls")
-        answer = state.requested.roster.supervision
-        desk = state.planning if work.kind == "plan" else state.answering
-        room = state.ledger.room(answer.max(state.requested.budget.floor))
-        count = min(most, calls_left(room // 2 if work.kind == "plan" else room, price))
-        more = price * count
-        try:
-            if count:
-                again = ev.SupervisionStarted(
-                    work.kind, work.number, desk.timer, why=desk.next or "first", reserve=more
-                )
-                await self._line.ask(again)
-        except Refused:  # another call was faster, or this is not owed any more
-            return 0
-        return count
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        if not self._line.state.ledger.capped:
+            return True
+        if self._holding is None:
+            self._holding = asyncio.Lock()
+        async with self._holding:  # of calls side by side each must see what those before it took
+            return await self._hold(claim, extra=extra)
 
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
+    async def _hold(self, claim: Claim, *, extra: bool) -> bool:
+        state = self._line.state
+        covered = NOTHING if extra else state.requested.roster.supervision
+        while True:
+            amount = claim.wanted.min(self._room_beside_answer() + covered + self._spare)
+            if not claim.least.within(amount):
+                return False
+            beyond = amount.beyond(covered)
+            taken = beyond.min(self._spare)
+            self._spare -= taken
+            try:
+                await self._hold_more(state.ledger.budget.counted(beyond - taken))
+            except Refused:  # another call was faster, or this is not owed any more
+                self._spare += taken
+                if self._work not in state.owing:
+                    return False
+            else:
+                claim.held = amount
+                return True
+
+    def _room_beside_answer(self) -> Amount:
+        """What the supervisor may still take for what it does now."""
+        state = self._line.state
+        if self._work.kind == "answer":
+            return state.ledger.room(NOTHING)
+        room = state.ledger.room(state.requested.roster.supervision.max(state.requested.budget.floor))
+        return room // 2 if self._work.kind == "plan" else room
+
+    async def _hold_more(self, amount: Amount) -> None:
+        """Record that the supervisor's work takes more; Refused where the budget does not cover it."""
+        if amount == NOTHING:
+            return
         state = self._line.state
         work = self._work
-        if not state.ledger.capped:
-            return claim.amount
-        if work.kind == "attempt":
-            raise Refused("attempts reserve step by step")
-        desk = state.planning if work.kind == "plan" else state.answering
-        until = state.tasks[work.task].timer if work.kind == "refine" else desk.timer
-        answers = work.kind == "answer"
-        keep = NOTHING if answers else state.requested.roster.supervision.max(state.requested.budget.floor)
-        while True:
-            held = covered + self._spare
-            room = state.ledger.room(keep)
-            if not claim.fit((room // 2 if work.kind == "plan" else room) + held):
-                return None
-            amount = claim.amount  # as it is now: what is learned of the model while this waits is not held
-            more = state.ledger.budget.counted(amount.beyond(held))
-            rest = self._spare.beyond(amount.beyond(covered))
-            taken = self._spare.beyond(rest)
-            self._spare = rest
-            if more == NOTHING:
-                return amount
-            why = desk.next or "first"
-            try:
-                await self._line.ask(
-                    ev.SupervisionStarted(
-                        duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=more
-                    )
-                )
-            except Refused:  # another call was faster, or this is not owed any more
-                self.release(taken)
-                if work not in state.owing:
-                    return None
-            else:
-                return amount
+        assert work.kind != "attempt", "attempts reserve step by step"
+        duty = state.planning if work.kind == "plan" else state.answering
+        until = state.tasks[work.task].timer if work.kind == "refine" else duty.timer
+        why = duty.next or "first"
+        await self._line.ask(
+            ev.SupervisionStarted(
+                duty=work.kind, number=work.number, until=until, task=work.task, why=why, reserve=amount
+            )
+        )
 
     def release(self, amount: Amount) -> None:
         self._spare += amount
@@ -450,9 +409,6 @@ class _StepContext:
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         line = self._line
         return await line.runner.nested.share(line.run, line.state, self._work.task, estimate, own)
-
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        return await self._line.runner.nested.count_steps(self._starting_step(key), names)
 
     def _starting_step(self, key: str) -> StartingStep:
         if key not in self._open_steps:
@@ -518,12 +474,6 @@ class _StepContext:
 
     def say(self, text: str) -> None:
         self._line.say(self._work, text)
-
-
-def calls_left(room: Amount, price: Amount) -> int:
-    """How many calls at such a price there is room for."""
-    pairs = ((room.tokens, price.tokens), (room.micros, price.micros), (room.calls, price.calls))
-    return min(available // price for available, price in pairs if price)
 
 
 # --- what failed before a fallback took the task over

@@ -3,7 +3,6 @@
 How a model or a tool is called is not known here.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -13,8 +12,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
+from chargehand.engine.forecast import CostForecast
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
+from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
@@ -50,36 +50,13 @@ class Done(Struct, frozen=True):
     audit: AnswerAudit | None = None
 
 
-class Claim(ABC):
-    """What a call reserves, where it can do with less if the budget has no more."""
+class Claim(Struct):
+    """Money for one call: what it wants, and the least it can do with where the budget has no more."""
 
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def amount(self) -> Amount:
-        """What it reserves now."""
-
-    @property
-    @abstractmethod
-    def ample(self) -> bool:
-        """Whether it has so much of what it wants that nothing need be waited for."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Reserve all that is wanted."""
-
-    @abstractmethod
-    def fit(self, room: Amount) -> bool:
-        """Reserve as much of it as there is room for; False, and nothing changes, where that is too little."""
-
-    @abstractmethod
-    async def enter(self) -> None:
-        """Wait, before anything is reserved, until one more such call may be under way."""
-
-    @abstractmethod
-    def leave(self) -> None:
-        """A call that was let in is over, or is not made."""
+    wanted: Amount
+    least: Amount = NOTHING
+    held: Amount = NOTHING
+    """What the run holds for it, before the call is made."""
 
 
 class Proposal(Struct, frozen=True, gc=False):
@@ -200,29 +177,21 @@ class StepContext(Protocol):
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
         `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
-        read from what was written, as `shape`. With `share` less than `reserve` is held where the budget has no more;
-        a claim says itself how much less.
+        read from what was written, as `shape`. Where the budget does not have what is to be reserved, what other calls
+        give back is waited for; a claim can do with less.
         """
         ...
 
-    async def afford(self, price: Amount, most: int) -> int:
-        """While planning or answering: hold money for up to so many more calls; how many of them are covered.
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        """While planning, refining or answering: hold money for one call; False where the budget does not cover it.
 
-        What one answer costs, and the floor, are never touched; a plan leaves half of the rest to those who work.
-        """
-        ...
-
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        """While planning, refining or answering: hold what one call takes beyond what is held for it already.
-
-        The claim is made to fit what there is. Returns what is held for it then, or None where that is too little. Who
-        plans or refines leaves what the answer takes and the floor, and who plans half of the rest.
+        For one call there is something in any case; an `extra` one leaves that untouched. Who plans or refines leaves
+        what the answer takes and the floor, and who plans half of the rest.
         """
         ...
 
@@ -247,13 +216,6 @@ class StepContext(Protocol):
 
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         """What a step should reserve for the run of a team: its estimate, else a fair share of what is left."""
-        ...
-
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        """How many steps of these names the task began before the step with this key, in earlier attempts too.
-
-        Those that did not succeed do not count.
-        """
         ...
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
@@ -315,18 +277,14 @@ class ContextProxy:
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         return await self._context.step(
-            name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
         )
 
-    async def afford(self, price: Amount, most: int) -> int:
-        return await self._context.afford(price, most)
-
-    async def hold(self, claim: Claim, covered: Amount) -> Amount | None:
-        return await self._context.hold(claim, covered)
+    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
+        return await self._context.hold(claim, extra=extra)
 
     def release(self, amount: Amount) -> None:
         self._context.release(amount)
@@ -344,9 +302,6 @@ class ContextProxy:
 
     async def run_share(self, estimate: Amount, own: Budget) -> Amount:
         return await self._context.run_share(estimate, own)
-
-    async def count_steps(self, key: str, names: Sequence[str]) -> int:
-        return await self._context.count_steps(key, names)
 
     def worker_loads(self) -> "Mapping[str, WorkerLoad]":
         return self._context.worker_loads()
@@ -395,6 +350,11 @@ class Executor(Protocol):
     def listeners(self) -> Sequence[Listener]:
         """Who hears every entry of its runs and of the runs inside them, whichever runner drives them."""
         return ()
+
+    def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None:
+        """What a plan will cost in dollars; None where it does not know the prices of what it calls."""
+        del plan, request, closed
+        return None
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...
 

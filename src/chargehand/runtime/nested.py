@@ -108,6 +108,10 @@ class StartingStep(Struct, frozen=True):
         return int(digest(self.nested_run, str(self.state.requested.seed))[:8], 16)
 
 
+def _parent_of(requested: ev.RunRequested) -> ev.Parent | None:
+    return requested.parent
+
+
 def nesting_of(requested: ev.RunRequested) -> int:
     """How many runs a run is inside of."""
     return 0 if requested.parent is None else requested.parent.nesting
@@ -133,7 +137,12 @@ class NestedRuns:
         paid = await self._paid_before(step)
         request = _bounded_request(step, nested, step.record.reserved + paid)
         run = step.nested_run
-        await _drive_while_owed(runner, step, lambda: _start_or_resume(runner, run, request, nested))
+
+        async def drive() -> None:
+            also = () if nested.offer is None else await nested.offer(self.journal, request)
+            await start_or_resume(runner, run, request, _parent_of, also=also, answer=nested.answer, quiet=True)
+
+        await _drive_while_owed(runner, step, drive)
         entries = await self.journal.read(run)
         state = replay(entries)
         if state.ended is None and not nested.may_ask:
@@ -165,20 +174,6 @@ class NestedRuns:
             if any(started.kind == "subteam" and started.reserve for started in begun):
                 return NOTHING
         return _fair_share(state, estimate, own)
-
-    async def count_steps(self, step: StartingStep, names: Sequence[str]) -> int:
-        """How many steps of these names the task began before this one. Those that did not succeed do not count."""
-        steps = (step.progress.steps or {}).items()
-        count = sum(number < step.number and record.name in names and record.good for number, record in steps)
-        if step.attempt == 1:
-            return count
-        begun: set[tuple[int, int]] = set()
-        for event in (entry.event for entry in await self.journal.read(step.run)):
-            if isinstance(event, ev.StepStarted) and event.task == step.task and event.name in names:
-                begun.add((event.attempt, event.step))
-            elif isinstance(event, ev.StepFinished) and event.task == step.task and not event.good:
-                begun.discard((event.attempt, event.step))
-        return count + sum(attempt < step.attempt for attempt, _ in begun)
 
     async def _paid_before(self, step: StartingStep) -> Amount:
         """What the attempt was charged for this step by crashes."""
@@ -281,23 +276,34 @@ async def _drive_while_owed(runner: NestingRunner, step: StartingStep, start: Ca
         raise errors[0]
 
 
-async def _start_or_resume(runner: NestingRunner, run: str, request: ev.RunRequested, nested: NestedRequest) -> None:
+async def start_or_resume(
+    runner: NestingRunner,
+    run: str,
+    request: ev.RunRequested,
+    identify: Callable[[ev.RunRequested], object],
+    *,
+    also: Sequence[ev.Event] = (),
+    answer: ev.InputAnswered | None = None,
+    quiet: bool = False,
+) -> None:
+    """Start a run, or go on with it; one that has ended is left alone. Refused for another run of this name.
+
+    `identify` says what two requests must have in common. `also` is written along with the request of a new run,
+    `answer` is a person's to the question that an old one asked.
+    """
     entries = await _read_if_known(runner.journal, run)
     if not entries:
-        also = () if nested.offer is None else await nested.offer(runner.journal, request)
-        await runner.start(run, request, also=also, quiet=True)
+        await runner.start(run, request, also=also, quiet=quiet)
         return
     first = entries[0].event
-    if not isinstance(first, ev.RunRequested) or first.parent != request.parent:
-        raise Refused(f"run {run!r} exists already and was not begun for this attempt")
+    if not isinstance(first, ev.RunRequested) or identify(first) != identify(request):
+        raise Refused(f"run {run!r} exists already and is not this one; choose another name")
     state = replay(entries)
     if state.ended is not None:
         return
-    answer = nested.answer
-    if answer is not None and state.input is not None and state.input.number == answer.number:
-        await runner.resume(run, answer, quiet=True)
-    else:  # the answer has arrived already, before a crash
-        await runner.resume(run, quiet=True)
+    # else the answer has arrived already, before a crash
+    is_open = answer is not None and state.input is not None and state.input.number == answer.number
+    await runner.resume(run, *((answer,) if answer is not None and is_open else ()), quiet=quiet)
 
 
 async def _cancel_run(runner: NestingRunner, run: str, job: asyncio.Task[None]) -> None:

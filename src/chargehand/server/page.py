@@ -4,6 +4,7 @@ Names of assets have a hash in them and may be kept for ever; the page itself is
 """
 
 import functools
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -26,8 +27,8 @@ _INDEX = """chargehand is running.
 """
 _VIEWS = ("/", "/runs/{run:path}", "/compare/{runs:path}", "/teams", "/teams/{team}", "/memory", "/memory/{team}")
 """Paths that the page shows a view at; the page itself reads the rest of them."""
-_OPEN_BELOW = ("/assets/", "/runs/", "/compare/", "/teams/", "/memory/")
-_OPEN = frozenset(("/", "/teams", "/memory"))
+_OPEN = re.compile(r"/|/(?:assets|runs|new|teams|memory|evals|compare)(?:/.*)?")
+"""The addresses of the page's files and views."""
 _TYPES = {
     ".css": "text/css",
     ".html": "text/html",
@@ -41,7 +42,7 @@ _KEPT = "public, max-age=31536000, immutable"
 
 def is_page(path: str) -> bool:
     """Whether a path is one of the page: its files and views show nothing of any tenant."""
-    return path in _OPEN or path.startswith(_OPEN_BELOW)
+    return _OPEN.fullmatch(path) is not None
 
 
 def add_page(api: Api) -> None:
@@ -52,10 +53,10 @@ def add_page(api: Api) -> None:
 
 async def _view(request: Request, _tenant: Tenant) -> Response:
     """The page. Who calls `/` from a terminal is told what there is."""
-    varied = {"Vary": "Accept", "Cache-Control": "no-cache"}
     if request.url.path == "/" and "text/html" not in request.headers.get("accept", ""):
-        return PlainTextResponse(_INDEX, headers=varied)
-    return Response(_read("index.html"), media_type=_TYPES[".html"], headers=varied)
+        return PlainTextResponse(_INDEX, headers={"Vary": "Accept"})
+    headers = {"Vary": "Accept", "Cache-Control": "no-cache"}
+    return Response(_read("index.html"), media_type=_TYPES[".html"], headers=headers)
 
 
 async def _asset(request: Request, _tenant: Tenant) -> Response:
@@ -75,9 +76,9 @@ async def _asset(request: Request, _tenant: Tenant) -> Response:
 
 @functools.cache
 def _asset_names() -> frozenset[str]:
-    return frozenset(file.name for file in resources.files(__package__).joinpath("ui", "assets").iterdir())
+    return frozenset(file.name for file in resources.files("chargehand.server").joinpath("ui", "assets").iterdir())
 
 
 @functools.cache
 def _read(name: str) -> bytes:
-    return resources.files(__package__).joinpath("ui", *name.split("/")).read_bytes()
+    return resources.files("chargehand.server").joinpath("ui", *name.split("/")).read_bytes()

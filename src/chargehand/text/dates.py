@@ -1,10 +1,11 @@
-"""Dates in prose, however they are written, and instants in ISO 8601."""
+"""Dates and periods in prose, however they are written, and instants in ISO 8601."""
 
+import calendar
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from chargehand.text.words import LETTERS
 
@@ -43,8 +44,19 @@ _DATE = re.compile(
 )
 
 
+_YEAR = r"(?:19[89]\d|20\d\d)"
+_MONTH_OR_YEAR = re.compile(
+    rf"""
+      \b(?P<month>{MONTH})(?!\w)(?!\s+(?:i|we|you|they|he|she|it|the|be|not|a|an)\b)
+    | (?:\b(?:in|of|during|since|for|from|to|until|till|before|after|than|and|or|year|between|through|per|by)\s+)
+        (?P<year>{_YEAR})(?![\w-]|[.,]\d)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 class Date(Struct, frozen=True):
-    """A date as it stands in a text; 0 where the year or the day is not said. `other` is a second way to read it."""
+    """A day, a month or a year as it stands in a text; 0 for what is not said. `other` is a second way to read it."""
 
     year: int
     month: int
@@ -58,6 +70,20 @@ class Date(Struct, frozen=True):
     def readings(self) -> list[tuple[int, int, int]]:
         first = (self.year, self.month, self.day)
         return [first] if self.other is None else [first, self.other]
+
+    @property
+    def first_day(self) -> date:
+        """The day, or the first of the month or year."""
+        return date(self.year, self.month or 1, self.day or 1)
+
+    @property
+    def last_day(self) -> date:
+        month = self.month or 12
+        return date(self.year, month, self.day or calendar.monthrange(self.year, month)[1])
+
+    def of_year(self, year: int) -> "Date":
+        """The same date with a year, if it had none."""
+        return self if self.year else structs.replace(self, year=year, text=f"{self.text} {year}")
 
 
 def find_dates(text: str) -> Iterator[Date]:
@@ -84,6 +110,31 @@ def find_dates(text: str) -> Iterator[Date]:
         if 1 <= month <= 12 and day <= 31:
             start, end = match.span()
             yield Date(year=year, month=month, day=day, text=match[0], start=start, end=end, other=other)
+
+
+def find_periods(text: str) -> list[Date]:
+    """The days, months and years of a text in order. Where one year is said it is that of the others too.
+
+    A date that can be read in two ways is left out, and so are words that may be no month: "may", "march".
+    """
+    periods = [
+        structs.replace(found, text=found.text.rstrip("."))
+        for found in find_dates(text)
+        if found.other is None and found.day <= calendar.monthrange(found.year or 2024, found.month)[1]
+    ]
+    for match in _MONTH_OR_YEAR.finditer(text):
+        form = match.lastgroup or ""
+        words = match[form].rstrip(".")
+        start = match.start(form)
+        end = start + len(words)
+        is_known = any(period.start < end and start < period.end for period in periods)
+        if not is_known and (form == "year" or words[0].isupper()):
+            year = int(words) if form == "year" else 0
+            periods.append(Date(year=year, month=month_number(words), day=0, text=words, start=start, end=end))
+    years = {period.year for period in periods if period.year}
+    if len(years) == 1:
+        periods = [period.of_year(min(years)) for period in periods]
+    return sorted(periods, key=lambda period: period.start)
 
 
 def month_number(name: str) -> int:

@@ -54,6 +54,8 @@ NUMBER_WORDS: dict[str, int] = {
 }
 """Numbers that are written as one word."""
 
+_NEGATIVE = re.compile(r"(?<![\w)])(?<![\d)]\s)[-\u2212]\d")
+_COUNTING = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)%?")
 _NUMBER_WORD = re.compile(
     rf"\b(?:(?:{_TENS.replace(' ', '|')})[- ](?:{_UNITS.replace(' ', '|')})|{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE
 )
@@ -117,6 +119,19 @@ def find_quantities(text: str) -> Iterator[Number]:
         is_long_name = number.kind == "name" and len(number.text) >= 3 and text[number.start - 1] in "-/"
         if number.kind == "number" or (is_long_name and _PLAIN_NUMBER.fullmatch(number.text)):
             yield number
+
+
+def has_negative_number(text: str) -> bool:
+    """Whether a number with a minus sign before it occurs."""
+    return _NEGATIVE.search(text) is not None
+
+
+def number_value(word: str) -> float | None:
+    """The number that a word stands for: digits with separators of thousands, or a small number in letters."""
+    low = word.lower()
+    if low in NUMBER_WORDS and low not in {"no", "none", "once", "twice"}:
+        return float(NUMBER_WORDS[low])
+    return float(word.rstrip("%").replace(",", "")) if _COUNTING.fullmatch(word) else None
 
 
 def blank_spans(text: str, spans: list[tuple[int, int]]) -> str:

@@ -128,6 +128,19 @@ def quoted_phrases(text: str) -> list[str]:
     return [phrase for phrase in phrases if phrase]
 
 
+def shorten(text: str, length: int) -> str:
+    """At most so many characters on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[: length - 1].rstrip() + "\u2026"
+
+
+def join_words(words: Sequence[str], link: str = "and") -> str:
+    """a, b and c."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {link} {words[-1]}"
+
+
 # --- language
 
 # The commonest words of German, French, Spanish, Italian, Portuguese, Dutch, Polish and Turkish, without English ones.

@@ -14,7 +14,6 @@ from msgspec import Meta, Struct
 
 from chargehand.errors import Invalid
 from chargehand.memory.chunking import paragraphs, sections
-from chargehand.memory.ranking import MOST_HOLDERS, RARE, fused, telling
 from chargehand.models.artifacts import FoundPassage, Passages
 from chargehand.models.embeddings import Embedder, open_embedder
 from chargehand.text.words import BM25, quoted_phrases, stems
@@ -71,19 +70,6 @@ class Ranking:
         """Those of the pieces that hold every quoted phrase of the query."""
         phrases = _phrases(query)
         return [number for number in numbers if all(phrase in self._folded[number] for phrase in phrases)]
-
-    def matching_terms(self, terms: Sequence[str]) -> dict[int, tuple[str, ...]]:
-        """By the number of a piece, the terms it holds; several words as they stand, and no term that many hold."""
-        most = max(MOST_HOLDERS, int(RARE * len(self._pieces)))
-        matches: dict[int, tuple[str, ...]] = {}
-        for term in terms:
-            parts = [set(self._index.holders(word)) for word in dict.fromkeys(stems(term))]
-            numbers = set[int].intersection(*parts) if parts else set[int]()
-            if " " in term:
-                numbers = {number for number in numbers if " ".join(term.casefold().split()) in self._folded[number]}
-            for number in numbers if len(numbers) <= most else ():
-                matches[number] = (*matches.get(number, ()), term)
-        return matches
 
     def piece(self, number: int) -> DocumentPiece:
         return self._pieces[number]
@@ -148,15 +134,12 @@ def best_both_ways(
     if alike is None:
         return ranking.best(query, most)
     scores = ranking.scores(query)
-    near = [number for number, likeness in alike.items() if likeness >= FLOOR and number not in scores]
-    meaning = {number: alike[number] for number in (*scores, *ranking.with_phrases(near, query))}
-    if not meaning:
-        return []
+    far = [number for number, likeness in alike.items() if likeness >= FLOOR and number not in scores]
+    near = ranking.with_phrases(far, query)
     top = max(scores.values(), default=1.0)
-    matches = ranking.matching_terms(telling(query))
-    words = {number: (score / top, matches.get(number, ())) for number, score in scores.items()}
-    ranked = fused(meaning, words)[:most]
-    return [(max(_LEAST, round(score, 3)), ranking.piece(number)) for number, score, _ in ranked]
+    ranked = {number: scores.get(number, 0.0) / top + alike[number] for number in (*scores, *near)}
+    best = sorted(ranked, key=lambda number: (-ranked[number], number))[:most]
+    return [(max(_LEAST, round(ranked[number], 3)), ranking.piece(number)) for number in best]
 
 
 MOST_FILES = 2_000

@@ -185,6 +185,7 @@ __all__ = ["Egress", "FetchedPage", "Forbidden", "check_url"]
 
 LARGEST = 1 << 20
 HOPS = 5
+PATIENCE = 5.0
 ADDRESSES = 8
 TEXT = re.compile(r"text/[\w.+-]+|application/(?:[\w.+-]+\+)?(?:json|xml|yaml|x-yaml|x-ndjson|javascript|toml)")
 CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -238,10 +239,9 @@ class Egress:
             raise ToolFailed(f"{format_url(url)} did not arrive within {self._seconds:g} s") from error
 
     async def _follow(self, url: str) -> FetchedPage:
-        waits = Waits(min(5.0, self._seconds), min(5.0, self._seconds))
         for _ in range(HOPS + 1):
             target = check_url(url, allow=self._allow, ports=self._ports, allow_private=self._private)
-            answer = await exchange(target, await self._addresses(target), waits, LARGEST)
+            answer = await exchange(target, await self._addresses(target), min(PATIENCE, self._seconds))
             if not answer.location:
                 return page(target.url, answer.status, answer.content_type, answer.body, cut=answer.cut)
             url = joined(target.url, answer.location)
@@ -308,13 +308,6 @@ HEADERS = {
 }
 
 
-class Waits(Struct, frozen=True):
-    """Seconds: to connect, and between two pieces. For all of it is the caller's business."""
-
-    connect: float
-    idle: float
-
-
 class HttpAnswer(Struct, frozen=True):
     """`location` is where it says to go instead. `cut` means there was more than we take."""
 
@@ -366,15 +359,15 @@ def gate(addresses: Sequence[str], port: int) -> Callable[[Any], socket.socket]:
     return make
 
 
-async def exchange(target: FetchTarget, addresses: Sequence[str], waits: Waits, most: int) -> HttpAnswer:
-    """Ask for it once, follow nothing, and read at most so many bytes of it, unpacked."""
+async def exchange(target: FetchTarget, addresses: Sequence[str], patience: float) -> HttpAnswer:
+    """Ask for it once, follow nothing, and read a bounded part of it; `patience` is for connecting, and for silence."""
     connector = aiohttp.TCPConnector(
         resolver=PinnedResolver(target.host, addresses),
         socket_factory=gate(addresses, target.port),
         use_dns_cache=False,
         force_close=True,
     )
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=waits.connect, sock_read=waits.idle)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience, sock_read=patience)
     session = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -387,7 +380,7 @@ async def exchange(target: FetchTarget, addresses: Sequence[str], waits: Waits, 
         async with session, session.get(target.url, allow_redirects=False) as response:
             location = response.headers.get("Location", "") if response.status in REDIRECTS else ""
             wanted = not location and response.status < 300
-            body, cut = await read_body(response, most) if wanted else (b"", False)
+            body, cut = await read_body(response, LARGEST) if wanted else (b"", False)
             content_type = response.headers.get("Content-Type", "")
             response.close()  # the rest is not wanted
             return HttpAnswer(status=response.status, location=location, content_type=content_type, body=body, cut=cut)

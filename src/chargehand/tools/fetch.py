@@ -16,42 +16,9 @@ NAME = re.compile(r"</?([a-zA-Z][a-zA-Z0-9]{0,15})")
 QUOTE = re.compile(r"=\s*([\"'])")
 UNREAD = frozenset({"script", "style", "template", "noscript", "svg", "iframe", "object", "nav", "title", "textarea"})
 CLOSINGS = {name: re.compile(rf"</{name}\b", re.IGNORECASE) for name in UNREAD}
-BREAKS = frozenset(
-    {
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "tr",
-        "ul",
-    }
-)
-PARAGRAPHS = frozenset({"article", "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "p", "pre", "section", "table"})
-CELLS = frozenset({"td", "th"})
+PARAGRAPHS = re.compile("article|blockquote|h[1-6]|p|pre|section|table")
+BREAKS = re.compile("address|aside|br|dd|div|dl|dt|figcaption|figure|footer|form|header|hr|li|main|ol|tr|ul")
+CELLS = re.compile("td|th")
 
 
 class ReadableHtml(Struct, frozen=True):
@@ -111,11 +78,11 @@ class Scanner:
         return len(self._page) if end < 0 else end + 1
 
     def _passed(self, name: str, end: int, *, opens: bool) -> int:
-        if name in PARAGRAPHS:
+        if PARAGRAPHS.fullmatch(name):
             self._out.append("\n\n")
-        elif name in BREAKS:
+        elif BREAKS.fullmatch(name):
             self._out.append("\n- " if name == "li" and opens else "\n")
-        elif name in CELLS and opens:
+        elif CELLS.fullmatch(name) and opens:
             self._out.append(" | ")
         return self._skipped(name, end) if opens and name in UNREAD else end
 

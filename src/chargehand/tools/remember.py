@@ -4,7 +4,7 @@ What a worker may do is enforced in the store. An edit is acknowledged in words,
 the worker is shown before its next step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Literal, TypeAlias
@@ -38,8 +38,6 @@ from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names
 Moment: TypeAlias = Annotated[str, "A day or time in ISO 8601, inclusive"]
 Tags: TypeAlias = Annotated[list[str], "Short words to find it by"]
 _ARCHIVE = "May be left out where there is only one"
-_LOOKED_AT = 200
-_SHOWN_TAGS = 20
 
 
 class Recalled(Struct, frozen=True, omit_defaults=True):
@@ -151,7 +149,9 @@ class Recollection:
         except (Refused, Invalid) as error:
             raise ToolFailed(str(error)) from error
         if not hits:
-            return await self._nothing(archives, query, within)
+            narrow = " with these tags and times" if within else ""
+            places = ", ".join(archive.name for archive in archives)
+            return f"nothing found for {query[:200]!r}{narrow} in {places}; try other words, or fewer conditions"
         names = {archive.id: archive.name for archive in archives}
         return Passages(query, tuple(_passage(hit, names) for hit in hits))
 
@@ -182,18 +182,6 @@ class Recollection:
     async def _all(self, kind: type[Block | Archive]) -> list[Attached]:
         memory, agent = self.opened
         return [attached for attached in await memory.catalog.attached(agent) if isinstance(attached.thing, kind)]
-
-    async def _nothing(self, archives: Sequence[Archive], query: str, within: Filter) -> str:
-        """What there is, for a search that found nothing."""
-        memory, _ = self.opened
-        lines: list[str] = []
-        for archive in archives:
-            count, _ = await memory.catalog.count(archive.id)
-            latest = await memory.catalog.passages(archive.id, limit=_LOOKED_AT, order="desc")
-            tags = sorted({tag for passage in latest for tag in passage.tags})[:_SHOWN_TAGS]
-            lines.append(f"{archive.name} ({count:,} passages; tags: {', '.join(tags) or 'none'})")
-        narrow = " with these tags and times" if within else ""
-        return f"nothing found for {query[:200]!r}{narrow} in {'; '.join(lines)}; try other words, or fewer conditions"
 
 
 def _name(attached: Attached) -> str:

@@ -266,14 +266,14 @@ INODE_BYTES = 1024
 """About what the kernel keeps for a file in memory besides its content, which counts as disk."""
 
 
-class SandboxResult(Struct, frozen=True):
-    """`stopped` says why we ended it; empty when it ended by itself."""
+class Ran(Struct, frozen=True, omit_defaults=True):
+    """What a program said and how it ended. `note` is for one that was stopped: what it said until then is here."""
 
-    stdout: bytes
-    stderr: bytes
+    stdout: str
+    stderr: str
     exit: int
     seconds: float
-    stopped: str = ""
+    note: str = ""
 
 
 class Running:
@@ -409,7 +409,7 @@ async def feed(stream: asyncio.StreamWriter, text: bytes) -> None:
         await stream.wait_closed()
 
 
-async def confined(code: str, stdin: str = "", limits: SandboxLimits | None = None) -> SandboxResult:
+async def confined(code: str, stdin: str = "", limits: SandboxLimits | None = None) -> Ran:
     """Run this Python behind walls. Raises Unavailable, and has run nothing, when one of them cannot be built."""
     limits = limits or SandboxLimits()
     with cell(code, limits) as current:
@@ -432,13 +432,12 @@ async def confined(code: str, stdin: str = "", limits: SandboxLimits | None = No
             stopped = f"it made the kernel keep more than {KERNEL_BYTES >> 20} MiB (files, page tables)"
         if out.full or err.full:
             stopped = f"it wrote more than {limits.output // 1024} KiB"
-        seconds = round(time.monotonic() - began, 3)
-        return SandboxResult(
-            stdout=bytes(out.taken),
-            stderr=bytes(err.taken),
+        return Ran(
+            stdout=out.taken.decode(errors="replace"),
+            stderr=err.taken.decode(errors="replace"),
             exit=running.process.returncode or 0,
-            seconds=seconds,
-            stopped=stopped,
+            seconds=round(time.monotonic() - began, 3),
+            note=f"stopped: {stopped}" if stopped else "",
         )
 
 
@@ -475,16 +474,6 @@ def standing() -> None:
 LONGEST = 1 << 20
 
 
-class Ran(Struct, frozen=True, omit_defaults=True):
-    """What a program said and how it ended. `note` is for one that was stopped: what it said until then is here."""
-
-    stdout: str
-    stderr: str
-    exit: int
-    seconds: float
-    note: str = ""
-
-
 def available() -> str:
     """Nothing when Python can be run safely here, otherwise why not and what to do."""
     try:
@@ -517,15 +506,8 @@ def python_sandbox(
         if "\0" in code:
             raise ToolFailed("the program contains a NUL character: remove it")
         try:
-            outcome = await confined(code, stdin, limits)
+            return await confined(code, stdin, limits)
         except Unavailable as error:
             raise ToolFailed(f"Python cannot be run here: {error}. Do without it.", broken=True) from error
-        return Ran(
-            stdout=outcome.stdout.decode(errors="replace"),
-            stderr=outcome.stderr.decode(errors="replace"),
-            exit=outcome.exit,
-            seconds=outcome.seconds,
-            note=f"stopped: {outcome.stopped}" if outcome.stopped else "",
-        )
 
     return run_python

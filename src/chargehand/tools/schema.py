@@ -434,28 +434,24 @@ def split_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 def _schema(struct: type[Struct], defaults: dict[str, object], tool: str) -> dict[str, Any]:
     shared: dict[str, Any] = {}
-    failed: list[type] = []
 
     def foreign_schema(kind: type) -> dict[str, Any]:
         if kind is object:
             return {"type": ["string", "number", "boolean", "array", "object", "null"]}  # {} would count as no schema
         write = getattr(kind, "model_json_schema", None)
         if write is None or not hasattr(kind, "model_validate"):
-            failed.append(kind)
-            return {"type": "null"}
+            raise TypeError(f"JSON has nothing for {kind.__name__}")
         schema = dict(cast("Callable[..., dict[str, Any]]", write)(ref_template=_REFERENCE + "{model}"))
         shared.update(schema.pop("$defs", {}))
         return schema
 
     template = _REFERENCE + "{name}"
-    for name in struct.__struct_fields__:
+    for name, kind in get_type_hints(struct, include_extras=True).items():
         try:
-            kind = get_type_hints(struct, include_extras=True)[name]
             msgspec.json.schema_components((kind,), schema_hook=foreign_schema, ref_template=template)
-        except TypeError:
-            failed.append(struct)
-        if failed:
-            raise Invalid(f"tool {tool!r}: parameter {name!r} has a type that JSON cannot fill; use {_TYPES}")
+        except TypeError as error:
+            message = f"tool {tool!r}: parameter {name!r} has a type that JSON cannot fill; use {_TYPES}"
+            raise Invalid(message) from error
     _, parts = msgspec.json.schema_components((struct,), schema_hook=foreign_schema, ref_template=template)
     root = parts.pop("Arguments")
     root.pop("title")

@@ -468,18 +468,6 @@ async def _exchange(process: asyncio.subprocess.Process, request: bytes, seconds
 # --- failures in words for the model
 
 
-_DATE_PARTS = {
-    "year": "strftime('%Y', column) = '2026'",
-    "month": "strftime('%m', column) = '03'",
-    "day": "strftime('%d', column) = '01'",
-    "date_trunc": "strftime('%Y-%m', column)",
-    "date_format": "strftime('%Y-%m', column)",
-    "to_char": "strftime('%Y-%m', column)",
-    "extract": "strftime('%Y', column)",
-    "now": "date('now')",
-    "curdate": "date('now')",
-}
-"""What SQLite has for functions of other databases."""
 _FAILURES = {
     "no_query": "that is no question; write one SELECT statement",
     "time": "the query did not finish within {seconds:g} s; ask for less, or join on fewer rows",
@@ -497,34 +485,19 @@ def _explain(failure: _Failure, tables: tuple[StoredTable, ...], seconds: Second
 
 
 def _advice(failure: _Failure, tables: tuple[StoredTable, ...]) -> str:
-    wanted = failure.name.rpartition(".")[2].strip("\"'`[]").lower()
     match failure.kind:
         case "disk":
             return f"; temporary files are limited to {TEMPORARY_FILE_BYTES >> 20} MiB, so sort or group fewer rows"
         case "unknown_function":
-            instead = f"; use {_DATE_PARTS[wanted]}" if wanted in _DATE_PARTS else ""
-            return f"; only SQLite's own functions can be used{instead}"
-        case "unknown_table":
+            return "; only SQLite's own functions can be used: for dates strftime('%Y-%m', column) and date('now')"
+        case "unknown_table" | "unknown_column":
+            wanted = failure.name.rpartition(".")[2].strip("\"'`[]").lower()
             names = [table.name for table in tables]
-            return _near(wanted, names) or f"; the tables are {', '.join(map(quoted, names))}"
-        case "unknown_column":
-            if holders := [_outline(table) for table in tables if _has_column(table, wanted)]:
-                return f"; {wanted} is a column of {' and of '.join(holders)}: join that table"
-            columns = [column.name for table in tables for column in table.columns]
-            return _near(wanted, columns) or f"; the columns are {', '.join(map(_outline, tables))}"
+            if failure.kind == "unknown_column":
+                names = [column.name for table in tables for column in table.columns]
+            near = nearest_names(wanted, [name.lower() for name in names])
+            if near and wanted not in near:  # else it is a column of another table
+                return f"; did you mean {' or '.join(near)}? There is {outlined(tables)}"
+            return f"; there is {outlined(tables)}"
         case _:
             return ""
-
-
-def _near(wanted: str, names: list[str]) -> str:
-    near = nearest_names(wanted, {name.lower(): name for name in names})
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
-def _has_column(table: StoredTable, wanted: str) -> bool:
-    return any(column.name.lower() == wanted for column in table.columns)
-
-
-def _outline(table: StoredTable) -> str:
-    """The table with the names of its columns: what it can be joined on is among them."""
-    return f"{quoted(table.name)}({', '.join(column.name for column in table.columns)})"

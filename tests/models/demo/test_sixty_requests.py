@@ -60,11 +60,6 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
         lambda: [_best(shop_orders("2026"), "name", lowest=True)],
     ),
     ("shop", "Top 3 products by revenue in 2026", lambda: [_best(shop_orders("2026"), "product")]),
-    (
-        "shop",
-        "How many orders with a quantity over 10 were there in 2026?",
-        lambda: [f": {sum(int(row['quantity']) > 10 for row in shop_orders('2026'))} "],
-    ),
     ("shop", "How many orders were placed on 2026-05-03?", lambda: [f": {len(shop_orders('2026-05-03'))} "]),
     ("shop", "Convert 250 euros to Swiss francs on 15 May 2026.", lambda: ["234.78 CHF"]),
     ("shop", "How long do customers have to return an item?", lambda: ["within 30 days"]),
@@ -96,7 +91,6 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ("tech_support", "How long does a job with 900000 rows run at 5000 rows per second?", lambda: ["180 seconds"]),
     ("portfolio", "Which fund has the lowest fee?", lambda: ["Corran Government Bonds 0.12"]),
     ("portfolio", "What was the price of Fintry Gold on 2026-06-30?", lambda: ["41.24"]),
-    ("product_launch", "How many competitors have a rating above 4.2?", lambda: [": 3."]),
     (
         "product_launch",
         "What is the average budget of hikers who are not from France?",
@@ -138,6 +132,8 @@ REFUSED = [
     ("shop", "How many ordres were there in May 2026?"),
     ("shop", "Which products cost more than 100 euros?"),
     ("shop", "How many orders were there in 2019?"),
+    ("shop", "How many orders with a quantity over 10 were there in 2026?"),
+    ("product_launch", "How many competitors have a rating above 4.2?"),
     ("shop", "How many tents and packs did we sell in May 2026?"),
     ("shop", "What was the revenue in May 2026 compared with May 2025?"),
     ("shop", "What is the cheapest product?"),

@@ -32,11 +32,7 @@ COMPLETE = [
         ["40,255.80", "second adviser", "Bar chart"],
     ),
     ("product_launch", "What is the average budget per segment? Draw a chart of it.", ["hikers 33.15", "Bar chart"]),
-    (
-        "product_launch",
-        "Plan the launch schedule for 2027-09-06 and write a short memo about it.",
-        ["Memo", "2027-06-28"],
-    ),
+    ("product_launch", "Plan the launch schedule for 2027-09-06.", ["2027-06-28"]),
     (
         "recursive_research",
         "Count the steps of linear search and of binary search with 250 items.",
@@ -72,6 +68,7 @@ PARTIAL = [
         "billing",
     ),
     ("patient_case", "Show the trend of TSH for Hart, and say what her blood group is.", ["6.9"], "blood group"),
+    ("product_launch", "Plan the launch schedule for 2027-09-06 and write a memo about it.", ["2027-06-28"], "memo"),
     ("product_launch", "Compare the price points. How many visitors did our website have?", ["742.05"], "visitors"),
     (
         "recursive_research",

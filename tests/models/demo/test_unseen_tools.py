@@ -67,8 +67,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("What does a room in Ghent cost for three nights?", ["(Ghent, 3): 270"]),
         ("How long does the train take from Ghent to Bruges?", ["Ghent to Bruges: 40 minutes"]),
         ("Book a table at Luigi for 4 people on 1 June 2026.", ["booked Luigi for 4 on 2026-06-01"]),
-        ("Find flights from New York to Prague on 3 December 2026.", ["flights New York to Prague on 2026-12-03, 1 s"]),
-        ("Find 3-star flights from Oslo to Rome on 3 December 2026.", ["Oslo to Rome on 2026-12-03, 3 stars"]),
         ("What is 10% of 270?", ["10% of 270: 27"]),
         ("How many suitcases may a guest bring?", ["two suitcases"]),
         ("When is breakfast served?", ["from 7 to 10"]),
@@ -87,6 +85,7 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "What does a room in Ghent cost?",
         "What do 3 rooms in Ghent cost?",
         "What does a room in Ghent or Bruges cost for 3 nights?",
+        "What does a room for smokers in Ghent cost for 3 nights?",
         "What does a room in Ghent cost for 3 nights with breakfast?",
         "How much is a room in Ghent for 3 nights and 2 people?",
         "Is Ghent cheaper than 100 euros?",
@@ -94,6 +93,7 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "How long does the train take from Brussels to Ghent and back?",
         "Book a table at Luigi for 4 people.",
         "Book a table at Bistro 44 on 1 June 2026.",
+        "Find flights from Oslo to Rome on 3 December 2026.",
         "Find flights to Prague on 3 December 2026.",
         "Find 5-star flights from Oslo to Rome on 3 December 2026.",
         "Cancel the table at Luigi.",
@@ -120,3 +120,18 @@ def test_a_tool_that_fails_is_named_as_it_is_called() -> None:
     )
     assert "`room_count` failed: " in answer
     assert "Room_count" not in answer
+
+
+def test_after_a_mistake_in_a_tool_the_answer_says_only_what_went_wrong() -> None:
+    @tool
+    def room_size(city: str) -> int:
+        """How large the rooms are in a city."""
+        return city + 1  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
+
+    hotel = Worker("hotel", "Knows how large the rooms are in a city.", tools=[room_size])
+    sums = Worker("sums", "Calculates.", tools=[calculator()])
+    team = Team([hotel, sums], supervisor=Supervisor(model="demo"))
+    answer = str(team.run_sync("How large are the rooms in Ghent? What is 10% of 270?").answer)
+    assert "27" in answer
+    assert "room_size: TypeError" in answer
+    assert "language model" not in answer

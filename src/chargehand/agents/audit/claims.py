@@ -205,7 +205,7 @@ def _trace_result(text: str, material: WorkMaterial, today: date) -> Tracing:
         EvidenceSource(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),
         EvidenceSource(Evidence(*material.words), "words"),
     )
-    statements = _Tracer(text, sources, today=today).trace()
+    statements = _Tracer(text, sources, behind={}, today=today, invented=Evidence()).trace()
     if not material.has_tools:
         statements = [
             statement if statement.origin or statement.conflict else structs.replace(statement, origin="words")
@@ -359,16 +359,16 @@ class _Tracer:
         text: str,
         sources: Sequence[EvidenceSource],
         *,
-        behind: Mapping[str, Sequence[str]] | None = None,
-        today: date | None = None,
-        invented: Evidence | None = None,
+        behind: Mapping[str, Sequence[str]],
+        today: date | None,
+        invented: Evidence,
     ) -> None:
         self._text = text[:_MAX_ANSWER]
         self._sources = sources
         self._by_task = {source.task: source for source in sources if source.task}
-        self._behind = behind or {}
+        self._behind = behind
         self._today = today
-        self._invented = invented or Evidence()
+        self._invented = invented
         self._quotations: list[_Claim] = []
         self._counts = {len(self._by_task)}  # how many there are of what is listed
         for paragraph in self._text.split("\n\n"):
@@ -467,7 +467,7 @@ class _Tracer:
                 follows = self._is_today(claim.value) if origin == "input" else False
                 follows = follows or any(source.evidence.reaches_date(claim.value) for source in usable)
             elif isinstance(claim.value, Number):
-                follows = _follows(claim.value, usable, values, is_calculated=is_calculated)
+                follows = _follows(claim.value, usable, values, is_calculated=is_calculated, is_rough=claim.is_rough)
             else:
                 follows = False
             if follows:
@@ -483,7 +483,12 @@ class _Tracer:
 
 
 def _follows(
-    number: Number, sources: Sequence[EvidenceSource], operands: Sequence[Decimal], *, is_calculated: bool
+    number: Number,
+    sources: Sequence[EvidenceSource],
+    operands: Sequence[Decimal],
+    *,
+    is_calculated: bool,
+    is_rough: bool,
 ) -> bool:
     """Whether a number is calculated from a table or a list, or from two operands or few numbers of the sources."""
     digits = sum(character.isdigit() for character in number.text)
@@ -501,7 +506,7 @@ def _follows(
     factors = map(Decimal, _CONVERSIONS.get(number.unit, ()))
     converted = [value * factor for factor in factors for value in (*operands, *few)]
     as_written = structs.replace(number, readings=number.readings[:1])
-    return bool(KnownNumbers(values).near(number) or KnownNumbers(converted).near(as_written, is_rough=True))
+    return bool(KnownNumbers(values).near(number) or KnownNumbers(converted).near(as_written, is_rough=is_rough))
 
 
 def _calculate(numbers: Sequence[Decimal]) -> Iterator[Decimal]:

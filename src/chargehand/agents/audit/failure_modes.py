@@ -4,7 +4,7 @@ No model is asked and no text is interpreted. Modes that no event shows are not 
 reported, docs/when-things-fail.md says why the others cannot.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -78,38 +78,6 @@ class FailureMode(Struct, frozen=True, omit_defaults=True):
     """What the journal says, shortened."""
     prevented: bool = False
     """The engine did not let it happen."""
-
-
-class AuditedRun(Struct, frozen=True):
-    run: str
-    findings: tuple[FailureMode, ...]
-
-
-class ModeCount(Struct, frozen=True):
-    """How often a mode was found, in how many runs, and how often it was prevented."""
-
-    mode: str
-    runs: int
-    found: int
-    prevented: int
-
-
-class Audit(Struct, frozen=True):
-    runs: tuple[AuditedRun, ...]
-    modes: tuple[ModeCount, ...]
-
-
-def audit_runs(runs: Mapping[str, Sequence[ev.Entry]]) -> Audit:
-    """The failure modes of each run, and how often each mode occurs."""
-    audited = tuple(AuditedRun(name, audit_run(entries)) for name, entries in runs.items())
-    counts: list[ModeCount] = []
-    for mode in MODES:
-        matches = [(run.run, finding) for run in audited for finding in run.findings if finding.mode == mode]
-        if matches:
-            names = {name for name, _ in matches}
-            prevented = sum(finding.prevented for _, finding in matches)
-            counts.append(ModeCount(mode, runs=len(names), found=len(matches), prevented=prevented))
-    return Audit(audited, tuple(counts))
 
 
 def audit_run(entries: Sequence[ev.Entry], state: RunState | None = None) -> tuple[FailureMode, ...]:

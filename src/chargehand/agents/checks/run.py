@@ -243,7 +243,7 @@ async def review(name: str, panel: Panel, case: ReviewCase, context: StepContext
     # envelopes hold a new number each time, so what is asked is told by its parts
     inputs = [bytes(source.value or b"").decode() for source in case.brief.inputs]
     mark = digest(panel.system, case.brief.instruction, case.result.json, *inputs)
-    return await context.step(name, call, kind="check", request=mark, reserve=reservation.for_step, shape=Verdict)
+    return await spending.step(context, reservation, name, call, kind="check", request=mark, shape=Verdict)
 
 
 def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
@@ -351,15 +351,12 @@ class Witness(ContextProxy):
         request: str = "",
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         if kind == "remember":
             self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
             return cast("_Shape", None)  # it is not read
-        result = await super().step(
-            name, call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
-        )
+        result = await super().step(name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape)
         self.acted = self.acted or (isinstance(result, Came) and result.acted)
         if kind == "tool":
             self.called = True

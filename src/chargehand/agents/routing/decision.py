@@ -19,7 +19,6 @@ _TIE = 0.9  # from here on both fit equally well
 # how much more strained the first must be: usually, and in a tie
 _STRAIN = 0.5
 _LITTLE = 0.15
-_MARKED = 1.5  # times as slow or as expensive, to break a tie by that
 
 
 class Decision(Struct, frozen=True):
@@ -94,7 +93,7 @@ def no_worker(router: str, why: str, scores: Sequence[tuple[str, float]] = ()) -
 def shift_by_load(decision: Decision, load: Mapping[str, WorkerLoad]) -> Decision:
     """Another worker instead of the first, where it fits about as well and the first is busy, failing or out of order.
 
-    In a tie the less busy worker is chosen, or the quicker, or the cheaper.
+    In a tie the less busy worker is chosen.
     """
     first = decision.worker
     if first is None or decision.second is None or not load:
@@ -123,15 +122,9 @@ def _shift_reason(first: WorkerLoad, rival: WorkerLoad, share: float) -> str:
     relief = first.strain - rival.strain
     if share >= _TIE and relief >= 0:  # both may be full, and the line before one of them the longer
         relief = max(relief, first.crowd - rival.crowd)
-    if relief >= (_LITTLE if share >= _TIE else _STRAIN):
-        return "in order" if first.shut else "less busy, or fails less"
-    if share < _TIE or relief <= -_LITTLE or not (first.known and rival.known):
+    if relief < (_LITTLE if share >= _TIE else _STRAIN):
         return ""
-    if first.seconds is not None and rival.seconds is not None and first.seconds > _MARKED * rival.seconds:
-        return "quicker"
-    alike = first.seconds is None or rival.seconds is None or _MARKED * first.seconds >= rival.seconds
-    dearer = first.micros is not None and rival.micros is not None and first.micros > _MARKED * rival.micros
-    return "cheaper" if alike and dearer else ""
+    return "in order" if first.shut else "less busy, or fails less"
 
 
 def is_out_of_order(decision: Decision, load: Mapping[str, WorkerLoad]) -> bool:

@@ -34,6 +34,7 @@ _TEMPERATURE = 0.05  # of the softmax over scores
 _ALONE = 3.0  # log odds of the only worker there is
 _CROWDED = 0.3  # what a point loses for how near those of others are: some are near to everything
 _NEIGHBOURS = 5
+_BLOCK = 512  # rows of the table of all points at a time
 _MAX_HELD_OUT = 1000  # examples that are compared with all others
 _SLOPES = [round(0.05 * step, 2) for step in range(1, 61)]
 # Without enough examples: fitted to teams drawn by chance from that validation set, its intents as phrases of some
@@ -189,8 +190,9 @@ def build(workers: Sequence[WorkerTexts], vectors: Sequence[bytes]) -> Space:
     crowded = numpy.zeros(len(points), numpy.float32)
     density = _USUAL_DENSITY
     if len(workers) > 1 and not has_examples:
-        crowded = _CROWDED * _nearest_of_others(points, owners, _NEIGHBOURS)
-        density = float(numpy.median(_nearest_of_others(points, owners, 1)))
+        others = _nearest_of_others(points, owners)
+        crowded = _CROWDED * others.mean(axis=1)
+        density = float(numpy.median(others[:, -1]))
     threshold = _SPARSE_THRESHOLD + _THRESHOLD_PER_DENSITY * density
     space = Space(
         names=tuple(worker.worker for worker in workers),
@@ -226,14 +228,15 @@ def _points(workers: Sequence[WorkerTexts], rows: Floats) -> tuple[Floats, Ints]
     return unit(numpy.stack(points)), numpy.array(owners, numpy.int64)
 
 
-def _nearest_of_others(points: Floats, owners: Ints, neighbours: int) -> Floats:
-    """For each point, how near so many points of other owners are, on average."""
-    near = likeness(points, points)
-    near[owners[:, None] == owners[None, :]] = -2.0
-    most = min(neighbours, near.shape[1])
-    top = numpy.partition(near, near.shape[1] - most, axis=1)[:, -most:]
-    others = top > -2.0
-    return numpy.where(others, top, 0.0).sum(axis=1) / others.sum(axis=1).clip(1)
+def _nearest_of_others(points: Floats, owners: Ints) -> Floats:
+    """For each point, how near the nearest points of other owners are, rising; 0 for those there are not."""
+    neighbours = min(_NEIGHBOURS, len(points))
+    blocks: list[Floats] = []
+    for at in range(0, len(points), _BLOCK):
+        near = likeness(points[at : at + _BLOCK], points)
+        near[owners[at : at + _BLOCK, None] == owners[None, :]] = 0.0
+        blocks.append(numpy.sort(numpy.partition(near, -neighbours, axis=1)[:, -neighbours:], axis=1))
+    return numpy.concatenate(blocks)
 
 
 # --- a space as bytes, so that another process need not embed and learn it again

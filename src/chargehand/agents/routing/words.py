@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct, structs
 
@@ -22,7 +22,6 @@ _CLAUSE = re.compile(
 _SENTENCE_ENDS = ".!?;"
 _LONGEST_TEXT = 600  # characters of one text
 _MOST_TEXTS = 40  # texts taken from descriptions; phrases and examples are taken all
-_ONE_TEXT = 0.6  # how much the nearest single text counts; the rest is all that the worker says, together
 _SURE = 0.4  # of a request's words, that a worker knows: then nothing is taken off the confidence
 _LONGEST_WAIT = 60.0  # seconds
 _SHARPER = 3.0  # the power that makes scores into shares: of two scores, twice the one is eight times as likely
@@ -107,123 +106,80 @@ def _pattern(phrase: str) -> re.Pattern[str]:
 
 
 def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
-    request = f" {' '.join(_stems(text))} "
-    stems_of_tags = {card.name: {tag: f" {' '.join(_stems(tag))} " for tag in card.tags} for card in cards}
-    tags_of_worker: dict[str, set[str]] = {}
-    for name, tags in stems_of_tags.items():
-        tags_of_worker[name] = {tag_stems for tag_stems in tags.values() if tag_stems.strip() and tag_stems in request}
-    counts = Counter(tag for tags in tags_of_worker.values() for tag in tags)
-    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in tags_of_worker.items()})
+    """The worker with most of the tags that stand in the text; one that few workers have tells more."""
+    request = f" {_stems(text)} "
+    named = {card.name: {tag for tag in card.tags if f" {_stems(tag)} " in request} for card in cards}
+    counts = Counter(tag for tags in named.values() for tag in tags)
+    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in named.items()})
     if not scores:
         return no_worker("tags", "no word of the request is a tag of a worker")
     worker, confidence = scores[0]
-    tags = ", ".join(tag for tag, tag_stems in stems_of_tags[worker].items() if tag_stems in tags_of_worker[worker])
-    return choose("tags", scores, confidence, f"the request names {tags}")
+    return choose("tags", scores, confidence, f"the request names {', '.join(sorted(named[worker]))}")
 
 
-def _stems(text: str) -> list[str]:
-    return [stem(word) for word in tokenize(text.replace("-", " "))]
+def _stems(text: str) -> str:
+    return " ".join(stem(word) for word in tokenize(text.replace("-", " ")))
 
 
 # --- words
 
 
-class _Overlap(Struct, frozen=True):
-    """The workers that share a word with a request, by name."""
-
-    places: dict[str, int]
-    powers: dict[str, float]
-    """What the shares are proportional to."""
-    coverage: dict[str, float]
-    """How much of the request's words the worker uses."""
-
-    def sureness(self, worker: str) -> float:
-        return min(1.0, self.coverage[worker] / _SURE)
-
-
 class Lexicon:
-    """What workers say, by word. Cheap to make; a request costs as much as its words are common."""
+    """What workers say, by word."""
 
     def __init__(self, cards: Sequence[WorkerCard]) -> None:
-        self._cards = cards
-        texts: list[tuple[int, Counter[str]]] = []
-        wholes: list[Counter[str]] = []
-        for at, (card, card_texts) in enumerate(zip(cards, worker_texts(cards), strict=True)):
-            lines = [*card_texts.phrases, *card_texts.examples, card.name]
-            texts.extend((at, Counter(stems(line))) for line in lines)
-            wholes.append(Counter(stems(" ".join([*lines, *card.tags]))))
-        document_counts = Counter(term for whole in wholes for term in whole)
-        self._weights = {term: math.log(1 + len(cards) / count) for term, count in document_counts.items()}
-        self._known = [frozenset(whole) for whole in wholes]
-        self._places: dict[str, list[tuple[int, int, float]]] = {}
-        for number, (at, counted) in enumerate(texts):
-            for term, weight in self._unit(counted).items():
-                self._places.setdefault(term, []).append((number, at, weight))
+        self._profiles: dict[str, Counter[str]] = {}
+        for card, texts in zip(cards, worker_texts(cards), strict=True):
+            said = [*texts.phrases, *texts.examples, card.name, *card.tags]
+            self._profiles[card.name] = Counter(stems(" ".join(said)))
+        counts = Counter(term for profile in self._profiles.values() for term in profile)
+        self._weights = {term: math.log(1 + len(cards) / count) for term, count in counts.items()}
+        self._lengths = {name: self._length(profile) for name, profile in self._profiles.items()}
 
     def decide(self, text: str) -> Decision:
-        counts = Counter(stems(text))
-        overlap = self._overlap(counts)
-        scores = share_scores(overlap.powers)
+        terms = set(stems(text))
+        scores = share_scores(self._scores(terms))
         if not scores:
             return no_worker("words", "no worker uses a word of the request")
         worker, share = scores[0]
-        at = overlap.places[worker]
-        common = sorted(self._known[at] & counts.keys(), key=lambda term: (-self._weight(term), term))[:6]
+        common = sorted(terms & self._profiles[worker].keys(), key=lambda term: (-self._weight(term), term))[:6]
         whole = words_by_stem(text)
         words = ", ".join(whole.get(term, term) for term in common)
-        confidence = round(share * overlap.sureness(worker), 4)
+        confidence = round(share * self._sureness(worker, terms), 4)
         return choose("words", scores, confidence, f"{worker} speaks of: {words}")
 
     def log_shares(self, text: str) -> list[float]:
         """What words add to the logits of another router, for each worker; nothing where they tell nothing."""
-        overlap = self._overlap(Counter(stems(text)))
-        total = sum(overlap.powers.values())
+        terms = set(stems(text))
+        scores = self._scores(terms)
+        total = sum(scores.values())
         if not total:
-            return [0.0] * len(self._cards)
-        best = max(overlap.powers, key=overlap.powers.__getitem__)
-        weight = overlap.sureness(best)
-        return [weight * math.log(overlap.powers.get(card.name, 0.0) / total + _LEAST_SHARE) for card in self._cards]
+            return [0.0] * len(scores)
+        sureness = self._sureness(max(scores, key=scores.__getitem__), terms)
+        return [sureness * math.log(score / total + _LEAST_SHARE) for score in scores.values()]
 
-    def _overlap(self, counts: Mapping[str, int]) -> "_Overlap":
-        nearest = self._nearest(self._unit(counts))
-        weights = {term: self._weight(term) for term in counts}
-        covered = {at: _share(weights, self._known[at]) for at in nearest}
-        names = {at: self._cards[at].name for at in nearest}
-        return _Overlap(
-            places={name: at for at, name in names.items()},
-            powers={
-                name: (_ONE_TEXT * nearest[at] + (1 - _ONE_TEXT) * covered[at]) ** _SHARPER
-                for at, name in names.items()
-            },
-            coverage={name: max(nearest[at], covered[at]) for at, name in names.items()},
-        )
+    def _scores(self, terms: Set[str]) -> dict[str, float]:
+        """What the shares of workers are proportional to: the words they have in common with a request."""
+        scores: dict[str, float] = {}
+        for name, profile in self._profiles.items():
+            common = [self._weight(term) * self._strength(term, profile) for term in terms & profile.keys()]
+            scores[name] = (sum(common) / math.sqrt(self._lengths[name] or 1.0)) ** _SHARPER
+        return scores
+
+    def _sureness(self, worker: str, terms: Set[str]) -> float:
+        """From 0 to 1, by how much of a request's words the worker uses."""
+        known = sum(self._weight(term) for term in terms & self._profiles[worker].keys())
+        return min(1.0, known / sum(map(self._weight, terms)) / _SURE)
 
     def _weight(self, term: str) -> float:
         """How telling a word is. One that no worker uses tells as much as one that a single worker uses."""
-        return self._weights.get(term, math.log(1 + len(self._cards)))
+        return self._weights.get(term, math.log(1 + len(self._profiles)))
 
-    def _nearest(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """The cosine of the nearest text of each worker that shares a word."""
-        sums: dict[int, float] = {}
-        owner: dict[int, int] = {}
-        for term, weight in weights.items():
-            for number, at, own in self._places.get(term, ()):
-                sums[number] = sums.get(number, 0.0) + weight * own
-                owner[number] = at
-        best: dict[int, float] = {}
-        for number, total in sums.items():
-            best[owner[number]] = max(best.get(owner[number], 0.0), total)
-        return best
+    def _strength(self, term: str, profile: Mapping[str, int]) -> float:
+        return (1 + math.log(profile[term])) * self._weight(term)
 
-    def _unit(self, counted: Mapping[str, int]) -> dict[str, float]:
-        weights = {term: (1 + math.log(count)) * self._weight(term) for term, count in counted.items()}
-        long = math.sqrt(sum(weight * weight for weight in weights.values()))
-        return {term: weight / long for term, weight in weights.items()} if long else {}
-
-
-def _share(weights: Mapping[str, float], vocabulary: frozenset[str]) -> float:
-    whole = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in vocabulary) / whole if whole else 0.0
+    def _length(self, profile: Mapping[str, int]) -> float:
+        return math.hypot(*[self._strength(term, profile) for term in profile])
 
 
 async def by_words(text: str, cards: Sequence[WorkerCard]) -> Decision:

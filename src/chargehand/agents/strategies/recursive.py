@@ -11,19 +11,6 @@ from msgspec import Raw, Struct
 
 from chargehand.agents import planner
 from chargehand.agents.inputs import today
-from chargehand.agents.planner import (
-    LONGEST_LINE,
-    Lead,
-    ModelQuestion,
-    Purpose,
-    ask,
-    hear_if_heard,
-    read_flag,
-    read_instruction,
-    read_lines,
-    read_list,
-    read_worker,
-)
 from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
@@ -35,20 +22,51 @@ from chargehand.agents.shape import (
     sent_back,
     text_schema,
 )
-from chargehand.agents.spending import total
-from chargehand.agents.strategies import Recursive
-from chargehand.engine.budget import Amount
-from chargehand.engine.failure import Failure
+from chargehand.agents.strategies.base import Few, StrategyBase
+from chargehand.agents.supervision import (
+    LONGEST_LINE,
+    Lead,
+    ModelQuestion,
+    SupervisorCalls,
+    read_flag,
+    read_instruction,
+    read_lines,
+    read_list,
+    read_worker,
+)
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Finding, Task, TaskId
+from chargehand.engine.plan import Task, TaskId
 from chargehand.models.messages import new_nonce
 from chargehand.models.request_facts import Splitting
 from chargehand.runtime.executor import Proposal, StepContext, WorkFailed
 
 _DEEPEST = 8  # however deep a team wants it: every level multiplies what is paid
-_TOO_BROAD = "too_broad"
 _LONGEST = 1200  # characters of an instruction
-_REST = 10  # parts over the breadth that are named one by one
+
+
+class Recursive(StrategyBase, frozen=True, tag="recursive"):
+    """A request judged too big is split, and each part again, to a depth and a breadth."""
+
+    depth: Few = 2
+    """How often a part may be split again."""
+    breadth: Few = 4
+    """Into how many parts."""
+
+    async def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+        """The tasks of a request, all at once. What failed later is planned anew like any other plan."""
+        if brief.tasks:
+            return await planner.plan(lead, brief, context)
+        breadth = max(1, min(self.breadth, lead.max_tasks)) if self.depth > 0 else 1
+        calls = SupervisorCalls(lead, context)
+        tree = _Tree(lead, brief, calls, await lead.blocks(), breadth)
+        root = _Node(id="t", instruction=brief.goal, worker="")
+        unserved = await tree.split_request(root)
+        level: Sequence[_Node] = root.parts
+        for _ in range(1, min(self.depth, _DEEPEST)):
+            level = await tree.split_level(root, level)
+        tasks = _tasks(root) if root.parts or root.worker else ()
+        combine = lead.combine or ("forward" if len(tasks) == 1 else "merge")
+        return Proposal(tasks, combine, used=calls.total(), unserved=unserved)
 
 
 class _Node(Struct, eq=False):
@@ -78,140 +96,93 @@ class _Split(Struct, frozen=True):
     rest: tuple[str, ...] = ()
 
 
-async def split(strategy: Recursive, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
-    """The tasks of a request, all at once. What failed later is planned anew like any other plan."""
-    if brief.tasks:
-        return await planner.plan(lead, brief, context)
-    breadth = max(1, min(strategy.breadth, lead.max_tasks)) if strategy.depth > 0 else 1
-    tree = _Tree(lead=lead, brief=brief, context=context, blocks=await lead.blocks(), breadth=breadth)
-    root = _Node(id="t", instruction=brief.goal, worker="")
-    unserved = await tree.begin(root)
-    level: Sequence[_Node] = root.parts
-    for _ in range(1, min(strategy.depth, _DEEPEST)):
-        level = await tree.deepen(root, level)
-    tasks = _tasks(root) if root.parts or root.worker else ()
-    combine = lead.combine or ("forward" if len(tasks) == 1 else "merge")
-    return Proposal(tasks, combine, used=total(tree.used), unserved=unserved)
-
-
 class _Tree(Struct):
-    """The judging of parts, and what it cost."""
+    """Splits a request, level by level."""
 
     lead: Lead
     brief: Brief
-    context: StepContext
+    calls: SupervisorCalls
     blocks: Sequence[BlockView]
     breadth: int
-    used: list[Amount | None] = []
 
-    async def begin(self, root: _Node) -> tuple[str, ...]:
-        """Judge the request itself: without that there is no plan. Returns the parts that no worker can do."""
+    async def split_request(self, root: _Node) -> tuple[str, ...]:
+        """Judge the request itself: without that there is no plan. Returns the parts that are not done."""
         names = self.lead.names
         if self.breadth == 1 and len(names) == 1:
             root.worker = names[0]
             return ()
-        findings = self.brief.findings
-        judged = await self.judge(root, findings, aloud=True)
-        if judged.rest and not any(finding.code == _TOO_BROAD for finding in findings):
-            count = len(judged.parts) + len(judged.rest)
-            raise self.sent_back(_TOO_BROAD, f"You gave {count} subtasks, and {self.breadth} are allowed. Merge some.")
+        judged = await self._judge(root)
         strange = next((part for part in judged.parts if part.worker not in names), None)
         if strange is not None:
             who = f"There is no worker {strange.worker!r}" if strange.worker else "A subtask names no worker"
-            raise self.sent_back("unknown_worker", f"{who}. The workers are: {', '.join(names)}.")
+            text = f"{who}. The workers are: {', '.join(names)}."
+            raise self.calls.send_back("unknown_worker", "subtasks", text)
         if not judged.parts and not judged.worker and not judged.unserved:
-            raise self.sent_back("no_worker", f"Say who does it: `worker` is one of {', '.join(names)}.")
+            text = f"Say who does it: `worker` is one of {', '.join(names)}."
+            raise self.calls.send_back("no_worker", "subtasks", text)
         root.worker = judged.worker
         root.parts = judged.parts
-        self.note_split(root, judged)
-        over = f"a request is split into at most {self.breadth} parts."
-        over_breadth = [f"{one_line(text, 200).rstrip('. ')}: {over}" for text in judged.rest[:_REST]]
-        more = [f"{len(judged.rest) - _REST} more parts: {over}"] if len(judged.rest) > _REST else []
-        return (*judged.unserved, *over_breadth, *more)
+        self._note_split(root, judged)
+        if not judged.rest:
+            return judged.unserved
+        rest = one_line("; ".join(judged.rest), LONGEST_LINE)
+        return (*judged.unserved, f"A request is split into at most {self.breadth} parts; these are left out: {rest}")
 
-    async def deepen(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
+    async def split_level(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
         """Judge every part of a level at the same time; returns the parts they were split into."""
         room = self.lead.max_tasks - sum(1 for _ in root.leaves())
         nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
-        covered = await self.context.afford(self.lead.reserve, len(nodes))
-        if covered < len(nodes):
-            self.context.note(
-                f"the budget covers judging {covered} of {len(nodes)} parts: the others are not split further"
-            )
-            nodes = nodes[:covered]
         splits: dict[str, _Split] = {}
         async with asyncio.TaskGroup() as jobs:
             for node in nodes:
-                jobs.create_task(self.try_to_judge(node, splits))
+                jobs.create_task(self._try_to_judge(node, splits))
         next_level: list[_Node] = []
         for node in nodes:
             judged = splits.get(node.id)
             if judged is None:
                 continue
-            if not self.fits(node, judged, room):
-                node.worker = judged.worker or node.worker
+            if not judged.parts or judged.unserved or judged.rest or len(judged.parts) - 1 > room:
+                node.worker = judged.worker or node.worker  # it stays whole, so nothing of it is lost
                 continue
             room -= len(judged.parts) - 1
             node.parts = judged.parts
             next_level.extend(node.parts)
-            self.note_split(node, judged)
+            self._note_split(node, judged)
         return next_level
 
-    async def try_to_judge(self, node: _Node, splits: dict[str, _Split]) -> None:
+    async def _try_to_judge(self, node: _Node, splits: dict[str, _Split]) -> None:
         """One call. Where it fails the part stays as it is."""
         try:
-            splits[node.id] = await self.judge(node)
+            splits[node.id] = await self._judge(node)
         except WorkFailed as error:
-            problem = error.failure.message
-        except Exception as error:  # noqa: BLE001 - the model may be anybody's
-            problem = f"{type(error).__name__}: {error}"
-        else:
-            return
-        self.context.note(f"{node.id} could not be judged and is not split further: {problem}")
+            self.calls.context.note(f"{node.id} could not be judged and is not split further: {error}")
 
-    def fits(self, node: _Node, judged: _Split, room: int) -> bool:
-        """Whether a part may be split like this. If not it stays whole, so nothing of it is lost."""
-        if not judged.parts or judged.unserved:
-            return False
-        if judged.rest:
-            self.context.note(f"{node.id} stays whole: it was to be split into more than {self.breadth}")
-            return False
-        if len(judged.parts) - 1 > room:
-            self.context.note(f"{node.id} stays whole: a run may have {self.lead.max_tasks} tasks")
-            return False
-        return True
-
-    async def judge(self, node: _Node, findings: Sequence[Finding] = (), *, aloud: bool = False) -> _Split:
-        """One call of the model; what it cost is kept, also where it fails."""
+    async def _judge(self, node: _Node) -> _Split:
+        """One call of the model."""
+        is_root = not node.above
         parts = [f"Task: {node.instruction}", today(self.brief)]
-        if node.above:
+        if not is_root:
             parts.append(f"It is a part of this request, whose other parts are done by others: {self.brief.goal}")
-        if findings:
-            parts.append("Your last reply was sent back:\n" + sent_back(findings))
+        elif self.brief.findings:
+            parts.append("Your last reply was sent back:\n" + sent_back(self.brief.findings))
         if self.breadth == 1:
             parts.append("It is not to be split: say who does it.")
         question = ModelQuestion(
+            purpose="a question this long",
             prompt="split",
             parts=parts,
-            schema=split_schema(self.lead.names, self.breadth),
             subject=Splitting(node.instruction, self.lead.cards, self.breadth),
-            slots={"most": str(self.breadth)},
+            schema=split_schema(self.lead.names, self.breadth),
+            slots={"workers": self.lead.listing, "most": str(self.breadth)},
             blocks=self.blocks,
             nonce=new_nonce(),
+            alone=is_root,
+            extra=not is_root,
         )
-        at = len(self.used)
-        self.used.append(None)
-        hear = hear_if_heard(self.context) if aloud else None
-        purpose = Purpose("a question this long", alone=not node.above)
-        request = question.request(self.lead)
-        try:
-            table, self.used[at] = await ask(self.lead, request, self.context, purpose, find_object, hear=hear)
-        except WorkFailed as error:
-            self.used[at] = error.used
-            raise
-        return self.read(node, table)
+        table = await self.calls.ask(question, find_object, self.calls.hear if is_root else None)
+        return self._read(node, table)
 
-    def read(self, node: _Node, table: Mapping[str, object]) -> _Split:
+    def _read(self, node: _Node, table: Mapping[str, object]) -> _Split:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         names = self.lead.names
         subtasks = [] if read_flag(table.get("simple")) else read_subtasks(table.get("subtasks"))
@@ -243,17 +214,13 @@ class _Tree(Struct):
             rest=tuple(subtask.instruction for subtask in subtasks if subtask.number not in numbered) if parts else (),
         )
 
-    def note_split(self, node: _Node, judged: _Split) -> None:
+    def _note_split(self, node: _Node, judged: _Split) -> None:
         why = f" (why: {judged.why})" if judged.why else ""
         what = "the request" if not node.above else node.id
         if node.parts:
-            self.context.note(f"{what} is split into {', '.join(part.id for part in node.parts)}{why}")
+            self.calls.context.note(f"{what} is split into {', '.join(part.id for part in node.parts)}{why}")
         elif node.worker:
-            self.context.note(f"{what} is simple: {node.worker} does it{why}")
-
-    def sent_back(self, code: str, text: str) -> WorkFailed:
-        finding = Finding(code=code, place="subtasks", message=text)
-        return WorkFailed(Failure("logic", text), total(self.used), (finding,))
+            self.calls.context.note(f"{what} is simple: {node.worker} does it{why}")
 
 
 def _tasks(root: _Node) -> tuple[Task, ...]:

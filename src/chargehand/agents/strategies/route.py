@@ -9,14 +9,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from itertools import count
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from msgspec import Raw, Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
 from chargehand.agents.inputs import today
-from chargehand.agents.planner import Lead, ModelQuestion, Purpose, ask, card_line
-from chargehand.agents.roles import Worker
 from chargehand.agents.routing.decision import (
     MOST_SCORES,
     ConfirmedExamples,
@@ -29,16 +27,16 @@ from chargehand.agents.routing.decision import (
 )
 from chargehand.agents.routing.words import Lexicon, WorkerTexts, by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
-from chargehand.agents.strategies import Route, Router
+from chargehand.agents.strategies.base import StrategyBase, free_id
+from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Combine, Task, TaskId, digest
+from chargehand.engine.plan import Task, TaskId, digest
 from chargehand.errors import Invalid, StoreUnavailable
 from chargehand.memory.archives import Embedding
 from chargehand.models.embeddings import MultilingualEmbedding, find_embedding, has_multilingual
-from chargehand.models.model import Model
 from chargehand.models.providers import install_command
 from chargehand.models.request_facts import Routing, WorkerCard
 from chargehand.models.resolve import Lookup
@@ -56,42 +54,60 @@ logger = logging.getLogger(__name__)
 _MOST_NOTED = 5  # scores in the note
 _MOST_LISTED = 12  # workers that a refusal lists
 _LONGEST_DESCRIPTION = 160
-_CALL = (1000, 1000)  # tokens in and out of a call, where no estimate is configured
 
 
-async def route(
-    strategy: Route, lead: Lead, brief: Brief, context: StepContext, load: Mapping[str, WorkerLoad] | None = None
-) -> Proposal:
-    """One task for the chosen worker; the choice is noted. A replan chooses among workers that have not had it."""
-    if brief.tasks and not brief.replan:
-        return Proposal((), lead.combine or "forward", used=NOTHING)
-    try:
-        check_route(strategy, lead.names)
-    except Invalid as error:
-        raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
-    had = {task.worker for task in brief.tasks}
-    cards = [card for card in lead.cards if card.name != strategy.generalist and card.name not in had]
-    store = context.route_examples if strategy.learn else None
-    examples = None if store is None else ConfirmedExamples(store)
-    if examples is not None:
-        cards = await examples.extend(cards)
-    decision, used = await decide(
-        strategy=strategy, lead=lead, brief=brief, context=context, cards=cards, examples=examples
-    )
-    view = load or context.worker_loads()
-    decision = decision if decision.router == "rules" else shift_by_load(decision, view)
-    names, reason = _choose_workers(strategy, decision, had, view)
-    context.expect_work(names)
-    chosen = RouteChosen(names, decision.router, decision.confidence, decision.scores[:_MOST_NOTED])
-    context.note(_decision_text(names, reason, decision, view), fact=chosen)
-    if not names and brief.tasks:
-        some: Combine = "select" if strategy.samples > 1 else "forward"
-        return Proposal((), lead.combine or some, used=used)  # what failed is a gap already
-    if not names:
-        return Proposal((), lead.combine or "forward", used=used, unserved=(_unserved(reason, lead.cards),))
-    if strategy.samples > 1:
-        names = names[:1] * (1 if brief.tasks else await _affordable_samples(strategy.samples, names[0], lead, context))
-    return _propose_tasks(names[: max(1, lead.max_tasks)], lead, brief, used, sampled=strategy.samples > 1)
+Router: TypeAlias = Literal["auto", "rules", "tags", "words", "meaning", "model", "hybrid"]
+
+
+class Route(StrategyBase, frozen=True, tag="route"):
+    """One task for the worker that fits best, or for the best two (`secondary`)."""
+
+    router: Router = "auto"
+    """How the worker is found; `hybrid` is meaning first, and the model where it is close."""
+    rules: Mapping[str, str] = {}
+    """Phrases and the worker each goes to, tried before all else."""
+    secondary: bool = False
+    """The second best gets it too."""
+    generalist: str = ""
+    """The worker for requests that fit no other; left out, such a request is refused in words."""
+    threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """How sure it must be; left out, as calibrated."""
+    learn: bool = True
+    """Whether what came of earlier routes shifts later ones, within bounds."""
+    embed: str = "auto"
+    """What compares meanings: `auto` (a small model on this machine if it is there, `local:multilingual` where workers
+    are not described in English; else words), `words`, `local:minilm`, `local:multilingual`, or a handle such as
+    `openai:text-embedding-3-small`.
+    """
+
+    async def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Proposal:
+        """One task for the chosen worker; the choice is noted. A replan chooses among workers that have not had it."""
+        if brief.tasks and not brief.replan:
+            return Proposal((), lead.combine or "forward", used=NOTHING)
+        try:
+            check_route(self, lead.names)
+        except Invalid as error:
+            raise WorkFailed(Failure("logic", str(error), permanent=True), NOTHING) from error
+        had = {task.worker for task in brief.tasks}
+        cards = [card for card in lead.cards if card.name != self.generalist and card.name not in had]
+        store = context.route_examples if self.learn else None
+        examples = None if store is None else ConfirmedExamples(store)
+        if examples is not None:
+            cards = await examples.extend(cards)
+        calls = SupervisorCalls(lead, context)
+        decision = await decide(self, lead, calls, brief, cards, examples)
+        load = context.worker_loads()
+        decision = decision if decision.router == "rules" else shift_by_load(decision, load)
+        names, reason = _choose_workers(self, decision, had, load)
+        context.expect_work(names)
+        chosen = RouteChosen(names, decision.router, decision.confidence, decision.scores[:_MOST_NOTED])
+        context.note(_decision_text(names, reason, decision, load), fact=chosen)
+        used = calls.total()
+        if names:
+            return _propose_tasks(names[: max(1, lead.max_tasks)], lead, brief, used)
+        # without a worker, what failed before is a gap already
+        unserved = () if brief.tasks else (_unserved(reason, lead.cards),)
+        return Proposal((), lead.combine or "forward", used=used, unserved=unserved)
 
 
 def check_route(strategy: Route, names: Sequence[str]) -> None:
@@ -100,8 +116,6 @@ def check_route(strategy: Route, names: Sequence[str]) -> None:
         raise Invalid(f"the generalist {strategy.generalist!r} is not on the team; there are {', '.join(names)}")
     if strange := next((name for name in strategy.rules.values() if name not in names), None):
         raise Invalid(f"a rule of the route names {strange!r}, which is not on the team; there are {', '.join(names)}")
-    if strategy.samples > 1 and strategy.secondary:
-        raise Invalid("the route has samples and a secondary worker; one request goes to several workers or is sampled")
 
 
 def _choose_workers(
@@ -150,39 +164,14 @@ def _capability(card: WorkerCard) -> str:
     return " ".join(text.split())[:_LONGEST_DESCRIPTION].rstrip(". ")
 
 
-def _propose_tasks(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None, *, sampled: bool) -> Proposal:
-    taken = {task.id for task in brief.tasks}
-    free = (TaskId(f"t{number}") for number in count(1) if f"t{number}" not in taken)
-    gaps = [gap.task for gap in brief.gaps if gap.task in taken]
+def _propose_tasks(names: Sequence[str], lead: Lead, brief: Brief, used: Amount | None) -> Proposal:
+    gaps = [gap.task for gap in brief.gaps if any(task.id == gap.task for task in brief.tasks)]
     tasks: list[Task] = []
-    for at, name in enumerate(names):
-        replaces = TaskId(gaps[at]) if at < len(gaps) else TaskId("")
-        instruction = brief.goal
-        if sampled and len(names) > 1:  # a mark tells samples apart, so that none passes for another one done twice
-            instruction = f"{brief.goal}\n\nAnswer on your own: this is sample S{at + 1}."
-        tasks.append(Task(next(free), instruction, name, replaces=replaces))
+    for name, replaces in zip_longest(names, gaps[: len(names)], fillvalue=""):
+        free = TaskId(free_id((*brief.tasks, *tasks)))
+        tasks.append(Task(free, brief.goal, name, replaces=TaskId(replaces)))
     together = len(names) > 1 or any(task.id not in gaps for task in brief.tasks)
-    several: Combine = "select" if sampled else "merge"
-    return Proposal(tuple(tasks), lead.combine or (several if together else "forward"), used=used)
-
-
-# --- samples: one request put to one worker several times, side by side
-
-
-def sample_cost(worker: Worker, models: Sequence[Model]) -> Amount:
-    """What one sample is taken to cost at least: what its worker is estimated at, and a call of its model."""
-    price = max((model.card.price(*_CALL) or 0 for model in models), default=0)
-    return worker.estimate.max(Amount(tokens=sum(_CALL), micros=price, calls=1))
-
-
-async def _affordable_samples(samples: int, worker: str, lead: Lead, context: StepContext) -> int:
-    """How many samples of this worker's there is money and room for; one in any case."""
-    wanted = min(samples, max(1, lead.max_tasks))
-    cost = NOTHING if lead.sample is None else lead.sample(worker)
-    affordable = 1 + await context.afford(cost, wanted - 1) if wanted > 1 else 1
-    if affordable < samples:
-        context.note(f"{affordable} of {samples} samples: what is left does not cover more")
-    return affordable
+    return Proposal(tuple(tasks), lead.combine or ("merge" if together else "forward"), used=used)
 
 
 # --- the decision
@@ -202,31 +191,31 @@ _LONGEST = 300
 async def decide(
     strategy: Route,
     lead: Lead,
+    calls: SupervisorCalls,
     brief: Brief,
-    context: StepContext,
     cards: Sequence[WorkerCard],
     examples: ConfirmedExamples | None = None,
-) -> tuple[Decision, Amount | None]:
-    """The decision among these workers, and what it cost."""
+) -> Decision:
+    """The decision among these workers."""
     if strategy.rules:
         free = {card.name for card in cards} | {strategy.generalist}
         decision = by_rules(brief.goal, {phrase: name for phrase, name in strategy.rules.items() if name in free})
         if decision.worker is not None:
-            return decision, NOTHING
+            return decision
     if strategy.router == "rules":
-        return no_worker("rules", "no rule matches" if strategy.rules else "there are no rules"), NOTHING
+        return no_worker("rules", "no rule matches" if strategy.rules else "there are no rules")
     if not cards:
-        return no_worker(strategy.router, "there is no worker to choose from"), NOTHING
+        return no_worker(strategy.router, "there is no worker to choose from")
     router = best_router(lead) if strategy.router == "auto" else strategy.router
     if router == "tags":
-        return by_tags(brief.goal, cards), NOTHING
+        return by_tags(brief.goal, cards)
     if router == "words":
-        return await by_words(brief.goal, cards), NOTHING
+        return await by_words(brief.goal, cards)
     if router == "meaning":
-        return await by_meaning(brief.goal, cards, lead.embedding, examples), NOTHING
+        return await by_meaning(brief.goal, cards, lead.embedding, examples)
     if router == "hybrid" and lead.embedding is not None:
-        return await by_both(lead, brief, context, cards, examples)
-    return await by_model(lead, brief, context, cards)
+        return await by_both(lead, calls, brief, cards, examples)
+    return await by_model(calls, brief, cards)
 
 
 def best_router(lead: Lead) -> Router:
@@ -252,26 +241,27 @@ def _card_texts(cards: Sequence[WorkerCard]) -> list[str]:
 
 async def by_both(
     lead: Lead,
+    calls: SupervisorCalls,
     brief: Brief,
-    context: StepContext,
     cards: Sequence[WorkerCard],
     examples: ConfirmedExamples | None = None,
-) -> tuple[Decision, Amount | None]:
-    """The decision and what it cost. A model that fails leaves it at what meaning says."""
+) -> Decision:
+    """By meaning, and by a model where that is not clear. A model that fails leaves it at what meaning says."""
     decision = await by_meaning(brief.goal, cards, lead.embedding, examples)
     if is_clear(decision):
-        return structs.replace(decision, router="hybrid"), NOTHING
+        return structs.replace(decision, router="hybrid")
     near = dict(decision.scores[:_FEW])
     few = [card for card in cards if card.name in near] or list(cards)
+    handle = calls.model.card.handle
     try:
-        model_decision, used = await by_model(lead, brief, context, few)
+        model_decision = await by_model(calls, brief, few)
     except WorkFailed as error:
-        why = f"{decision.why}; not clear, and {lead.model.card.handle} was of no help: {error}"
-        return structs.replace(decision, why=why, router="hybrid"), error.used
+        why = f"{decision.why}; not clear, and {handle} was of no help: {error}"
+        return structs.replace(decision, why=why, router="hybrid")
     names = ", ".join(card.name for card in few)
-    why = f"{model_decision.why}; not clear by meaning ({decision.why}), so {lead.model.card.handle} chose of {names}"
+    why = f"{model_decision.why}; not clear by meaning ({decision.why}), so {handle} chose of {names}"
     scores = model_decision.scores or decision.scores
-    return structs.replace(model_decision, why=why, scores=scores, router="hybrid"), used
+    return structs.replace(model_decision, why=why, scores=scores, router="hybrid")
 
 
 def is_clear(decision: Decision) -> bool:
@@ -285,23 +275,24 @@ def is_clear(decision: Decision) -> bool:
 # --- by a model
 
 
-async def by_model(
-    lead: Lead, brief: Brief, context: StepContext, cards: Sequence[WorkerCard]
-) -> tuple[Decision, Amount | None]:
-    """What the model says, and what that cost. What is wrong with a reply goes back to it as findings."""
+async def by_model(calls: SupervisorCalls, brief: Brief, cards: Sequence[WorkerCard]) -> Decision:
+    """What the model says. What is wrong with a reply goes back to it as findings."""
     names = tuple(card.name for card in cards)
     parts = [f"Request: {brief.goal}"]
     if brief.findings:
         parts.append("Your last reply was of no use:\n" + sent_back(brief.findings))
     question = ModelQuestion(
+        purpose="asking a model which worker should do it",
         prompt="route",
         parts=[*parts, today(brief)],
-        schema=route_schema(names),
         subject=Routing(brief.goal, tuple(cards)),
+        schema=route_schema(names),
         slots={"workers": list_cards(cards)},
+        alone=not brief.tasks,
+        code="no_route",
+        place="route",
     )
-    purpose = Purpose("asking a model which worker should do it", alone=not brief.tasks, code="no_route", place="route")
-    return await ask(lead, question.request(lead), context, purpose, partial(read_decision, names=names))
+    return await calls.ask(question, partial(read_decision, names=names))
 
 
 @lru_cache(maxsize=64)

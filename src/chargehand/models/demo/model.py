@@ -55,7 +55,7 @@ class DemoModel:
 
 
 def _reply(request: Request) -> Reply:
-    from chargehand.models.demo import plan, results, roles, work  # noqa: PLC0415 - loaded by those who use them
+    from chargehand.models.demo import answer, plan, roles, work  # noqa: PLC0415 - loaded by those who use them
 
     subject = request.subject if request.subject is not None else _guess_task(request)
     match subject:
@@ -64,7 +64,7 @@ def _reply(request: Request) -> Reply:
         case Working():
             return work.work(subject, request)
         case Answering():
-            return Reply(results.write_answer(subject))
+            return Reply(answer.write_answer(subject))
         case _:
             return Reply(roles.reply(subject))
 

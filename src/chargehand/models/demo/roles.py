@@ -8,18 +8,10 @@ from itertools import pairwise
 import msgspec
 
 from chargehand.models.demo.plan import make_plan
-from chargehand.models.demo.request import (
-    LONGEST,
-    Clause,
-    RefusedError,
-    content_stems,
-    find_periods,
-    parse_request,
-    shorten,
-    without_returns,
-)
+from chargehand.models.demo.request import without_returns
 from chargehand.models.demo.results import read_product
-from chargehand.models.demo.tools import card_score, choose_fit, read_skill, tool_words, tools_of
+from chargehand.models.demo.tools import read_skill, tool_words
+from chargehand.models.demo.words import content_stems
 from chargehand.models.request_facts import (
     Given,
     Judging,
@@ -33,14 +25,16 @@ from chargehand.models.request_facts import (
     Splitting,
     WorkerCard,
 )
+from chargehand.text.dates import find_periods
+from chargehand.text.words import shorten
 
 _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
 _OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
 _NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
-_TASK_ID = re.compile(r"\bt\d+\b")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_TASK_ID = re.compile(r"\bt\d+\b")
 _NO_RESULT = re.compile(
     r"^\W*(?:(?:i am |i'm )?(?:sorry|afraid)\b|as an? (?:ai|language model)\b|i (?:cannot|can't|could not|am unable)\b|"
     r"(?:n/?a|tbd|todo|unknown|none|null|\{\{\s*\w[\w .-]{0,40}\}\})\W*$)",
@@ -63,44 +57,32 @@ def _encode(**fields: object) -> str:
 # --- who does it
 
 
-def _score_workers(goal: str, workers: tuple[WorkerCard, ...]) -> dict[str, float]:
-    """The workers that serve clauses of a request, the best first."""
-    clauses = [clause for clause in parse_request(goal[:LONGEST]).clauses if clause.kind != "keep"]
-    scores = {worker.name: sum(_score_worker(clause, worker) for clause in clauses) for worker in workers}
-    return {name: scores[name] for name in sorted(scores, key=lambda name: -scores[name]) if scores[name]}
-
-
-def _score_worker(clause: Clause, worker: WorkerCard) -> float:
-    words = card_score(clause, worker)
-    try:
-        fit = choose_fit(clause, [(worker, tools_of(worker))])
-    except RefusedError:
-        return words / 2 if words > 1 else 0.0
-    return fit.score + words if words or (fit.is_certain and fit.tool.kind != "search") else 0.0
+def _planned_workers(goal: str, workers: tuple[WorkerCard, ...]) -> list[str]:
+    """The workers that the plan for a request gives tasks to, in order."""
+    tasks = make_plan(Planning(goal, workers, _MOST_TASKS)).tasks
+    return list(dict.fromkeys(task.worker for task in tasks))
 
 
 @reply.register
 def route(subject: Routing) -> str:
-    """The worker whose tools and card fit best, or none."""
-    scores = _score_workers(subject.goal, subject.workers)
-    if not scores:
+    """The worker that the plan begins with, or none."""
+    names = _planned_workers(subject.goal, subject.workers)
+    if not names:
         reason = "no worker's tools or description fit the request"
         return _encode(reason=reason, primary=None, secondary=None, confidence=0.0)
-    first, second, *_ = [*scores, None]
-    other = scores[second] if second is not None else 0.0
     return _encode(
-        reason=f"the tools and the description of {first} fit best",
-        primary=first,
-        secondary=second,
-        confidence=round(1.0 - 0.5 * other / max(scores.values()), 2),
+        reason=f"the tools and the description of {names[0]} fit best",
+        primary=names[0],
+        secondary=names[1] if len(names) > 1 else None,
+        confidence=round(1 / len(names), 2),
     )
 
 
 @reply.register
 def choose_speaker(subject: Speaking) -> str:
-    """The best worker for the request that has not spoken."""
+    """The next worker of the plan that has not spoken."""
     spoken = {result.worker for result in subject.said} | {subject.last}
-    for name in _score_workers(subject.goal, subject.workers):
+    for name in _planned_workers(subject.goal, subject.workers):
         if name not in spoken:
             return _encode(next=name, why="fits the request and has not spoken yet")
     return _encode(next=None, why="no other worker fits the request")
@@ -129,42 +111,25 @@ def keep_ledger(subject: ProgressLedger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups of clauses."""
+    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups, in their order."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return _encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
-    why = f"The plan for it has {len(plan.tasks)} tasks."
-    if len(plan.tasks) < 2:
-        worker = plan.tasks[0].worker if plan.tasks else None
+    tasks = plan.tasks
+    why = f"The plan for it has {len(tasks)} tasks."
+    if len(tasks) < 2:
+        worker = tasks[0].worker if tasks else None
         return _encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
-    subtasks = [
-        {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
-        for task in plan.tasks
-    ]
-    if len(subtasks) > subject.most > 1:
-        subtasks = _group_clauses(subject)
+    count = min(len(tasks), max(2, subject.most))
+    bounds = [number * len(tasks) // count for number in range(count + 1)]
+    groups = [tasks[start:end] for start, end in pairwise(bounds)]
+    places = {task.id: number for number, group in enumerate(groups, 1) for task in group}
+    subtasks: list[dict[str, object]] = []
+    for number, group in enumerate(groups, 1):
+        instruction = " ".join(task.sentence for task in group) if len(group) > 1 else group[0].instruction
+        after = {places[name] for task in group for name in task.after} - {number}
+        subtasks.append({"instruction": instruction, "worker": group[0].worker, "after": sorted(after)})
     return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
-
-
-def _group_clauses(subject: Splitting) -> list[dict[str, object]]:
-    """As many parts as there may be, in the order of the clauses; what points back stays with what it points to."""
-    sentences: list[str] = []
-    for clause in parse_request(subject.instruction).clauses:
-        text = f"{clause.text[:1].upper()}{clause.text[1:].rstrip('?. ')}."
-        if sentences and (clause.points_back or clause.kind != "ask"):
-            sentences[-1] += f" {text}"
-        else:
-            sentences.append(text)
-    bounds = [number * len(sentences) // subject.most for number in range(subject.most + 1)]
-    parts: list[dict[str, object]] = []
-    for start, end in pairwise(bounds):
-        instruction = " ".join(sentences[start:end])
-        tasks = make_plan(Planning(instruction, subject.workers, _MOST_TASKS)).tasks
-        if tasks:
-            single = tasks[0].instruction if len(tasks) == 1 else instruction
-            parts.append({"instruction": single, "worker": tasks[0].worker, "after": []})
-    return parts
 
 
 # --- rewriting what failed
@@ -178,10 +143,10 @@ def refine(subject: Refining) -> str:
     returns = subject.instruction[len(plain) :].strip()
     earlier = _NEAREST_DAY.search(plain)
     plain = _NEAREST_DAY.sub("", plain)
-    days = [period for period in find_periods(plain) if period.is_day and period.year]
-    if offered is None or len(days) != 1 or days[0].first.isoformat() == offered["day"]:
+    days = [period for period in find_periods(plain) if period.day and period.year]
+    if offered is None or len(days) != 1 or days[0].first_day.isoformat() == offered["day"]:
         return subject.instruction
-    wanted_day = earlier["asked"] if earlier else days[0].first.isoformat()
+    wanted_day = earlier["asked"] if earlier else days[0].first_day.isoformat()
     remark = f"The day {offered['day']} is the nearest there is to {wanted_day}: say so."
     return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
@@ -195,16 +160,17 @@ def judge(subject: Judging) -> str:
     if subject.manner == "contradiction" or not subject.results:
         return _encode(why="Which of the results holds cannot be told by rules.", ruling="open", winner=None)
     texts = {result.task: _result_text(result) for result in subject.results}
+    votes = {task: [other for other in texts if texts[other] == texts[task]] for task in texts}
     if subject.manner == "vote":
-        values = list(texts.values())
-        winner = max(texts, key=lambda task: values.count(texts[task]))
-        agree = [task for task in texts if texts[task] == texts[winner]]
-        return _encode(why=f"{len(agree)} of {len(texts)} say the same.", agree=agree, winner=winner)
+        winner = max(votes, key=lambda task: len(votes[task]))
+        why = f"{len(votes[winner])} of {len(texts)} say the same."
+        return _encode(why=why, agree=votes[winner], winner=winner)
     wanted = content_stems(subject.goal)
     scores = {task: len(wanted & content_stems(text)) for task, text in texts.items()}
     winner = max(scores, key=lambda task: scores[task])
-    why = f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about."
-    return _encode(why=why, winner=winner)
+    return _encode(
+        why=f"It speaks to {scores[winner]} of the {len(wanted)} words that were asked about.", winner=winner
+    )
 
 
 def _result_text(result: Given) -> str:

@@ -1,97 +1,105 @@
-"""The reader of questions to tables: each word of a clause is used by a part of the query, or there is no query.
+"""The reader of questions to tables: a clause has one of a few forms, and each word of it has a part in the query.
 
 The words are held against the schema: nouns (a table, a column, a value), operators, and all others. A clause is read
-once for each table, which is the base of the query. Where two readings fit, neither is taken.
+once for each table, which is the base of the query. First times, values and the grouping are taken out; what is left
+has to be one of `_FORMS`. Where two readings fit, neither is taken.
 """
 
-from collections.abc import Iterable
+import re
 from datetime import date
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, structs
 
-from chargehand.models.demo.request import (
-    LIGHT_VERBS,
-    NEGATIONS,
-    Clause,
-    Period,
-    RefusedError,
-    Token,
-    join_words,
-    number_value,
-    stem,
-    stem_set,
-    word_set,
-)
+from chargehand.models.demo.honesty import Account
+from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.tables import (
     Column,
     Condition,
     Grouping,
-    Meanings,
-    MeasuredColumn,
+    Measure,
+    Noun,
     Phrase,
     Query,
     Schema,
     TableQuery,
     TableSpec,
-    Value,
     column_measure,
     read_schema,
 )
-from chargehand.text.words import singular
+from chargehand.models.demo.words import NEGATIONS, Token, stem, stem_set, stems, word_set
+from chargehand.text.dates import Date
+from chargehand.text.numbers import number_value
+from chargehand.text.words import join_words, singular
 
-_UNITS = {"euro": "EUR", "euros": "EUR", "eur": "EUR", "dollars": "USD", "usd": "USD", "percent": "percent"}
-_SELL = stem("sell")
+_OPERATORS = (
+    ("E", "", "which, list, show, name, find, what, get, display"),
+    ("C", "", "how many, how much, number of, number the, count of, count the"),
+    ("A", "SUM", "total, sum, overall, altogether, combined, in all, in total"),
+    ("A", "AVG", "average, mean, avg"),
+    ("R", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top"),
+    ("R", "ASC", "lowest, smallest, minimum, min, fewest, least"),
+    ("G", "", "per, each, every, by"),
+    ("N", "", ", ".join((*NEGATIONS, "other than"))),
+    ("X", "", "more than, greater than, less than, fewer than, at least, at most, over, above, under, below"),
+    ("P", "", "month, year, day"),
+    ("M", "", "revenue, turnover, sales"),
+    ("S", "", "sell, sold"),
+    ("&", "", "and, or, nor"),
+)
+"""Words that say what to do with nouns: their tag, the SQL they stand for, and how they are written."""
+_OPERATOR_BY_WORDS = {words: (tag, sql) for tag, sql, phrases in _OPERATORS for words in phrases.split(", ")}
+_NOUN_TAGS = {"value": "V", "table": "K", "text": "K", "key": "K", "number": "M", "day": "D"}
+_FORMS = (
+    ("count", re.compile("E?A?(?P<count>C)(?P<rows>T)")),
+    ("sold", re.compile("(?P<count>C)S")),
+    ("figure", re.compile("E?(?P<aggregate>A)?(?P<count>C)?(?P<measure>M)T?")),
+    ("extreme", re.compile("E?(?P<rank>R)(?P<measure>M)T?")),
+    ("first", re.compile("E(?P<limit>#)?(?P<asked>[KTP])(?P<rank>R)(?P<aggregate>A)?(?P<measure>[MT])")),
+    ("first", re.compile("E?(?P<rank>R)(?P<limit>#)?(?P<asked>[KT])G(?P<aggregate>A)?(?P<measure>M)")),
+    ("list", re.compile("E(?P<asked>[KT])(?P<rows>T)?")),
+)
+"""The forms of a question by the tags of its words, besides times, values and what it is grouped by.
+
+E asks (which, list), C counts (how many), A is an aggregate, R a rank, G groups (per, by), T is the base table, K
+another table or a column that rows can be put together by, P a month, year or day, M a measure, S sold, # a number.
+No form has N (a negation without a value), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
+refer to).
+"""
+_LAST_OPENING = 3
+"""Behind so many words "what" or "show" opens no question."""
+_LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
+"""Verbs that say no more than that something is so."""
+_UNIT_WORDS = {"EUR": stem_set("euros eur"), "USD": stem_set("dollars usd"), "percent": stem_set("percent")}
 _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = _DID | word_set("has have had was were is are")
-_LINKS = word_set("and or nor")
 _RANGES = {("between", "and"), ("from", "to"), ("from", "until"), ("from", "through")}
 _TESTS = {"since": ">= '{first}'", "after": "> '{last}'", "before": "< '{first}'"}
-_UNCLEAR = word_set("by from to through")
+_UNCLEAR = word_set("by from to through until till")
 _SKIPPED = word_set("the in of month")
-_LONGEST_PHRASE = 6
-_MOST_COLUMNS = 6
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 """Periods, and how many characters of a date name them."""
-_REVENUE = stem_set("revenue turnover sales")
-_BEFORE_NOUN = word_set("the average total mean highest lowest our unit")
-_DAY_WORDS = word_set("day date month week time on at")
-
-OperatorKind: TypeAlias = Literal["entity", "count", "aggregate", "rank", "group", "not", "compare"]
-_PHRASES: tuple[tuple[OperatorKind, str, str], ...] = (
-    ("entity", "", "which, list, show, name, find, what, get, display"),
-    ("count", "", "how many, how much, number of, number the, count of, count the"),
-    ("aggregate", "SUM", "total, sum, overall, altogether, combined, in all, in total"),
-    ("aggregate", "AVG", "average, mean, avg"),
-    ("rank", "DESC", "highest, largest, biggest, greatest, maximum, max, most, top"),
-    ("rank", "ASC", "lowest, smallest, minimum, min, fewest, least"),
-    ("group", "", "per, each, every, by"),
-    ("not", "", ", ".join((*NEGATIONS, "other than"))),
-    ("compare", ">", "more than, greater than, higher than, larger than, over, above, exceeding"),
-    ("compare", ">=", "at least"),
-    ("compare", "<", "less than, fewer than, lower than, smaller than, under, below"),
-    ("compare", "<=", "at most"),
-    ("compare", "=", "exactly"),
-)
-"""Kinds of operators, what they stand for (an SQL function, a direction, a sign), and their words."""
-_OPERATORS: dict[str, tuple[OperatorKind | None, str]] = {
-    phrase: (kind, value) for kind, value, phrases in _PHRASES for phrase in phrases.split(", ")
-}
+_UNDONE = stem_set("cancelled canceled returned refunded rejected failed lost void draft")
+"""Values of a status in which nothing was sold."""
+_DAY_WORDS = stem_set("day date month week time on at")
+_LONGEST_PHRASE = 6
+_MOST_COLUMNS = 6
 
 
 class Item(Struct, frozen=True):
-    """A word or a phrase of a clause, its place among them, and what it may name."""
+    """A word or a phrase of a clause, its place among them, and what it may name or do."""
 
     at: int
     text: str
     stems: Phrase
     start: int
     end: int
-    names: Meanings
-    operator: OperatorKind | None = None
-    operator_value: str = ""
-    """Of an aggregate its SQL function, of a rank its direction, of a comparison its sign."""
+    nouns: tuple[Noun, ...] = ()
+    operator: str = ""
+    """Its tag, if it is an operator."""
+    sql: str = ""
+    """What an operator stands for: the function of an aggregate, the direction of a rank."""
     number: float | None = None
     is_free: bool = False
 
@@ -99,9 +107,9 @@ class Item(Struct, frozen=True):
     def low(self) -> str:
         return self.text.lower()
 
-    @property
-    def is_noun(self) -> bool:
-        return bool(self.names.tables or self.names.columns or self.names.values)
+
+FormParts: TypeAlias = dict[str, Item]
+"""The items of a form by the names of its parts."""
 
 
 def read_items(clause: Clause, schema: Schema) -> list[Item]:
@@ -111,42 +119,37 @@ def read_items(clause: Clause, schema: Schema) -> list[Item]:
     while position < len(clause.tokens):
         sizes = range(min(_LONGEST_PHRASE, len(clause.tokens) - position), 0, -1)
         phrases = [_read_item(clause, clause.tokens[position : position + size], len(items), schema) for size in sizes]
-        item = next((item for item in phrases if item.is_noun or item.operator is not None), phrases[-1])
+        item = next((item for item in phrases if item.nouns or item.operator), phrases[-1])
         items.append(item)
         position += len(item.stems)
     end = len(clause.text)
-    return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end, names=Meanings())]
+    return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end)]
 
 
 def _read_item(clause: Clause, tokens: tuple[Token, ...], at: int, schema: Schema) -> Item:
     phrase = tuple(token.stem for token in tokens)
     text = clause.text[tokens[0].start : tokens[-1].end]
-    words = " ".join(token.text.lower() for token in tokens)
-    is_name = text.isupper() and tokens[0].start > 0 and text != "I"  # "US", the "A" of "hall A"
-    is_free = len(tokens) == 1 and tokens[0].is_free and not is_name
-    names = _read_names(schema.phrases.get(phrase, Meanings()), text, words, is_free=is_free)
-    is_noun = bool(names.tables or names.columns or names.values)
-    operator, operator_value = _OPERATORS.get("not" if phrase == ("not",) else words, (None, ""))
-    return Item(
-        at=at,
-        text=text,
-        stems=phrase,
-        start=tokens[0].start,
-        end=tokens[-1].end,
-        names=names,
-        operator=None if is_noun else operator,
-        operator_value=operator_value,
-        number=None if is_noun else number_value(text),
-        is_free=is_free and not is_noun,
-    )
+    words = " ".join(token.low for token in tokens)
+    is_free = len(tokens) == 1 and tokens[0].is_free
+    item = Item(at=at, text=text, stems=phrase, start=tokens[0].start, end=tokens[-1].end)
+    nouns = _choose_nouns(schema.nouns.get(phrase, []), text, words, is_free=is_free)
+    if nouns:
+        return structs.replace(item, nouns=tuple(nouns))
+    operator, sql = _OPERATOR_BY_WORDS.get("not" if phrase == ("not",) else words, ("", ""))
+    if operator == "E" and at > _LAST_OPENING:
+        operator = ""
+    return structs.replace(item, operator=operator, sql=sql, number=number_value(text), is_free=is_free)
 
 
-def _read_names(names: Meanings, text: str, words: str, *, is_free: bool) -> Meanings:
+def _choose_nouns(nouns: list[Noun], text: str, words: str, *, is_free: bool) -> list[Noun]:
     """What a phrase names: a value that is written the same way, else a table or column, else a value by its stem."""
-    written = [value for value in names.values if value.text.lower() == words]
-    if is_free or (written and names.tables and words != names.tables[0].name.lower()):
-        return Meanings(values=[value for value in written if value.text == text or not is_free])
-    return Meanings(names.tables, names.columns) if names.tables else names
+    written = [noun for noun in nouns if noun.value.lower() == words]
+    tables = [noun.table.name for noun in nouns if noun.kind == "table"]
+    if is_free:
+        return [noun for noun in written if noun.value == text]
+    if written and tables and words != tables[0].lower():
+        return written
+    return [noun for noun in nouns if noun.kind != "value"] if tables else nouns
 
 
 def read_query(clause: Clause, description: str) -> Query:
@@ -156,30 +159,35 @@ def read_query(clause: Clause, description: str) -> Query:
         raise RefusedError("it speaks of an earlier result, which no table holds")
     items = read_items(clause, schema)
     queries: list[Query] = []
-    refusals: list[RefusedError] = []
+    refusals: dict[tuple[int, int], str] = {}
     for base in schema.tables.values():
         reader = _QueryReader(clause, items, schema, base)
         try:
-            queries.append(reader.read().render(schema))
+            queries.append(reader.read())
         except RefusedError as refusal:
-            refusal.understood = len(reader.used)
-            refusals.append(refusal)
-    if not queries:
-        raise max(refusals, key=lambda refusal: (refusal.is_known, refusal.understood))
-    fewest = min(len(query.tables) for query in queries)
+            own_nouns = sum(any(noun.table is base for noun in item.nouns) for item in items)
+            refusals.setdefault((len(reader.used), own_nouns), refusal.reason)
+    fewest = min((len(query.tables) for query in queries), default=0)
     simple = {query.sql: query for query in queries if len(query.tables) == fewest}
+    bases = sorted({query.tables[0] for query in simple.values()})
     if len(simple) > 1:
-        tables = sorted({query.tables[0] for query in simple.values()})
-        raise RefusedError(f"it can be read of {join_words(tables, 'or')}; say which is meant")
-    return next(iter(simple.values()))
+        reason = f"it can be read of {join_words(bases, 'or')}; say which is meant"
+    elif not simple:
+        reason = refusals[max(refusals)]
+    elif clause.period_beside and any(column.kind == "day" for column in schema.tables[bases[0]].columns):
+        reason = f"whether it is of {clause.period_beside} too is not said"
+    else:
+        return next(iter(simple.values()))
+    known = Account(clause)
+    known.use_words(_LIGHT_VERBS)
+    for item in items:
+        if item.nouns or item.operator or item.number is not None:
+            known.use_span(item.start, item.end)
+    raise RefusedError(reason, understood=known.understood)
 
 
 class _QueryReader:
-    """One try to read a clause as a question about the rows of one table and what they refer to.
-
-    Each reader looks at one item and says whether it takes it; then it adds a part to the query. Operators such as
-    "average", "per", "highest" or "how many" wait for the noun that they belong to.
-    """
+    """One try to read a clause as a question about the rows of one table and what they refer to."""
 
     def __init__(self, clause: Clause, items: list[Item], schema: Schema, base: TableSpec) -> None:
         self.clause = clause
@@ -187,169 +195,150 @@ class _QueryReader:
         self.schema = schema
         self.base = base
         self.joins = schema.joins(base.name)
-        self.query = TableQuery(base, is_named=any(base in item.names.tables for item in items))
+        self.query = TableQuery(base)
+        self.open = {item.at: tag for item in items if (tag := self._tag(item))}
+        """The places of the items that have no part in the query yet, and their tags."""
         self.used: set[int] = set()
-        """The places of the items that were taken."""
-        self.waiting: dict[OperatorKind, Item] = {}
-        self.asked: Item | None = None
-        """What is asked for, such as the country of "which country"."""
-        self.units: set[str] = set()
-        """Of the columns that are used."""
+        """The places of those that have one."""
 
-    def read(self) -> TableQuery:
+    def read(self) -> Query:
         """The query; RefusedError where a word cannot be read."""
         if self.clause.periods:
             self._read_times()
-        readers = (
-            self._read_operator,
-            self._read_limit,
-            self._read_threshold,
-            self._read_group,
-            self._read_measure,
-            self._read_value,
-        )
-        items = self.items[:-1]
+        for item in self._tagged("V"):
+            self._read_value(item)
+        for item in self._tagged("G"):
+            self._read_group(item)
+        for item in self._tagged("K"):
+            self._drop_repetition(item)
+        self._read_form()
+        account = Account(self.clause)
+        account.use_words(_LIGHT_VERBS)
+        if self.query.measure is not None:
+            account.use_words(_UNIT_WORDS.get(self.query.measure.unit, frozenset()))
+        if self.query.time_words:
+            account.used_periods.update(self.clause.periods)
+        for at in self.used:
+            account.use_span(self.items[at].start, self.items[at].end)
+        account.settle("nothing in the tables says")
+        return self.query.render(self.joins)
+
+    def _take(self, *items: Item) -> None:
+        """Give items a part in the query."""
         for item in items:
-            if item.at not in self.used and any(reader(item) for reader in readers):
-                self.used.add(item.at)
-        if "entity" in self.waiting and self.waiting["entity"].low != "which":
-            del self.waiting["entity"]
-        for item in self.waiting.values():
-            raise RefusedError(f"what {item.text!r} belongs to is not clear", is_known=bool(self.query.conditions))
-        self.query.complete()
-        leftover = [item for item in items if not self._is_accounted_for(item)]
-        if any(item.low in _LINKS for item in leftover) and self.query.conditions:
-            raise RefusedError("it names several things; ask for one at a time", is_known=True)
-        if leftover:
-            raise RefusedError(f"nothing there says {join_words([repr(item.text) for item in leftover])}")
-        return self.query
+            self.used.add(item.at)
+            self.open.pop(item.at, None)
 
-    def _after(self, item: Item) -> Item:
-        return self.items[min(item.at + 1, len(self.items) - 1)]
+    def _tagged(self, tag: str) -> list[Item]:
+        """The open items with this tag."""
+        return [self.items[at] for at in self.open if self.open[at] == tag]
 
-    def _next(self, item: Item) -> Item:
-        """The next item that is more than a little word."""
-        item = self._after(item)
-        while item.is_free and item.operator is None:
-            item = self._after(item)
-        return item
-
-    def _is_accounted_for(self, item: Item) -> bool:
-        """Items that were used, little words, a unit, a table that is read, a column beside its value."""
-        if item.at in self.used or item.low in _LINKS:
-            return item.at in self.used
-        if not item.is_noun:
-            return item.is_free or item.stems[0] in LIGHT_VERBS or _UNITS.get(item.low) in self.units
-        beside = [self.items[item.at - 1], self._after(item)]
-        columns = {value.column for other in beside if other.at in self.used for value in other.names.values}
-        is_table = any(table.name in self.query.tables for table in item.names.tables)
-        return is_table or not columns.isdisjoint(item.names.columns)
+    def _beside(self, item: Item, step: int) -> Item:
+        """The next or the last item that is more than a little word; an empty one at the ends."""
+        at = item.at + step
+        while 0 <= at < len(self.items) and self.items[at].is_free and not self.items[at].operator:
+            at += step
+        return self.items[at] if 0 <= at < len(self.items) else self.items[-1]
 
     # --- what an item names, as seen from the base table
 
-    def _table(self, item: Item) -> TableSpec | None:
-        return next((table for table in item.names.tables if table.name in self.joins), None)
+    def _tag(self, item: Item) -> str:
+        """A letter for what an item may be in a form; nothing for a word that has no part in a query."""
+        if item.number is not None:
+            return "#"
+        near = [noun for noun in item.nouns if noun.table.name in self.joins]
+        kinds = {noun.kind for noun in near if noun.table is self.base} or {noun.kind for noun in near}
+        if item.low in _TIME_UNITS and "value" not in kinds:
+            return "P"
+        if Noun(self.base) in near and ("number" not in kinds or self.items[item.at - 1].operator in {"C", "R"}):
+            return "T"
+        for kind, tag in _NOUN_TAGS.items():
+            if kind in kinds:
+                return tag
+        return "?" if item.nouns else item.operator
 
-    def _text_column(self, item: Item) -> Column | None:
-        return self._nearest([column for column in item.names.columns if column.kind in {"text", "key"}], item)
-
-    def _number_column(self, item: Item) -> Column | None:
-        column = self._nearest([column for column in item.names.columns if column.kind == "number"], item)
-        if column is not None and item.stems == ("cost",) and self.items[item.at - 1].low not in _BEFORE_NOUN:
-            raise RefusedError(f"{item.text!r} may mean the price or the cost; say which is meant")
-        return column
-
-    def _value(self, item: Item) -> Value | None:
-        values = {value.column: value for value in item.names.values}
-        column = self._nearest(values, item)
-        if column is None:
-            return None
-        if column.kind != "flag" and set(item.stems) & {stem(name) for name in self.schema.tables}:
-            reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
-            raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant", is_known=True)
-        return values[column]
-
-    def _nearest(self, columns: Iterable[Column], item: Item) -> Column | None:
-        """The one of the columns in the base table, else in those it refers to; two of them are two readings."""
-        near = [column for column in columns if column.table in self.joins]
-        near = [column for column in near if column.table == self.base.name] or near
-        near = [column for column in near if column.kind != "key"] or near
+    def _find(self, item: Item, *kinds: str) -> Noun | None:
+        """The noun of these kinds in the base table, else in those it refers to; two of them are two readings."""
+        near = [noun for noun in item.nouns if noun.kind in kinds and noun.table.name in self.joins]
+        near = [noun for noun in near if noun.table is self.base] or near
+        near = [noun for noun in near if noun.kind != "key"] or near
         if len(near) > 1:
-            names = join_words([column.sql for column in near], "or")
-            raise RefusedError(f"{item.text!r} may be {names}; say which is meant")
+            names = [noun.column.sql if noun.column is not None else noun.table.name for noun in near]
+            raise RefusedError(f"{item.text!r} may be {join_words(names, 'or')}; say which is meant")
         return near[0] if near else None
 
-    def _day_column(self) -> Column:
-        """The column with the dates that are meant: one that is named, else the only one if it is a plain date."""
-        days = [column for name in self.joins for column in self.schema.tables[name].columns if column.kind == "day"]
-        mentioned = {column for item in self.items for column in item.names.columns if column in days}
-        near = [column for column in days if column.table == self.base.name] or days
-        is_plain = len(near) == 1 and (
-            not _DAY_WORDS.isdisjoint(near[0].name.split("_")) or near[0].words[0] == stem(near[0].table)
-        )
-        meant = list(mentioned) or (near if is_plain else [])
-        if len(meant) != 1:
-            raise RefusedError(f"which date of {self.base.name} is meant is not said")
-        return meant[0]
+    def _column(self, item: Item, *kinds: str) -> Column | None:
+        noun = self._find(item, *kinds)
+        return noun.column if noun is not None else None
 
-    def _group(self, item: Item) -> Grouping | None:
+    def _group_by(self, item: Item) -> Grouping:
         """What an item puts rows together by: days, months and years, the rows of a table, or the values of a column.
 
         Of a code it is the name behind it, in the table that it is the key of.
         """
-        if item.low in _TIME_UNITS:
+        if self.open[item.at] == "P":
             day = self._day_column()
             sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
             return Grouping(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
-        table = self._table(item)
-        column = table.label if table is not None else self._text_column(item)
-        if column is None:
-            return None
-        is_row = self.base.key is not None and column in (self.base.key, self.base.label)
+        noun = self._find(item, "table") or self._find(item, "text", "key")
+        assert noun is not None, "what has the tag K names a table or a column"
+        column = noun.column or noun.table.label
+        is_name = self.base.key is not None and column in (self.base.key, self.base.label)
+        is_row = noun.table is self.base and (noun.column is None or is_name)
         for other in self.schema.tables.values():
             is_key = other.name in self.joins and other.key is not None and other.key.name == column.name
             if is_key and (column.kind == "key" or other.label.name == "name"):
                 column = other.label
-        columns = (column,)
-        if table is not None:
-            is_row = table is self.base
-            columns = table.columns[:_MOST_COLUMNS] if is_row else (table.columns[0], table.label)
+        listed = (column,)
+        if noun.column is None:
+            listed = noun.table.columns[:_MOST_COLUMNS] if is_row else (noun.table.columns[0], column)
         return Grouping(
-            column.sql,
-            label=singular(item.low) if table is not None else item.low,
+            sql=column.sql,
+            label=item.low if noun.column is not None else singular(item.low),
             table=column.table,
-            columns=tuple(listed.sql for listed in columns),
+            columns=tuple(column.sql for column in listed),
             is_row=is_row,
         )
 
-    def _measure(self, item: Item, aggregate: str = "") -> MeasuredColumn | None:
-        """What an item measures: a column with numbers, or revenue."""
-        if not item.is_noun and item.stems[0] in _REVENUE:
-            if aggregate == "AVG":
-                raise RefusedError("an average revenue may be of orders, products or months; say revenue per one")
-            return self._revenue()
-        column = self._number_column(item)
-        if column is None:
-            return None
-        if column.table != self.base.name and (aggregate or column.adds_up):
-            raise RefusedError(f"{column.sql} would be counted several times")
-        return column_measure(column, aggregate)
-
-    def _revenue(self) -> MeasuredColumn | None:
-        """Quantity times price, of a table that has or refers to both."""
+    def _measure(self, item: Item, aggregate: str = "") -> Measure:
+        """What an item measures: a column with numbers, or revenue, which is quantity times price."""
+        column = self._column(item, "number")
+        if column is not None:
+            measure = column_measure(column, aggregate)
+            if column.table != self.base.name and measure.aggregate:
+                raise RefusedError(f"{column.sql} would be counted several times")
+            return measure
+        self._check_status()
         prices = [column for name in self.joins for column in self.schema.tables[name].prices]
-        if self.base.quantity is None or len(prices) != 1:
-            return None
-        return MeasuredColumn(
-            expression=f"{self.base.quantity.sql} * {prices[0].sql}",
-            aggregate="SUM",
-            label="revenue",
-            unit=prices[0].unit,
-            decimals=2,
-            tables=(prices[0].table,),
-        )
+        quantity = self.base.quantity
+        if quantity is None or len(prices) != 1 or aggregate not in {"", "SUM"}:
+            raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
+        unit = prices[0].unit
+        expression = f"{quantity.sql} * {prices[0].sql}"
+        return Measure(expression, "SUM", "revenue", table=prices[0].table, unit=unit, decimals=2)
 
-    # --- the parts of the query
+    def _check_status(self) -> None:
+        """RefusedError where rows in which nothing was sold would count as sales."""
+        tested = {condition.column for condition in self.query.conditions}
+        for column in self.base.columns:
+            undone = [value for value in column.values if stem(value) in _UNDONE]
+            if column.kind == "text" and undone and column not in tested:
+                raise RefusedError(
+                    f"whether {join_words(undone)} {self.base.name} count is not said; name the {column.name}"
+                )
+
+    def _day_column(self) -> Column:
+        """The column of the base table with the dates that are meant: the only one, if it is a plain date or named."""
+        days = [column for column in self.base.columns if column.kind == "day"]
+        named = {noun.column for item in self.items for noun in item.nouns}
+        meant = [column for column in days if column in named]
+        if not meant and len(days) == 1 and (_DAY_WORDS | {stem(self.base.name)}).intersection(stems(days[0].name)):
+            meant = days
+        if len(meant) != 1:
+            raise RefusedError(f"which date of {self.base.name} is meant is not said")
+        return meant[0]
+
+    # --- times, values, grouping
 
     def _read_times(self) -> None:
         """One time, or a range between two."""
@@ -363,146 +352,180 @@ class _QueryReader:
         is_range = len(periods) == 2 and (before, between) in _RANGES
         if not is_range and (len(periods) > 1 or before in _UNCLEAR):
             raise RefusedError("how the times belong together is not clear")
+        words = f"{'on' if first.day else 'in'} {first.text}"
+        if is_range:
+            words = f"from {first.text} to {last.text}"
+        elif before in _TESTS:
+            words = f"{before} {first.text}"
         if is_range or before in _TESTS:
-            self.used.add(preceding[-1].at)
-        self.used |= {item.at for item in self.items if first.end <= item.start < last.start}
-        self.used |= {item.at for item in self.items if column in item.names.columns}
-        test = _TESTS.get(before, "BETWEEN '{first}' AND '{last}'").format(first=first.first, last=last.last)
+            self._take(preceding[-1])
+        self._take(*(item for item in self.items if first.end <= item.start < last.start))
+        self._take(*(item for item in self.items if column in {noun.column for noun in item.nouns}))
+        test = _TESTS.get(before, "BETWEEN '{first}' AND '{last}'").format(first=first.first_day, last=last.last_day)
         self.query.conditions.append(Condition(f"{column.sql} {test}", "", column))
-        preposition = before if before in _TESTS else "in"
-        words = f"from {first.words} to {last.words}" if is_range else f"{preposition} {first.words}"
-        is_own = column.table == self.base.name
-        self.query.time_words = words if is_own else f"{column.name.replace('_', ' ')} {words}"
+        self.query.time_words = words
 
-    def _read_operator(self, item: Item) -> bool:
-        kind = item.operator
-        if kind is None or kind == "compare" or (kind == "entity" and (item.at > 3 or kind in self.waiting)):
-            return False
-        if kind in {"aggregate", "count"}:
-            self.waiting.pop("entity", None)
-        if kind == "count" and self._aggregate() == "SUM":
-            del self.waiting["aggregate"]  # the total number
-        is_vain = kind == "not" and self._value(self._next(item)) is None
-        if is_vain or kind in self.waiting or (kind == "rank" and self.query.rank):
-            raise RefusedError(f"what {item.text!r} belongs to is not clear")
-        self.waiting[kind] = item
-        if item.low == "top":
-            self.waiting["entity"] = item
-        return True
-
-    def _aggregate(self) -> str:
-        """The aggregate that waits."""
-        return self.waiting["aggregate"].operator_value if "aggregate" in self.waiting else ""
-
-    def _read_limit(self, item: Item) -> bool:
-        """Which three products, the top 5."""
-        if item.number is None or self.query.limit or self.waiting.keys().isdisjoint({"entity", "rank"}):
-            return False
-        self.query.limit = max(1, int(item.number))
-        return True
-
-    def _read_threshold(self, item: Item) -> bool:
-        """A price above 100: a condition on each row."""
-        comparison = self._next(item)
-        number = self._after(comparison)
-        column = self._number_column(item)
-        if comparison.operator != "compare" or number.number is None or column is None:
-            return False
-        is_of_rows = not self.query.is_listed or self.query.lists_rows
-        if column.table != self.base.name or (column.adds_up and not is_of_rows) or "rank" in self.waiting:
-            raise RefusedError("it can be read of single rows or of their sum; say total, or the rows")
-        test = f"{comparison.operator_value} {number.number:.15g}"
-        self.query.conditions.append(Condition(f"{column.sql} {test}", f"{item.text} {test}", column))
-        self.units.add(column.unit)
-        self.used |= {comparison.at, number.at}
-        return True
-
-    def _read_group(self, item: Item) -> bool:
-        """What rows are put together by ("per country"), or what is asked for ("which country")."""
-        kind: OperatorKind = "group" if "group" in self.waiting else "entity"
-        if kind not in self.waiting:
-            return False
-        if kind == "group" and "rank" in self.waiting and self._measure(item) is not None:
-            del self.waiting["group"]  # "by revenue" says what is ranked
-            return False
-        group = self._group(item)
-        if group is None or self.query.group is not None:
-            return False
-        values = self._next(item).names.values
-        if self.waiting[kind].low == "by" and any(value.column.table == group.table for value in values):
-            raise RefusedError(f"whether 'by {item.text}' says who does it is not clear", is_known=True)
-        self.query.group = group
-        self.query.is_listed = kind == "entity"
-        self.asked = item if kind == "entity" else self.asked
-        del self.waiting[kind]
-        return True
-
-    def _read_measure(self, item: Item) -> bool:
-        """A figure: rows or pieces that are counted, what is aggregated, ranked by, or asked for as it is."""
-        rank = self.waiting.get("rank")
-        counts = "count" in self.waiting and not self._aggregate()
-        ranks_count = rank is not None and rank.low in _OF_A_COUNT
-        measure: MeasuredColumn | None
-        if counts and item.stems == (_SELL,) and self.base.quantity is not None:
-            is_number = self.waiting["count"].low != "how much"
-            sold = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
-            measure = sold if is_number else None
-        elif self._table(item) is self.base and (ranks_count or (counts and not self._follows_verb(item))):
-            measure = MeasuredColumn("*", "COUNT", f"number of {item.low}")
-        else:
-            measure = self._measure(item, self._aggregate())
-        if measure is None or (counts and not measure.aggregate):
-            return False
-        if self.query.measure is not None:
-            raise RefusedError("it asks for several figures; ask for one at a time")
-        if rank is not None:
-            self.query.rank = rank.operator_value
-            self.query.rank_word = rank.low
-        served: list[OperatorKind] = ["rank" if rank is not None else "entity", "aggregate", "count"]
-        for kind in served:
-            self.waiting.pop(kind, None)
-        self.query.measure = measure
-        self.units.add(measure.unit)
-        return True
-
-    def _follows_verb(self, item: Item) -> bool:
-        """Whether a verb stands between what is counted and an item: "how many lamps did Ada order"."""
-        between = self.items[self.waiting["count"].at : item.at]
-        return any(other.low in _AUXILIARIES for other in between)
-
-    def _read_value(self, item: Item) -> bool:
-        value = self._value(item)
-        if value is None:
-            return False
-        self._check_value(item, value)
-        is_excluded = self.waiting.pop("not", None) is not None
-        text = value.text.replace("'", "''")
+    def _read_value(self, item: Item) -> None:
+        """A value that rows have ("from Italy", "paid late") or have not ("without Germany")."""
+        column = self._column(item, "value")
+        assert column is not None, "what has the tag V names a value"
+        self._check_value(item, column)
+        text = next(noun.value for noun in item.nouns if noun.column == column)
+        before = self._beside(item, -1)
+        is_excluded = before.operator == "N"
+        if is_excluded or before.low == "by":  # "placed by Ada Brandt"
+            self._take(before)
+        test = "<>" if is_excluded else "="
+        quoted = text.replace("'", "''")
+        sql = f"{column.sql} {test} '{quoted}'"
         words = f"not {item.text}" if is_excluded else item.text
-        sql = f"{value.column.sql} {'<>' if is_excluded else '='} '{text}'"
-        self.query.conditions.append(Condition(sql, words, value.column, is_excluded))
-        if "group" in self.waiting and self.waiting["group"].low == "by":
-            del self.waiting["group"]  # "placed by Ada Brandt"
-        return True
+        self.query.conditions.append(Condition(sql, words, column, is_excluded))
+        self._take(item)
 
-    def _check_value(self, item: Item, value: Value) -> None:
+    def _check_value(self, item: Item, column: Column) -> None:
         """RefusedError where how a value goes with another one, or with who is asked for, is not clear."""
-        if any(condition.column == value.column for condition in self.query.conditions):
-            raise RefusedError(f"{item.text!r} is a second value of {value.column.sql}; ask for one", is_known=True)
+        if column.kind != "flag" and set(item.stems) & {stem(name) for name in self.schema.tables}:
+            reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
+            raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant")
+        if any(condition.column == column for condition in self.query.conditions):
+            raise RefusedError(f"{item.text!r} is a second value of {column.sql}; ask for one")
         before = self.items[item.at - 1]
-        is_of_asked = before is self.asked and not self.query.lists_rows  # "which rival won"
-        is_done_by = bool(before.names.values) and self.items[before.at - 1].low in _DID  # "did Plotline win"
-        if item.at and (is_of_asked or is_done_by):
-            reason = f"whether {before.text!r} does it or it is done to {before.text!r} is not clear"
-            raise RefusedError(reason, is_known=True)
+        is_of_asked = self.open.get(before.at) == "K" and self._beside(before, -1).operator == "E"
+        is_done_by = any(noun.value for noun in before.nouns) and self.items[before.at - 1].low in _DID
+        if item.at and (is_of_asked or is_done_by):  # "which rival won", "did Plotline win"
+            raise RefusedError(f"whether {before.text!r} does it or it is done to {before.text!r} is not clear")
+
+    def _read_group(self, word: Item) -> None:
+        """What rows are put together by: "per country", "each month"; "by revenue" says what is ranked."""
+        item = self._beside(word, 1)
+        if self.open.get(item.at, "") not in {"K", "T", "P"}:
+            return
+        group = self._group_by(item)
+        values = [noun for noun in self._beside(item, 1).nouns if noun.value]
+        if word.low == "by" and any(noun.table.name == group.table for noun in values):
+            raise RefusedError(f"whether 'by {item.text}' says who does it is not clear")
+        self._set_group(group)
+        self._take(word, item)
+
+    def _set_group(self, group: Grouping) -> None:
+        if self.query.group is not None:
+            raise RefusedError("it groups by several things; ask for one")
+        self.query.group = group
+
+    def _drop_repetition(self, item: Item) -> None:
+        """Take a column that stands beside its value ("the Main stage"), or a table that a condition is about."""
+        conditions = {condition.column for condition in self.query.conditions}
+        columns = {noun.column for noun in item.nouns if noun.column is not None}
+        tables = {noun.table.name for noun in item.nouns if noun.column is None}
+        beside = [*self._beside(item, -1).nouns, *self._beside(item, 1).nouns]
+        has_value = any(noun.value and noun.column in columns & conditions for noun in beside)
+        has_condition = not tables.isdisjoint(column.table for column in conditions)
+        if self._beside(item, -1).operator != "E" and (has_value or has_condition):
+            self._take(item)
+
+    # --- the forms
+
+    def _read_form(self) -> None:
+        """What is asked for, by the form of what is left of the clause."""
+        tags = "".join(self.open.values())
+        items = [self.items[at] for at in self.open]
+        if "&" in tags:
+            raise RefusedError("it names several things; ask for one at a time")
+        for form, pattern in _FORMS:
+            match = pattern.fullmatch(tags)
+            if match is not None:
+                self._read_parts(form, {name: items[match.start(name)] for name in match.groupdict() if match[name]})
+                self._take(*items)
+                return
+        raise RefusedError(f"how {join_words([repr(item.text) for item in items])} belong together is not clear")
+
+    def _read_parts(self, form: str, parts: FormParts) -> None:
+        match form:
+            case "count":
+                self.query.measure = self._count_rows(parts)
+            case "sold":
+                if self.base.quantity is None or parts["count"].low == "how much":
+                    raise RefusedError("whether pieces or money are meant is not clear; say revenue, or how many")
+                self._check_status()
+                self.query.measure = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
+            case "figure":
+                self.query.measure = self._figure(parts)
+            case "extreme":
+                self.query.measure = self._measure(parts["measure"], "MAX" if parts["rank"].sql == "DESC" else "MIN")
+            case "first":
+                self._read_first(parts)
+            case _:
+                group = self._read_asked(parts)
+                if group.table != self.base.name and "rows" not in parts:
+                    raise RefusedError("what is to be looked up is not in the tables")
+
+    def _count_rows(self, parts: FormParts) -> Measure:
+        """The number of rows; RefusedError where pieces or what somebody does may be meant."""
+        rows = parts["rows"]
+        between = self.items[parts["count"].at : rows.at]
+        names = (self.base.label, self.base.key) if self.base.key is not None else ()
+        if any(item.low in _AUXILIARIES for item in between):  # "how many lamps did Ada order"
+            raise RefusedError(f"whether {rows.text!r} is what is counted is not clear")
+        if any(condition.column in names for condition in self.query.conditions):
+            raise RefusedError("whether rows or pieces are counted is not clear")
+        return Measure("*", "COUNT", f"number of {rows.low}", table=self.base.name)
+
+    def _figure(self, parts: FormParts) -> Measure:
+        """A sum, an average, or the value of the one row that is meant."""
+        aggregate = parts["aggregate"].sql if "aggregate" in parts else ""
+        measure = self._measure(parts["measure"], aggregate)
+        group = self.query.group
+        is_of_rows = group.is_row if group is not None else bool(self.query.conditions)
+        if not measure.aggregate and ("count" in parts or not is_of_rows):
+            raise RefusedError(f"say whether the average, the highest or the lowest {measure.label} is meant")
+        if aggregate == "AVG" and group is not None:
+            column = self._column(parts["measure"], "number")
+            is_of_sums = group.is_time and column is not None and column.adds_up
+            if is_of_sums or group.sql == self.base.columns[0].sql:
+                raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
+        return measure
+
+    def _read_asked(self, parts: FormParts) -> Grouping:
+        """What is listed: "which customers"."""
+        group = self._group_by(parts["asked"])
+        if not group.is_row and any(condition.is_excluded for condition in self.query.conditions):
+            raise RefusedError("whether others without such a row are meant is not clear")
+        self._set_group(group)
+        return group
+
+    def _read_first(self, parts: FormParts) -> None:
+        """The first places: "which three products brought the most revenue"."""
+        group = self._read_asked(parts)
+        rank = parts["rank"]
+        item = parts["measure"]
+        if self.open[item.at] == "T":
+            if rank.low not in _OF_A_COUNT:
+                raise RefusedError(f"by what the {rank.low} are chosen is not said")
+            measure = Measure("*", "COUNT", f"number of {item.low}", table=self.base.name)
+        else:
+            measure = self._measure(item, parts["aggregate"].sql if "aggregate" in parts else "")
+            column = self._column(item, "number")
+            if column is not None and column.table != self.base.name:
+                raise RefusedError("what is ranked is not in this table")
+            if column is not None and "aggregate" not in parts:
+                if group.is_row:
+                    measure = structs.replace(measure, aggregate="")
+                elif measure.aggregate and rank.low not in _OF_A_COUNT | {"top"}:
+                    label = measure.label
+                    raise RefusedError(f"the {rank.low} {label} may be of one row or of a sum; say total {label}")
+        self.query.measure = measure
+        self.query.rank = rank.sql
+        limit = parts["limit"].number if "limit" in parts else None
+        self.query.limit = max(1, int(limit or 1))
 
 
-def _check_period(period: Period, column: Column) -> Period:
+def _check_period(period: Date, column: Column) -> Date:
     """The period, of the only year on record where none is said; RefusedError where there are no rows of it."""
     first = date.fromisoformat(min(column.values))
     last = date.fromisoformat(max(column.values))
     dated = period.of_year(first.year) if first.year == last.year else period
     if not dated.year:
-        raise RefusedError(f"which year {period.words} is of is not said")
-    if dated.first > last or dated.last < first:
-        raise RefusedError(f"nothing is on record for {period.words}: {column.table} are from {first} to {last}")
+        raise RefusedError(f"which year {period.text} is of is not said")
+    if dated.first_day > last or dated.last_day < first:
+        raise RefusedError(f"nothing is on record for {period.text}: {column.table} are from {first} to {last}")
     return dated

@@ -10,36 +10,26 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.demo.request import (
-    ORDERS,
-    Clause,
-    RefusedError,
-    Token,
-    content_stems,
-    has_negative_number,
-    join_words,
-    number_value,
-    stem,
-    stem_set,
-    stems,
-    tokenize,
-    word_set,
-)
+from chargehand.models.demo.honesty import Account
+from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_reader import read_query
 from chargehand.models.demo.tables import Query, read_schema
+from chargehand.models.demo.words import Token, content_stems, said_words, stem, stem_set, stems, word_set
 from chargehand.models.request_facts import Skill, WorkerCard
+from chargehand.text.numbers import has_negative_number, number_value
+from chargehand.text.words import join_words
 
 ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", "memory", "call"]
 
 NEGATIVE = "negative numbers are not read"
 _MEMORY = word_set(
     """archival_memory_insert conversation_search core_memory_append core_memory_replace memory_insert memory_replace
-    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python read_file list_files write_file
+    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python
     fetch send_message_to_agent_and_wait_for_reply send_message_to_agent_async send_message_to_agents_matching_tags"""
 )
+_OF_FILES = ("read_file", "list_files", "write_file")
 """Tools for memory, files and messages, which are used by rules of their own or not at all."""
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
-_WRITING = stem_set("write draft memo letter summaries")
 
 
 class _Option(Struct):
@@ -134,7 +124,7 @@ def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -
     required = {parameter.name for parameter in parameters if parameter.is_required}
     kinds: dict[ToolKind, bool] = {
         "archive": name == "archival_memory_search",
-        "memory": name in _MEMORY,
+        "memory": name in _MEMORY or name.endswith(_OF_FILES),
         "table": "sql" in names and read_schema(description) is not None,
         "chart": {"labels", "values"} <= names,
         "compute": required == {"expression"},
@@ -145,21 +135,16 @@ def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -
 
 
 def tool_words(tool: ToolCard) -> frozenset[str]:
-    """The stems of everything a tool says of itself."""
+    """Every word that a tool says of itself."""
     about = [f"{parameter.name} {parameter.description}" for parameter in tool.parameters]
-    return frozenset(stems(" ".join((tool.name, tool.description[:2_000], *about))))
-
-
-@lru_cache(maxsize=2_000)
-def _read_words(text: str) -> frozenset[str]:
-    """The words of a card or a tool that carry meaning."""
-    return content_stems(text)
+    return said_words(" ".join((tool.name, tool.description[:2_000], *about)))
 
 
 def card_words(worker: WorkerCard) -> frozenset[str]:
-    """The stems of everything a worker's card says."""
-    words = (worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50])
-    return _read_words(" ".join(words))
+    """The words of a worker's card that carry meaning."""
+    return content_stems(
+        " ".join((worker.name, worker.description, *worker.tags, *worker.phrases, *worker.examples[:50]))
+    )
 
 
 def card_score(clause: Clause, worker: WorkerCard) -> float:
@@ -167,22 +152,16 @@ def card_score(clause: Clause, worker: WorkerCard) -> float:
     return float(len(card_words(worker) & clause.stems))
 
 
-def serves_kind(worker: WorkerCard, tools: list[ToolCard], kind: str) -> bool:
-    """Whether a worker draws, converts or writes."""
-    if kind == "draw":
-        return any(tool.kind == "chart" for tool in tools)
-    if kind == "convert":
-        return rate_tool(tools) is not None
-    is_writer = bool(_WRITING & card_words(worker))
-    return is_writer and not any(tool.kind in {"table", "search", "chart"} for tool in tools)
+def serves_kind(tools: list[ToolCard], kind: str) -> bool:
+    """Whether there are tools that draw or convert."""
+    return any(tool.kind == "chart" for tool in tools) if kind == "draw" else rate_tool(tools) is not None
 
 
 def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
-    """A tool that knows what currencies are worth."""
+    """A tool that knows what currencies are worth: one of its arguments is the code of a currency."""
     for tool in tools:
-        choices = [choice for parameter in tool.parameters for choice in parameter.choices]
-        has_codes = any(len(choice) == 3 and choice.isupper() for choice in choices)
-        if tool.kind == "call" and has_codes and stem("rate") in stems(f"{tool.name} {tool.headline}"):
+        codes = {choice for parameter in tool.parameters for choice in parameter.choices}
+        if "USD" in codes and stem("rate") in said_words(tool.name):
             return tool
     return None
 
@@ -194,59 +173,51 @@ _AMOUNTS = word_set("many much long far often")
 _COUNTS = stem_set("count number quantity amount pieces units n")
 """Names of arguments that say how many of anything there are."""
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
-_NO_NAME = re.compile(r", | and | or |\bthan\b", re.IGNORECASE)
-"""What a text has that is several names, or a comparison."""
-_NAME = r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)*"
-_ROUTE = re.compile(rf"\bfrom (?P<start>{_NAME}) to (?P<end>{_NAME})")
-_START = stem_set("from origin start source departure leave leaves")
-_END = stem_set("to destination end target arrival goes")
+_IN_NAMES = word_set("of the")
+_BEFORE_VERBS = word_set("is are was were be been do does did has have had can could will would should i we you they")
 
 
-class Filled(Struct, frozen=True):
-    """Arguments for one or more calls of a tool, and the places of the words they use."""
+class Calls(Struct, frozen=True):
+    """Arguments for one or more calls of a tool."""
 
-    calls: tuple[dict[str, object], ...]
-    used: set[int]
+    arguments: tuple[dict[str, object], ...]
     has_free_text: bool
 
 
-def fill_arguments(tool: ToolCard, clause: Clause) -> Filled:
-    """Arguments from the words of a clause. Several values for one choice are several calls."""
-    filling = _Filling(tool, clause)
-    filling.fill_choices()
-    filling.fill_periods()
-    filling.fill_numbers()
-    filling.fill_route()
-    has_free_text = filling.fill_text()
-    values = filling.values
-    missing = [
-        parameter.name for parameter in tool.parameters if parameter.is_required and parameter.name not in values
-    ]
-    if missing:
-        raise RefusedError(f"{tool.name} needs {', '.join(missing).replace('_', ' ')}, which is not said")
-    several = [name for name in values if len(values[name]) > 1]
-    if len(several) > 1:
-        raise RefusedError("which names belong together is not clear")
-    first = {parameter.name: values[parameter.name][0] for parameter in tool.parameters if parameter.name in values}
-    calls = tuple({**first, name: value} for name in several for value in values[name])
-    return Filled(calls or (first,), filling.used, has_free_text)
-
-
 class _Filling:
-    """The arguments of a tool while they are filled: values by parameter, and the places of the words they used."""
+    """The arguments of a tool while they are filled: values by parameter. The words they use go into the account."""
 
-    def __init__(self, tool: ToolCard, clause: Clause) -> None:
+    def __init__(self, tool: ToolCard, account: Account) -> None:
         self.tool = tool
-        self.clause = clause
-        self.tokens = clause.tokens
+        self.account = account
+        self.clause = account.clause
+        self.tokens = account.clause.tokens
         self.values: dict[str, list[object]] = {}
-        self.used: set[int] = set()
+
+    def fill(self) -> Calls:
+        """Arguments from the words of a clause. Several values for one choice are several calls."""
+        self._fill_choices()
+        self._fill_periods()
+        self._fill_numbers()
+        has_free_text = self._fill_text()
+        parameters = self.tool.parameters
+        missing = [parameter for parameter in parameters if parameter.is_required and parameter.name not in self.values]
+        if missing:
+            names = ", ".join(parameter.name for parameter in missing).replace("_", " ")
+            raise RefusedError(f"{self.tool.name} needs {names}, which is not said")
+        several = [name for name in self.values if len(self.values[name]) > 1]
+        if len(several) > 1:
+            raise RefusedError("which names belong together is not clear")
+        filled = [parameter.name for parameter in parameters if parameter.name in self.values]
+        first = {name: self.values[name][0] for name in filled}
+        calls = tuple({**first, name: value} for name in several for value in self.values[name])
+        return Calls(calls or (first,), has_free_text)
 
     def _open(self, *types: str) -> list[Parameter]:
         parameters = self.tool.parameters
         return [parameter for parameter in parameters if parameter.type in types and parameter.name not in self.values]
 
-    def fill_choices(self) -> None:
+    def _fill_choices(self) -> None:
         """As many values as there are arguments with the same choices are one for each; else all are for the one."""
         for parameter in self._open("choice"):
             alike = [other.name for other in self._open("choice") if other.choices == parameter.choices]
@@ -257,13 +228,13 @@ class _Filling:
                 self.values[parameter.name] = [*chosen]
             else:
                 continue
-            self.used.update(place for places in chosen.values() for place in places)
+            self.account.used.update(place for places in chosen.values() for place in places)
 
     def _find_choices(self, choices: tuple[str, ...]) -> dict[str, range]:
         """The choices that occur and their places, in order; the longest where two begin alike."""
         words = [token.stem for token in self.tokens]
         chosen: dict[str, range] = {}
-        taken = set(self.used)
+        taken = set(self.account.used)
         for choice in sorted(choices, key=len, reverse=True):
             wanted = stems(choice)
             for start in range(len(words)):
@@ -274,42 +245,39 @@ class _Filling:
                     break
         return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
-    def fill_periods(self) -> None:
+    def _fill_periods(self) -> None:
         """Days in their order, and months for arguments whose choices are months."""
-        days = self._open("day")
         for period in self.clause.periods:
-            word = period.words.split()[0]
-            months = [parameter for parameter in self._open("choice") if word in parameter.choices]
-            if period.is_day and period.year and days:
-                self.values[days.pop(0).name] = [period.first.isoformat()]
-            elif months and not period.is_day:
-                self.values[months[0].name] = [word]
-            else:
-                raise RefusedError("a time is named that no argument takes")
+            month = period.text.split()[0]
+            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
+            days = self._open("day")
+            if days and period.day and period.year:
+                self.values[days[0].name] = [period.first_day.isoformat()]
+                self.account.use_period(period)
+            elif months and not period.day:
+                self.values[months[0].name] = [month]
+                self.account.use_period(period)
 
-    def fill_numbers(self) -> None:
+    def _fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
-        wanted = self._open("integer", "number")
-        for place, token in enumerate(self.tokens):
-            value = None if place in self.used else number_value(token.text)
+        for place, token in self.account.open_words.items():
+            value = number_value(token.text)
             if value is None:
                 continue
+            wanted = self._open("integer", "number")
             scores = {parameter: self._nearness(parameter, place) for parameter in wanted}
             best = max(scores.values(), default=0.0)
-            nearest = [parameter for parameter in wanted if scores[parameter] == best]
+            fitting = [parameter for parameter in wanted if scores[parameter] == best]
             if not best:
-                nearest = [parameter for parameter in wanted if self._takes_any_number(parameter, place)]
-            if len(nearest) == 1 and _takes_number(nearest[0], value):
-                self.values[nearest[0].name] = [int(value) if value.is_integer() else value]
-                self.used.add(place)
-                wanted.remove(nearest[0])
+                fitting = [parameter for parameter in wanted if self._takes_any_number(parameter, place)]
+            if len(fitting) == 1 and _takes_number(fitting[0], value):
+                self.values[fitting[0].name] = [int(value) if value.is_integer() else value]
+                self.account.use_word(place)
 
     def _nearness(self, parameter: Parameter, place: int) -> float:
         """How many words of an argument's name stand beside a number: "10 years", "a rate of 5"."""
         own = stems(parameter.name)
-        beside = {
-            token.stem for token in (*self.tokens[max(0, place - 2) : place], *self.tokens[place + 1 : place + 4])
-        }
+        beside = {token.stem for token in self.tokens[max(0, place - 2) : place + 4]}
         is_described = not beside.isdisjoint(content_stems(parameter.description))
         return sum(word in beside for word in own) / len(own) + 0.1 * is_described
 
@@ -323,23 +291,7 @@ class _Filling:
         is_count = not _COUNTS.isdisjoint(stems(parameter.name))
         return parameter.is_required and not is_name and (is_count or not is_of_something)
 
-    def fill_route(self) -> None:
-        """Two required texts that speak of a start and an end are the names in "from A to B"."""
-        route = _ROUTE.search(self.clause.text)
-        wanted = {
-            parameter.name: stem_set(f"{parameter.name} {parameter.description}".replace("_", " "))
-            for parameter in self._open("string")
-            if parameter.is_required
-        }
-        starts = [name for name in wanted if _START & wanted[name]]
-        ends = [name for name in wanted if _END & wanted[name]]
-        if route is None or (len(wanted), len(starts), len(ends)) != (2, 1, 1) or starts == ends:
-            return
-        self.values[starts[0]] = [route["start"]]
-        self.values[ends[0]] = [route["end"]]
-        self.used.update(place for place, token in enumerate(self.tokens) if route.start() <= token.start < route.end())
-
-    def fill_text(self) -> bool:
+    def _fill_text(self) -> bool:
         """One required text is what the clause says beyond the tool's own words."""
         wanted = [parameter for parameter in self._open("string") if parameter.is_required]
         if len(wanted) != 1:
@@ -348,20 +300,24 @@ class _Filling:
         own = tool_words(self.tool).difference(offered)
         rest = [
             place
-            for place, token in enumerate(self.tokens)
-            if place not in self.used
-            and not (token.is_free or token.is_negation)
-            and token.stem not in own
-            and token.text.lower() not in _AMOUNTS
+            for place, token in self.account.open_words.items()
+            if place and not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
         ]
         if not rest:
             return False
         text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
-        if _NO_NAME.search(text):
+        if "," in text or not self._is_name(rest[0], rest[-1]):
             raise RefusedError(f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}")
         self.values[wanted[0].name] = [text]
-        self.used.update(rest)
+        self.account.used.update(rest)
         return True
+
+    def _is_name(self, first: int, last: int) -> bool:
+        """Whether words are one name: all with capitals ("Rivers of Clay"), or one word that is no verb ("anvils")."""
+        words = self.tokens[first : last + 1]
+        if all(token.text[0].isupper() or token.text[0].isdigit() or token.low in _IN_NAMES for token in words):
+            return True
+        return first == last and (first == 0 or self.tokens[first - 1].low not in _BEFORE_VERBS)
 
 
 def _takes_number(parameter: Parameter, value: float) -> bool:
@@ -372,7 +328,7 @@ def _takes_number(parameter: Parameter, value: float) -> bool:
 # --- the choice of a tool
 
 _REPORTING = word_set("find show list tell give say report compare name get")
-_COMPUTE = word_set("calculate compute work result")
+_COMPUTE = stem_set("calculate compute work result")
 _OPERAND = r"\(?\d[\d,]*(?:\.\d+)?\)?"
 _EXPRESSION = re.compile(
     rf"(?<![\w.])(?:\d+(?:\.\d+)?% of {_OPERAND}|{_OPERAND}(?:\s*(?:\*\*|[-+*/])\s*{_OPERAND})+)(?![\w-])"
@@ -393,15 +349,18 @@ class Fit(Struct, frozen=True):
     worker: WorkerCard
     tool: ToolCard
     score: float
-    reading: Query | str | Filled | None = None
+    reading: Query | str | Calls | None = None
     """What the tool is to be asked, for arithmetic an expression; nothing for a search."""
     is_certain: bool = True
 
 
 def choose_fit(clause: Clause, staff: Staff) -> Fit:
-    """The best tool of all workers for a clause that asks for something; none where two fit as well."""
+    """The best tool of all workers for a clause that asks for something; none where two fit as well.
+
+    A tool that knows all words of the clause and refuses it has the last word: no search is tried after it.
+    """
     if has_negative_number(clause.text):
-        raise RefusedError(NEGATIVE, is_known=True)
+        raise RefusedError(NEGATIVE)
     fits: list[Fit] = []
     failures: list[RefusedError] = []
     for worker, tools in staff:
@@ -413,8 +372,8 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
     if clause.about is not None:
         fits = [fit for fit in fits if fit.tool.kind in {"search", "archive"}] or fits
     certain = [fit for fit in fits if fit.is_certain]
-    failure = max(failures, key=lambda failure: (failure.is_known, failure.understood), default=None)
-    if failure is not None and (not fits or (failure.is_known and not certain)):
+    failure = max(failures, key=lambda failure: failure.understood, default=None)
+    if failure is not None and not certain and (not fits or failure.understood >= len(clause.content)):
         raise failure
     if not fits:
         raise RefusedError("none of the tools is for this")
@@ -422,7 +381,7 @@ def choose_fit(clause: Clause, staff: Staff) -> Fit:
     equal = [fit for fit, rank in zip(certain or fits, ranks, strict=True) if rank == max(ranks)]
     names = dict.fromkeys(fit.tool.name for fit in equal)
     if len(names) > 1 and equal[0].tool.kind not in {"search", "archive"}:
-        raise RefusedError(f"{join_words(list(names), 'or')} could be meant; say which", is_known=True)
+        raise RefusedError(f"{join_words(list(names), 'or')} could be meant; say which")
     return equal[0]
 
 
@@ -456,51 +415,49 @@ def _fit_search(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | Non
 
 
 def _read_expression(clause: Clause) -> str:
-    """The arithmetic that a clause spells out in signs and says nothing beside."""
+    """The arithmetic that a clause spells out in signs; nothing where there is none."""
     match = _EXPRESSION.search(clause.text)
-    if match is None or clause.periods or clause.points_back:
+    if match is None or clause.points_back:
         return ""
-    beside = [token for token in clause.content if not match.start() <= token.start < match.end()]
-    return match[0].replace(",", "") if all(token.text.lower() in _COMPUTE for token in beside) else ""
+    account = Account(clause)
+    account.use_span(match.start(), match.end())
+    account.use_words(_COMPUTE)
+    account.settle("arithmetic says nothing of")
+    return match[0].replace(",", "")
 
 
 def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     """A tool with all its arguments, if the words that they leave are the tool's own."""
-    own = _read_words(f"{tool.name} {tool.headline}")
+    own = content_stems(f"{tool.name} {tool.headline}")
+    account = Account(clause)
     try:
-        filled = fill_arguments(tool, clause)
+        calls = _Filling(tool, account).fill()
     except RefusedError as refusal:
         overlap = len(own & clause.stems)
         if overlap < _FITS:
             return None
         raise RefusedError(refusal.reason, understood=overlap) from refusal
-    open_names = " ".join(parameter.name for parameter in tool.parameters if parameter.name not in filled.calls[0])
-    unfilled = set(stems(open_names)) - own
+    open_names = " ".join(parameter.name for parameter in tool.parameters if parameter.name not in calls.arguments[0])
+    unfilled = said_words(open_names) - own
     matched = 0.0
-    leftover: list[str] = []
-    for at, token in enumerate(clause.tokens):
-        if at in filled.used or token.is_free or token.text.lower() in _AMOUNTS:
-            continue
+    for at, token in account.open_words.items():
         weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
         matched += weight
-        if not weight and not (at == 0 and clause.opening in _REPORTING):
-            leftover.append(repr(token.text))
+        if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
+            account.use_word(at)
     if matched < _FITS:
         return None
-    if leftover:
-        raise RefusedError(f"{tool.name} takes nothing that says {join_words(leftover)}", understood=int(matched))
-    score = matched + len(filled.calls[0])
-    return Fit(worker, tool, score / 2 if filled.has_free_text else score, filled)
+    account.settle(f"{tool.name} takes nothing that says")
+    score = matched + len(calls.arguments[0])
+    return Fit(worker, tool, score / 2 if calls.has_free_text else score, calls)
 
 
 def _word_weight(token: Token, tool: ToolCard, worker: WorkerCard) -> float:
     """What it says for a tool that it, or its worker, uses a word of the clause."""
-    if token.is_negation:
-        return _ON_CARD if any(other.is_negation for other in tokenize(tool.headline)) else 0.0
-    if token.stem in stems(tool.name):
+    if token.key in said_words(tool.name):
         return _IN_NAME
-    if token.stem in _read_words(tool.headline):
+    if token.key in content_stems(tool.headline):
         return _IN_HEADLINE
-    if token.stem in tool_words(tool):
+    if token.key in tool_words(tool):
         return _IN_DETAILS
-    return _ON_CARD if token.stem in card_words(worker) else 0.0
+    return _ON_CARD if token.key in card_words(worker) else 0.0

@@ -5,60 +5,50 @@ the beginning, and a call that was not made yet ends it (`CallsNeededError`).
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct, structs
 
 from chargehand.models.artifacts import Chart, Figure, Table
-from chargehand.models.demo.products import (
-    accept_passages,
-    chart_arguments,
-    read_conversion,
-    search_query,
-    write_text,
-)
-from chargehand.models.demo.request import (
-    LONGEST,
-    MENTIONS_MODEL,
-    Clause,
-    RefusedError,
-    join_words,
-    parse_request,
-    shorten,
-    stem,
-    stem_set,
-)
+from chargehand.models.demo.honesty import Account
+from chargehand.models.demo.passages import accept_passages, search_query
+from chargehand.models.demo.products import chart_arguments, read_conversion
+from chargehand.models.demo.request import MENTIONS_MODEL, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
-    DemoMaterial,
+    Material,
     ToolOutcome,
     as_number,
     figure_in_words,
     gather,
+    open_envelope,
     passage_in_words,
     read_outcomes,
     table_in_words,
 )
 from chargehand.models.demo.tables import Query
-from chargehand.models.demo.tools import Filled, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
+from chargehand.models.demo.tools import Calls, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
+from chargehand.models.demo.words import stem, stem_set
 from chargehand.models.messages import Message, Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working
+from chargehand.text.words import join_words, shorten
 
 Arguments: TypeAlias = dict[str, object]
 
 INSERT = "archival_memory_insert"
 APPEND = "core_memory_append"
 _ASK_OTHERS = "send_message_to_agents_matching_tags"
-_MOST_STEPS = 6
+_MOST_STEPS = 12
 _OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
 """Words of an error that names something a rewritten task could use."""
-_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
+_FROM_WORKER = ' from "worker'
+"""How the envelope of a message from another worker begins."""
 _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
 _PLACE = re.compile(r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)", re.IGNORECASE)
 _ARCHIVE = stem_set("archive memory findings")
+_KEEPING = stem_set("keep save store remember note add put append write block result tagged what was found") | _ARCHIVE
 
 
 class CallsNeededError(Exception):
@@ -75,7 +65,7 @@ class Job(Struct, frozen=True):
     subject: Working
     tools: list[ToolCard]
     outcomes: list[ToolOutcome]
-    material: DemoMaterial
+    material: Material
     steps: int
 
     def tool(self, name: str) -> ToolCard | None:
@@ -92,7 +82,7 @@ class Job(Struct, frozen=True):
             raise CallsNeededError(missing)
         return [by_arguments[_encode(arguments)] for arguments in calls]
 
-    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[DemoMaterial]:
+    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
         """What calls returned. One that failed is a refusal."""
         outcomes = self.outcomes_of(tool, calls)
         for outcome in outcomes:
@@ -101,7 +91,7 @@ class Job(Struct, frozen=True):
                 raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
         return [gather([outcome.value]) for outcome in outcomes]
 
-    def call(self, tool: str, arguments: Arguments) -> DemoMaterial:
+    def call(self, tool: str, arguments: Arguments) -> Material:
         return self.call_all(tool, [arguments])[0]
 
     def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:
@@ -117,8 +107,9 @@ def work(subject: Working, request: Request) -> Reply:
     messages = request.messages
     if subject.chat_turns:
         messages = (messages[0], *messages[1 + subject.chat_turns :])
-    is_message = any(message.role == "user" and _MESSAGE.search(message.text) for message in messages)
-    subject = structs.replace(subject, instruction=_message_text(subject.instruction))
+    is_message = any(message.role == "user" and _FROM_WORKER in message.text for message in messages)
+    if subject.instruction.startswith("Message from "):
+        subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
     job = Job(
         subject=subject,
         tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
@@ -127,7 +118,8 @@ def work(subject: Working, request: Request) -> Reply:
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
     )
     if _was_rejected(messages):
-        return _give_up(f"the result was not accepted: {shorten(messages[-1].text, 300)}", job.steps, final=False)
+        complaint = shorten(messages[-1].text, 300)
+        return _give_up(RefusedError(f"the result was not accepted: {complaint}", may_retry=True), job.steps)
     try:
         text = _note_turns(job)
         if not text and not is_message:
@@ -135,17 +127,10 @@ def work(subject: Working, request: Request) -> Reply:
         return Reply(text or _serve_task(job, is_shaped=request.schema is not None))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
-            return _give_up("the task took too many steps", job.steps, final=False)
+            return _give_up(RefusedError("the task took too many steps", may_retry=True), job.steps)
         return _call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
-        return _give_up(refusal.reason, job.steps, final=not refusal.may_retry)
-
-
-def _message_text(instruction: str) -> str:
-    """The words of a message from another worker, which stand in an envelope."""
-    match = _MESSAGE.search(instruction) if instruction.startswith("Message from ") else None
-    end = instruction.find(f"\n</data {match['nonce']}>", match.end()) if match else -1
-    return instruction[match.end() : end].strip() if match and end > 0 else instruction
+        return _give_up(refusal, job.steps)
 
 
 def _was_rejected(messages: Sequence[Message]) -> bool:
@@ -165,11 +150,11 @@ def _call_tools(calls: Sequence[tuple[str, Arguments]], steps: int) -> Reply:
     return Reply(calls=tuple(numbered), finish="tools")
 
 
-def _give_up(reason: str, steps: int, *, final: bool) -> Reply:
+def _give_up(refusal: RefusedError, steps: int) -> Reply:
     """The call by which a worker says that it cannot do its task."""
-    arguments: Arguments = {"reason": reason}
-    if final:
-        arguments = {"reason": f"{reason.rstrip('.')}. {MENTIONS_MODEL}", "final": True}
+    arguments: Arguments = {"reason": refusal.reason}
+    if not refusal.may_retry:
+        arguments = {"reason": f"{refusal.reason.rstrip('.')}. {MENTIONS_MODEL}", "final": True}
     return _call_tools([("give_up", arguments)], steps)
 
 
@@ -178,54 +163,36 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
     if is_shaped:
         raise RefusedError("the demo model fills no output types")
     parsed = parse_request(job.subject.instruction)
-    if parsed.is_too_long:
-        raise RefusedError(f"the task is longer than {LONGEST:,} characters")
-    clauses = [clause for clause in parsed.clauses if clause.kind != "keep"]
-    results = _try_all(partial(_serve_clause, clause, job) for clause in clauses)
-    texts = [result for result in results if isinstance(result, str)]
-    refusals = [result for result in results if isinstance(result, RefusedError)]
-    if refusals and not texts:
-        reasons = dict.fromkeys(refusal.reason for refusal in refusals)
-        raise RefusedError("; ".join(reasons), may_retry=any(refusal.may_retry for refusal in refusals))
-    text = "\n".join([*texts, *parsed.remarks])
-    keepings = [read_keeping(clause) for clause in parsed.clauses if clause.kind == "keep"]
-    notes = _try_all(partial(_keep, keeping, job, text) for keeping in keepings)
-    lines = [text, *(line if isinstance(line, str) else f"Not kept: {line.reason}" for line in notes)]
-    if not any(lines):
-        raise RefusedError("the task does not say what is wanted")
-    refused = [clause.text for clause, result in zip(clauses, results, strict=True) if isinstance(result, RefusedError)]
-    missing = [LEFT + clause + ("" if clause.endswith((".", "?", "!")) else ".") for clause in refused]
-    return "\n\n".join(filter(None, ("\n".join(filter(None, lines)), "\n".join(missing))))
-
-
-def _try_all(steps: Iterable[Callable[[], str]]) -> list[str | RefusedError]:
-    """The result of each step, or why it has none; the calls that any of them needs come first."""
-    calls: list[tuple[str, Arguments]] = []
-    results: list[str | RefusedError] = []
-    for step in steps:
+    texts: list[str] = []
+    refusals: dict[str, RefusedError] = {}
+    for clause in parsed.clauses:
+        if clause.kind == "keep" and refusals:
+            texts += ["Not kept: a part of it is missing."] if texts else []
+            continue
         try:
-            results.append(step())
-        except CallsNeededError as needed:
-            calls += needed.calls
+            texts.append(_serve_clause(clause, job, "\n".join([*texts, *parsed.remarks])))
         except RefusedError as refusal:
-            results.append(refusal)
-    if calls:
-        raise CallsNeededError(calls)
-    return results
+            refusals[clause.text] = refusal
+    if not texts:
+        reasons = dict.fromkeys(refusal.reason for refusal in refusals.values())
+        may_retry = any(refusal.may_retry for refusal in refusals.values())
+        raise RefusedError("; ".join(reasons) or "the task does not say what is wanted", may_retry=may_retry)
+    missing = [LEFT + text + ("" if text.endswith((".", "?", "!")) else ".") for text in refusals]
+    return "\n\n".join(filter(None, ("\n".join([*texts, *parsed.remarks]), "\n".join(missing))))
 
 
 # --- one clause
 
 
-def _serve_clause(clause: Clause, job: Job) -> str:
-    """The result for one clause, in words."""
+def _serve_clause(clause: Clause, job: Job, before: str) -> str:
+    """The result for one clause, in words; `before` is what came of the clauses before it."""
     match clause.kind:
         case "draw":
             return _draw(clause, job)
         case "convert":
             return _convert(clause, job)
-        case "write":
-            return write_text(clause, job.subject)
+        case "keep":
+            return _keep(read_keeping(clause), job, before)
         case _:
             return _ask(clause, job)
 
@@ -237,7 +204,7 @@ def _ask(clause: Clause, job: Job) -> str:
             return _query(fit.tool, fit.reading, job)
         case str():
             return figure_in_words(job.call_for_figure(fit.tool.name, {"expression": fit.reading}), fit.reading)
-        case Filled():
+        case Calls():
             return _make_calls(clause, fit.tool, fit.reading, job)
         case None:
             return _search(clause, fit.tool, job)
@@ -263,9 +230,9 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     return "\n".join(passage_in_words(passage) for passage in accepted)
 
 
-def _make_calls(clause: Clause, tool: ToolCard, filled: Filled, job: Job) -> str:
+def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: Job) -> str:
     lines: list[str] = []
-    for arguments, material in zip(filled.calls, job.call_all(tool.name, filled.calls), strict=True):
+    for arguments, material in zip(calls.arguments, job.call_all(tool.name, calls.arguments), strict=True):
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
@@ -322,10 +289,6 @@ class Keeping(Struct, frozen=True):
             return f"the block {self.block}"
         return "the archive" + (f", tagged {join_words(list(self.tags))}" if self.tags else "")
 
-    def sentence(self, what: str = "what you find") -> str:
-        """How a task says it."""
-        return f"Add {what} to {self.place}." if self.block else f"Keep {what} in {self.place}."
-
 
 def read_keeping(clause: Clause) -> Keeping:
     """Where a clause of the kind `keep` wants results kept; RefusedError where that is not clear."""
@@ -334,6 +297,9 @@ def read_keeping(clause: Clause) -> Keeping:
     places = _PLACE.findall(clause.text[: tagged.start()] if tagged else clause.text)
     if not clause.points_back or not (places or tags):
         raise RefusedError("what is to be kept, or where, is not clear")
+    account = Account(clause)
+    account.use_words(_KEEPING | stem_set(" ".join((*places[-1:], *tags))))
+    account.settle("what is kept is a whole result, whatever is said of")
     if places and stem(places[-1]) not in _ARCHIVE:
         return Keeping(block=places[-1].lower(), tags=tags)
     return Keeping(tags=tags)
@@ -343,15 +309,15 @@ def _keep(keeping: Keeping, job: Job, text: str) -> str:
     """Keep a result, and say so."""
     content = text or "\n".join(job.material.texts)
     if job.tool(keeping.tool) is None or not content:
-        raise RefusedError(f"this worker has nothing that it may add to {keeping.place}.")
+        return f"Not kept: this worker has nothing that it may add to {keeping.place}."
     arguments: Arguments = {"content": content}
     if keeping.block:
         arguments = {"label": keeping.block, "content": " ".join(content.split())}
     elif keeping.tags:
         arguments["tags"] = list(keeping.tags)
-    outcome = job.outcomes_of(keeping.tool, [arguments])[0]
-    if outcome.error:
-        raise RefusedError(outcome.error)
+    error = job.outcomes_of(keeping.tool, [arguments])[0].error
+    if error:
+        return f"Not kept: {error}"
     return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
 
 
@@ -368,10 +334,7 @@ def _note_turns(job: Job) -> str:
     if block is None or job.tool(APPEND) is None:
         raise RefusedError("there is no block here that lines may be added to")
     if job.outcomes:
-        outcome = job.outcomes[-1]
-        if outcome.error:
-            raise RefusedError(outcome.error)
-        return f"Noted: {outcome.value}."
+        return job.outcomes[-1].error or f"Noted in {block.label} what was asked."
     noted = block.text.splitlines()
     new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
     if not new:
@@ -381,9 +344,8 @@ def _note_turns(job: Job) -> str:
 
 def _turn_line(turn: Arguments) -> str:
     """What was asked, and how the answer begins."""
-    question = shorten(str(turn.get("request", "")), 120)
     answer = str(turn.get("answer", "")).strip().partition("\n")[0]
-    return f"- {question} -> {shorten(answer, 200) or '(no answer)'}"
+    return f"- {shorten(str(turn.get('request', '')), 120)} -> {shorten(answer, 200) or '(no answer)'}"
 
 
 # --- asking other workers

@@ -101,7 +101,7 @@ def _team_info(team: Team) -> TeamInfo:
         name=team.name,
         strategy=str(type(team.supervisor.strategy).__struct_config__.tag),
         workers=tuple(show(worker, WorkerInfo) for worker in team.members),
-        examples=tuple(team.supervisor.examples),
+        examples=team.examples,
         limits=TeamLimits(
             seconds=team.timeout,
             usd=budget.usd,

@@ -75,7 +75,6 @@ class ImportOptions(Struct):
     override_name: str = ""
     model: str = ""
     override_model_handle: str = ""
-    append_copy_suffix: bool = False
     strip_messages: bool = False
 
 
@@ -220,8 +219,7 @@ async def _import_block(call: LettaCall, filed: FileBlock, created: list[tuple[t
 
 def _adapt(call: LettaCall, agent: FileAgent, options: ImportOptions) -> None:
     """Change an agent of a file to what it is here: its name and model, and only the tools it had."""
-    name = options.name or agent.name
-    agent.name = f"{name}_copy" if options.append_copy_suffix and name else name
+    agent.name = options.name or agent.name
     config = agent.llm_config or FileModel()
     if config.context_window is not None:
         agent.context_window_limit = config.context_window

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct, structs
 
@@ -14,12 +14,18 @@ from chargehand.memory.archives import Archive
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.models.model import ModelCard
-from chargehand.server.letta.attachments import FULL_ACCESS, attach_archive, blocks_of, lock_of
-from chargehand.server.letta.executor import MATCHING, is_supervisor
+from chargehand.server.letta.executor import (
+    FULL_ACCESS,
+    MATCHING,
+    attach_archive,
+    blocks_of,
+    is_supervisor,
+    lock_of,
+)
 from chargehand.server.letta.memory import describe_block, holders_of, new_block, update_block
 from chargehand.server.letta.models import check_model, find_model, protocol_of, provider_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
-from chargehand.server.letta.settings import check_fields, check_rules, check_timezone, merge, settings_of, to_catalog
+from chargehand.server.letta.settings import check_rules, merge, settings_of, to_catalog
 from chargehand.server.letta.tools import describe_tools, tool_names
 from chargehand.server.letta.wire import (
     AgentCreate,
@@ -129,9 +135,7 @@ async def list_tags(call: LettaCall) -> list[str]:
 
 @route("POST", "/v1/agents")
 async def create(call: LettaCall) -> Table:
-    sent = await call.body(AgentCreate)
-    check_fields(await call.raw_body(), AgentCreate)
-    return await create_agent(call, sent)
+    return await create_agent(call, await call.checked_body(AgentCreate))
 
 
 async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
@@ -185,7 +189,6 @@ def _change_fields(call: LettaCall, profile: Profile, sent: AgentUpdate) -> Prof
     if sent.model is not None and sent.model != profile.model:
         check_model("model", sent.model, call.tenant)
     settings = merge(settings_of(profile), sent)
-    check_timezone(settings.timezone)
     changed = replace_given(
         profile,
         name=sent.name,
@@ -210,11 +213,10 @@ async def retrieve(call: LettaCall) -> Table:
 
 @route("PATCH", _AGENT)
 async def update(call: LettaCall) -> Table:
-    sent = await call.body(AgentUpdate)
-    check_fields(await call.raw_body(), AgentUpdate)
+    sent = await call.checked_body(AgentUpdate)
     tools = None if sent.tool_ids is None else await tool_names(call.catalog, (), sent.tool_ids)
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         changed = _change_fields(call, profile, sent)
         if tools is not None:
             changed = structs.replace(changed, tools=tools)
@@ -222,32 +224,16 @@ async def update(call: LettaCall) -> Table:
             changed = structs.replace(changed, tools=tuple(dict.fromkeys((*changed.tools, MATCHING))))
         if sent.tool_rules is not UNSET:
             check_rules(settings_of(changed).tool_rules, changed.tools)
-        if sent.block_ids is not None:
-            await _set_blocks(call, profile.id, sent.block_ids)
         return changed
 
     return await change_agent(call, change)
 
 
-async def change_agent(call: LettaCall, change: Callable[[Profile], Awaitable[Profile]]) -> Table:
+async def change_agent(call: LettaCall, change: Callable[[Profile], Profile]) -> Table:
     """Change the agent that the path names, as it is then."""
     async with lock_of(call.tenant, call.path("agent")):
-        profile = await call.catalog.change(await change(await call.agent()))
+        profile = await call.catalog.change(change(await call.agent()))
     return await describe_agent(call, profile)
-
-
-async def _set_blocks(call: LettaCall, agent: str, wanted: Sequence[str]) -> None:
-    """Give an agent these blocks of its own, and no others; nothing is changed if one of them is unknown."""
-    for block in wanted:
-        await call.find(Block, block)
-    attached = await call.catalog.attached(agent)
-    current = [each.thing.id for each in attached if isinstance(each.thing, Block) and not each.via]
-    for block in current:
-        if block not in wanted:
-            await call.catalog.detach(agent, block)
-    for block in dict.fromkeys(wanted):
-        if block not in current:
-            await call.catalog.attach(agent, block, FULL_ACCESS)
 
 
 @route("DELETE", _AGENT)
@@ -264,12 +250,6 @@ async def delete(call: LettaCall) -> dict[str, str]:
     await sessions.cancel(dict.fromkeys(runs), "the agent was deleted")
     await sessions.index.forget_agent(agent)
     return {"message": f"agent {agent} was deleted"}
-
-
-@route("POST", f"{_AGENT}/recompile", "read")
-async def recompile(call: LettaCall) -> str:
-    """What the agent would be told now. Nothing needs to be compiled: blocks are read before each step."""
-    return await call.sessions.executor.system_prompt(await call.agent())
 
 
 # --- what is attached
@@ -344,7 +324,7 @@ async def detach_tool(call: LettaCall) -> Table:
 async def _change_tools(call: LettaCall, change: Callable[[Strings, Strings], Strings]) -> Table:
     names = await tool_names(call.catalog, (), [call.path("tool")])
 
-    async def change_tools(profile: Profile) -> Profile:
+    def change_tools(profile: Profile) -> Profile:
         return structs.replace(profile, tools=tuple(dict.fromkeys(change(profile.tools, names))))
 
     return await change_agent(call, change_tools)
@@ -361,7 +341,7 @@ async def require_approval(call: LettaCall) -> Table:
     sent = await call.body(ApprovalUpdate)
     rule: Table = {"type": "requires_approval", "tool_name": name}
 
-    async def change(profile: Profile) -> Profile:
+    def change(profile: Profile) -> Profile:
         if name not in profile.tools:
             raise unknown("tool of this agent", name)
         settings = settings_of(profile)

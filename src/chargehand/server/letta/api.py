@@ -7,14 +7,14 @@ from starlette.types import Scope
 
 from chargehand.models.model import ModelCard
 from chargehand.models.providers import BUILT_IN
-from chargehand.server.letta import agent_files, agents, conversations, memory, messages, runs, tools
+from chargehand.server.letta import agent_files, agents, conversations, memory, messages, tools
 from chargehand.server.letta.models import protocol_of
 from chargehand.server.letta.routing import ROUTES, LettaCall, route
 from chargehand.server.letta.wire import Table
 from chargehand.server.routing import SLASH, Api
 from chargehand.server.wire import Problem, reply
 
-_DECLARED_IN = (agent_files, agents, conversations, memory, messages, runs, tools)
+_DECLARED_IN = (agent_files, agents, conversations, memory, messages, tools)
 _RETRIED = (429, 502, 503, 504)  # what it makes sense to send again as it was
 _EMPTY = ("folders", "mcp-servers", "templates", "environments")
 

@@ -8,12 +8,10 @@ from starlette.responses import Response
 
 from chargehand.engine.roster import Match
 from chargehand.memory.catalog import KeptConversation, Profile
-from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.executor import lock_of
 from chargehand.server.letta.index import OWN_CONVERSATION
-from chargehand.server.letta.messages import cancel_runs, list_messages, read_message_request, respond
+from chargehand.server.letta.messages import cancel_runs, follow_run, list_messages, read_message_request, respond
 from chargehand.server.letta.routing import LettaCall, route
-from chargehand.server.letta.runs import follow_run
-from chargehand.server.letta.settings import check_fields
 from chargehand.server.letta.wire import Nullable, StreamRequest, Table, format_time
 from chargehand.server.wire import Problem, invalid
 
@@ -28,36 +26,23 @@ class ConversationFields(Struct):
     description: Nullable[str] = UNSET
 
 
-class _Resolved(Struct, frozen=True):
-    """The conversation of a call, and its agent; None is the agent's own."""
-
-    profile: Profile
-    conversation: KeptConversation | None = None
-
-    @property
-    def id(self) -> str:
-        return "" if self.conversation is None else self.conversation.id
-
-    @property
-    def lane(self) -> str:
-        return self.id or self.profile.id
-
-
-async def _resolve(call: LettaCall, agent: str | None = None) -> _Resolved:
-    """The conversation that the path names: by its id, or an agent's own."""
+async def _resolve(call: LettaCall, agent: str | None = None) -> tuple[Profile, str]:
+    """The agent and the conversation that the path names; the conversation is empty for the agent's own."""
     which = call.path("conversation")
     agent = agent or call.query.get("agent_id")
-    if which == OWN_CONVERSATION:
-        if not agent:
-            raise invalid("say whose own conversation is meant: `default` needs an agent_id")
-        return _Resolved(await call.find(Profile, agent))
-    if which.startswith("agent-"):
-        return _Resolved(await call.find(Profile, which))
+    if which == OWN_CONVERSATION and not agent:
+        raise invalid("say whose own conversation is meant: `default` needs an agent_id")
+    if which == OWN_CONVERSATION or which.startswith("agent-"):
+        return await call.find(Profile, agent or which), ""
     conversation = await call.find(KeptConversation)
     if agent and agent != conversation.agent:
-        reason = f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}"
-        raise invalid(reason)
-    return _Resolved(await call.find(Profile, conversation.agent), conversation)
+        raise invalid(f"conversation {which} belongs to agent {conversation.agent}, not to {agent[:100]}")
+    return await call.find(Profile, conversation.agent), conversation.id
+
+
+async def _open_runs(call: LettaCall, agent: str | None = None) -> list[str]:
+    profile, conversation = await _resolve(call, agent)
+    return await call.sessions.open_runs(conversation or profile.id)
 
 
 def _describe(conversation: KeptConversation) -> Table:
@@ -73,8 +58,7 @@ def _describe(conversation: KeptConversation) -> Table:
 
 async def _read_fields(call: LettaCall, conversation: KeptConversation) -> KeptConversation:
     """A conversation with what was sent of it."""
-    sent = await call.body(ConversationFields)
-    check_fields(await call.raw_body(), ConversationFields)
+    sent = await call.checked_body(ConversationFields)
     return structs.replace(
         conversation,
         name=conversation.name if sent.summary is UNSET else sent.summary or "",
@@ -130,7 +114,7 @@ async def delete(call: LettaCall) -> None:
 @route("POST", f"{_PATH}/cancel")
 async def cancel(call: LettaCall) -> dict[str, str]:
     """Stop what goes on in a conversation."""
-    return await cancel_runs(call, await call.sessions.open_runs((await _resolve(call)).lane))
+    return await cancel_runs(call, await _open_runs(call))
 
 
 # --- messages
@@ -140,22 +124,21 @@ async def cancel(call: LettaCall) -> dict[str, str]:
 async def send(call: LettaCall) -> Response:
     """Send messages; the answer is streamed unless the client says otherwise."""
     sent = await read_message_request(call)
-    resolved = await _resolve(call, sent.agent_id)
-    return await respond(call, sent, resolved.profile, resolved.id, is_streaming=sent.streaming is not False)
+    profile, conversation = await _resolve(call, sent.agent_id)
+    return await respond(call, sent, profile, conversation, is_streaming=sent.streaming is not False)
 
 
 @route("GET", f"{_PATH}/messages")
 async def messages(call: LettaCall) -> Response:
-    resolved = await _resolve(call)
-    return await list_messages(call, resolved.profile.id, resolved.id or OWN_CONVERSATION)
+    profile, conversation = await _resolve(call)
+    return await list_messages(call, profile.id, conversation or OWN_CONVERSATION)
 
 
 @route("POST", f"{_PATH}/stream", "read")
 async def stream(call: LettaCall) -> Response:
     """Follow the run that goes on in a conversation."""
-    sent = await call.body(StreamRequest)
-    check_fields(await call.raw_body(), StreamRequest)
-    runs = await call.sessions.open_runs((await _resolve(call, sent.agent_id)).lane)
+    sent = await call.checked_body(StreamRequest)
+    runs = await _open_runs(call, sent.agent_id)
     if not runs:
         raise Problem(404, "unknown", "no run goes on in this conversation")
     return await follow_run(call, runs[-1], sent)

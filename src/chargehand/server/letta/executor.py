@@ -14,7 +14,6 @@ from msgspec import structs
 from chargehand.agents.loop import Kit, work
 from chargehand.agents.messages import WorkerMessage, replies_value, send
 from chargehand.agents.prompts import Prompts
-from chargehand.agents.recall import instructions, material, visible_blocks
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker, make_ready_with_memory, roster_agent
 from chargehand.agents.spending import Spending
@@ -23,9 +22,10 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.roster import Agent, Match
 from chargehand.errors import Invalid
+from chargehand.memory.archives import Archive
+from chargehand.memory.blocks import Block, Grant
 from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.executor import Done, Executor, Listener, Proposal, Refined, StepContext, WorkFailed
-from chargehand.server.letta.attachments import archive_of
 from chargehand.server.letta.custom_tools import client_side_tools, custom_tools
 from chargehand.server.letta.message_log import read_logs
 from chargehand.server.letta.models import BoundedModel, JsonReply, MessageAllowances, find_model
@@ -34,12 +34,14 @@ from chargehand.server.letta.settings import read_rules, settings_of
 from chargehand.server.tenant_runs import TenantRuns
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem
-from chargehand.tools.remember import NAMES
+from chargehand.tools.remember import ARCHIVE_TOOLS, NAMES
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool
 
 TIMEOUT = 1200.0
 MATCHING = "send_message_to_agents_matching_tags"
 MESSAGE_TOOLS = ("send_message_to_agent_and_wait_for_reply", MATCHING, "send_message_to_agent_async")
+FULL_ACCESS = Grant("write", tainted=True)
+"""What an agent may do with what is attached to it: as its client would expect, everything."""
 _INSERT = "archival_memory_insert"
 _WORK = """{{prompt}}
 
@@ -51,6 +53,55 @@ _MESSAGE = "what you want to know or to have done, with everything the reader ne
 _OTHER = "the id of the other agent"
 _MAX_READERS = 500
 _DAY = 86400.0  # the nested run ends long before
+
+
+# --- what agents hold: blocks, archives, and the tools that come with them
+
+
+def lock_of(tenant: Tenant, which: str) -> asyncio.Lock:
+    """Hold it from before something is read until it is changed. Texts of blocks need none: the store edits them."""
+    return tenant.memory.gate(f"change {which}")
+
+
+async def blocks_of(tenant: Tenant, agent: str) -> list[Block]:
+    return [
+        attached.thing for attached in await tenant.memory.catalog.attached(agent) if isinstance(attached.thing, Block)
+    ]
+
+
+async def archives_of(tenant: Tenant, agent: str) -> list[Archive]:
+    return [
+        attached.thing
+        for attached in await tenant.memory.catalog.attached(agent)
+        if isinstance(attached.thing, Archive)
+    ]
+
+
+async def archive_of(tenant: Tenant, profile: Profile) -> Archive:
+    """The archive an agent adds to. One that has none gets one, however many ask for it at once."""
+    async with lock_of(tenant, f"archive of {profile.id}"):
+        archives = await archives_of(tenant, profile.id)
+        if archives:
+            return archives[0]
+        new = Archive(f"{profile.name}'s archive", f"what {profile.name} keeps")
+        archive = await tenant.memory.catalog.add(new)
+        await attach_archive(tenant, profile.id, archive.id)
+        return archive
+
+
+async def attach_archive(tenant: Tenant, agent: str, archive: str) -> None:
+    """Attach an archive to an agent. With its first one it gets the tools for archives, unless it has no base tools."""
+    catalog = tenant.memory.catalog
+    async with lock_of(tenant, agent):
+        is_first = not await archives_of(tenant, agent)
+        await catalog.attach(agent, archive, FULL_ACCESS)
+        profile = await catalog.get(Profile, agent)
+        if profile is not None and is_first and settings_of(profile).base_tools:
+            tools = tuple(dict.fromkeys((*profile.tools, *ARCHIVE_TOOLS)))
+            await catalog.change(structs.replace(profile, tools=tools))
+
+
+# --- agents at work
 
 
 class _EveryAgent(dict[str, str]):
@@ -179,12 +230,6 @@ class LettaExecutor(Executor):
             name=profile.id, description=profile.description, prompt=profile.prompt, tags=profile.tags, timeout=TIMEOUT
         )
         return roster_agent(worker, find_model(self._tenant, profile.model).card.handle)
-
-    async def system_prompt(self, profile: Profile) -> str:
-        """What an agent would be told about itself now, with its blocks."""
-        ready = await self._equip(profile, AgentRequest(profile.id, ()), {})
-        blocks = visible_blocks(await self._catalog.attached(profile.id)).values()
-        return ready.system(self._kit.prompts).text + instructions(blocks) + "\n\n" + material(blocks, (), "now", {})
 
     async def _equip(self, profile: Profile, request: AgentRequest, client_side: Mapping[str, Tool]) -> ReadyWorker:
         """An agent ready to work, with what is attached to it now.

@@ -16,7 +16,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.blocks import LIMIT, PERSON, Block
 from chargehand.memory.catalog import Profile
 from chargehand.memory.edits import Rethink
-from chargehand.server.letta.attachments import archive_of, archives_of, lock_of
+from chargehand.server.letta.executor import archive_of, archives_of, lock_of
 from chargehand.server.letta.routing import LettaCall, find_page, replace_given, route
 from chargehand.server.letta.wire import (
     ArchiveCreate,
@@ -31,11 +31,7 @@ from chargehand.server.letta.wire import (
     format_time,
     parse_time,
 )
-from chargehand.server.wire import Problem, check_choice, invalid, nothing, unknown
-
-_MAX_COUNT = 100_000
-_SEARCHED = {"label_search": "label", "value_search": "value", "description_search": "description"}
-"""Query parameters, and the fields of a block in which they are looked for."""
+from chargehand.server.wire import Problem, invalid, nothing, unknown
 
 
 def new_block(sent: BlockCreate) -> Block:
@@ -76,23 +72,10 @@ async def create_block(call: LettaCall) -> BlockResponse:
 
 @route("GET", "/v1/blocks")
 async def list_blocks(call: LettaCall) -> list[BlockResponse]:
-    page = call.page(50, "asc", "label", "name", "tags", "match_all_tags", *_SEARCHED)
+    page = call.page(50, "asc", "label", "name", "tags", "match_all_tags")
     name = call.query.get("label") or call.query.get("name")
-    if any(parameter in call.query for parameter in _SEARCHED):
-        blocks = await call.catalog.find(Block, name=name, tags=call.tags(), limit=_MAX_COUNT)
-        blocks = page.cut([block for block in blocks if _is_wanted(call, block)])
-    else:
-        blocks = await find_page(call, Block, page, name=name, tags=call.tags())
+    blocks = await find_page(call, Block, page, name=name, tags=call.tags())
     return [describe_block(block) for block in blocks]
-
-
-def _is_wanted(call: LettaCall, block: Block) -> bool:
-    """Whether the words of the query stand in the fields that they are for."""
-    for parameter, field in _SEARCHED.items():
-        text: str = getattr(block, field)
-        if call.query.get(parameter, "").casefold() not in text.casefold():
-            return False
-    return True
 
 
 async def holders_of(call: LettaCall) -> list[Profile]:
@@ -257,7 +240,7 @@ async def delete_passage(call: LettaCall) -> Response:
 
 @route("POST", "/v1/passages/search", "read")
 async def search(call: LettaCall) -> list[Table]:
-    """In one archive, in those of an agent, or in all. Without a query: the latest passages that fit the filters."""
+    """In one archive, in those of an agent, or in all."""
     sent = await call.body(PassageQuery)
     if sent.archive_id:
         archives = [await call.find(Archive, sent.archive_id)]
@@ -265,34 +248,28 @@ async def search(call: LettaCall) -> list[Table]:
         archives = await archives_of(call.tenant, sent.agent_id)
     else:
         archives = await call.catalog.find(Archive, limit=_MAX_ARCHIVES)
-    within = _filter(sent.tags or (), sent.tag_match_mode, sent.start_date, sent.end_date)
-    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    hits = await _search(call, archives, sent)
+    return [
+        {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
+    ]
+
+
+async def _search(call: LettaCall, archives: Sequence[Archive], sent: PassageQuery) -> list[Hit]:
     query = (sent.query or "").strip()
-    if query:
-        hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
-        return [
-            {"passage": _describe_passage(hit.passage), "score": hit.score, "metadata": _relevance(hit)} for hit in hits
-        ]
-    passages: list[Passage] = []
-    for archive in archives:
-        passages += await call.catalog.passages(archive.id, within=within, limit=limit, order="desc")
-    passages.sort(key=lambda passage: passage.created, reverse=True)
-    return [{"passage": _describe_passage(passage), "score": 0.0, "metadata": None} for passage in passages[:limit]]
+    if not query:
+        raise invalid("query is missing; say what to look for")
+    within = Filter(
+        sent.tags or (),
+        sent.tag_match_mode or "any",
+        parse_time(sent.start_date, "start"),
+        parse_time(sent.end_date, "end"),
+    )
+    limit = min(_MAX_HITS, max(1, sent.limit or 10))
+    return await call.tenant.memory.search(archives, query, within=within, limit=limit)
 
 
 def _relevance(hit: Hit) -> Table:
     return {"score": round(hit.score, 6), "meaning": hit.meaning, "why": hit.why}
-
-
-def _filter(tags: Sequence[str], mode: str | None, start: str | None, end: str | None) -> Filter:
-    """What passages must be, as a client says it."""
-    check_choice("tag_match_mode", mode or "any", ("any", "all"))
-    return Filter(
-        tuple(tags),
-        "all" if mode == "all" else "any",
-        parse_time(start, "start"),
-        parse_time(end, "end"),
-    )
 
 
 # --- the archival memory of an agent: all its archives taken together
@@ -328,14 +305,16 @@ async def list_of_agent(call: LettaCall) -> list[Table]:
 @route("GET", f"{_OF_AGENT}/search")
 async def search_of_agent(call: LettaCall) -> Table:
     profile = await call.agent()
-    query = call.query.get("query", "").strip()
-    if not query:
-        raise invalid("query is missing; say what to look for")
-    mode, start, end = (call.query.get(name) for name in ("tag_match_mode", "start_datetime", "end_datetime"))
-    within = _filter(call.query.getlist("tags"), mode, start, end)
-    limit = call.number("top_k", 5, least=1, most=_MAX_HITS)
-    archives = await archives_of(call.tenant, profile.id)
-    hits = await call.tenant.memory.search(archives, query, within=within, limit=limit)
+    mode = call.choice("tag_match_mode", "any", ("any", "all"))
+    sent = PassageQuery(
+        query=call.query.get("query"),
+        tags=tuple(call.query.getlist("tags")),
+        tag_match_mode="all" if mode == "all" else "any",
+        limit=call.number("top_k", 5, least=1, most=_MAX_HITS),
+        start_date=call.query.get("start_datetime"),
+        end_date=call.query.get("end_datetime"),
+    )
+    hits = await _search(call, await archives_of(call.tenant, profile.id), sent)
     results = [
         {
             "id": hit.passage.id,

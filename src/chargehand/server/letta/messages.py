@@ -1,37 +1,34 @@
-"""Messages of clients: a run is started, and waited for, streamed or left to itself. Messages of runs are listed."""
+"""Messages of clients, and the runs that answer them: waited for, streamed or left to themselves, listed, cancelled."""
 
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 from starlette.responses import Response
 
 from chargehand.memory.catalog import Profile
 from chargehand.server.idempotency import Repeats, is_repeated, mark_of
-from chargehand.server.letta.agents import change_agent
-from chargehand.server.letta.attachments import lock_of
+from chargehand.server.letta.agents import change_agent, describe_agent
 from chargehand.server.letta.custom_tools import client_side_tools
-from chargehand.server.letta.index import Where
+from chargehand.server.letta.executor import lock_of
+from chargehand.server.letta.index import IndexedRun, MessageFilter, RunFilter
 from chargehand.server.letta.models import check_model
-from chargehand.server.letta.request import approvals_in, check_request_fields, read_answer, read_request
+from chargehand.server.letta.request import approvals_in, check_messages, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, join_json, route
 from chargehand.server.letta.sessions import Session
 from chargehand.server.letta.settings import refuse_unsupported, settings_of, to_catalog
 from chargehand.server.letta.wire import (
     CancelRequest,
-    LettaMessage,
     MessageCreate,
     MessageRequest,
     RunResponse,
-    SearchRequest,
+    StreamRequest,
     Table,
-    parse_time,
 )
-from chargehand.server.wire import Problem, unknown
+from chargehand.server.wire import Problem, reply, unknown
 
 _OF_AGENT = "/v1/agents/{agent}/messages"
-_MAX_HITS = 100
+_RUN = "/v1/runs/{run}"
 _MAX_LISTED = 10_000
 
 
@@ -57,8 +54,8 @@ async def create_async(call: LettaCall) -> RunResponse:
 
 
 async def read_message_request(call: LettaCall) -> MessageRequest:
-    sent = await call.body(MessageRequest)
-    check_request_fields(await call.raw_body())
+    sent = await call.checked_body(MessageRequest)
+    check_messages(await call.raw_body())
     return sent
 
 
@@ -143,18 +140,19 @@ async def cancel_runs(call: LettaCall, runs: Sequence[str]) -> dict[str, str]:
 @route("PATCH", "/v1/agents/{agent}/reset-messages")
 async def reset(call: LettaCall) -> Table:
     """Forget a conversation: the agent does not remember it any more, and lists do not show it. Runs stay."""
-    sessions = call.sessions
     refuse_unsupported(await call.body(Table), ())
 
-    async def forget_messages(profile: Profile) -> Profile:
+    def forget_messages(profile: Profile) -> Profile:
         settings = structs.replace(settings_of(profile), messages_since=time.time())
-        changed = await call.catalog.change(structs.replace(profile, settings=to_catalog(settings)))
-        await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
-        await call.catalog.reset(profile.id)
-        await sessions.index.forget_messages(profile.id)
-        return changed
+        return structs.replace(profile, settings=to_catalog(settings))
 
-    return await change_agent(call, forget_messages)
+    await change_agent(call, forget_messages)
+    profile = await call.agent()
+    sessions = call.sessions
+    await sessions.cancel(await sessions.open_runs(profile.id), "its messages were reset")
+    await call.catalog.reset(profile.id)
+    await sessions.index.forget_messages(profile.id)
+    return await describe_agent(call, profile)
 
 
 # --- lists
@@ -175,43 +173,73 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
     limit = _MAX_LISTED if agent else 100
     page = call.page(limit, "desc", "agent_id", "conversation_id", "include_return_message_types", "include_err")
-    where = Where()
-    where.equal("agent", agent)
-    where.in_conversation(conversation)
-    where.among("type", call.query.getlist("include_return_message_types"))
-    return join_json(await (await call.sessions.flush(agent)).messages(where, page))
+    types = call.query.getlist("include_return_message_types")
+    wanted = MessageFilter(agent=agent, conversation=conversation or "", types=types)
+    return join_json(await (await call.sessions.flush(agent)).messages(wanted, page))
 
 
-@route("POST", "/v1/messages/search", "read")
-async def search(call: LettaCall) -> list[Table]:
-    sent = await call.body(SearchRequest)
-    where = Where()
-    where.equal("agent", sent.agent_id)
-    where.in_conversation(sent.conversation_id)
-    where.between(parse_time(sent.start_date, "start_date"), parse_time(sent.end_date, "end_date"))
-    index = await call.sessions.flush(sent.agent_id or "")
-    limit = min(_MAX_HITS, max(1, sent.limit or 50))
-    hits: list[Table] = []
-    for hit in await index.search(sent.query, where, limit):
-        message = msgspec.json.decode(hit.body, type=LettaMessage)
-        found: Table = {
-            "message_id": message.id,
-            "message_type": message.message_type,
-            "created_at": message.date,
-            "agent_id": hit.agent,
-        }
-        if message.reasoning is not None:
-            found["reasoning"] = message.reasoning
-        else:
-            found["content"] = message.content or ""
-        hits.append(found)
-    return hits
+# --- runs
 
 
-@route("GET", "/v1/messages/{message}")
-async def retrieve(call: LettaCall) -> Response:
-    """One message, as a list of it: so its client has it."""
-    message = await (await call.sessions.flush()).message(call.path("message"))
-    if message is None:
-        raise unknown("message", call.path("message"))
-    return join_json([message])
+@route("GET", "/v1/runs")
+async def list_runs(call: LettaCall) -> Response:
+    query = call.query
+    page = call.page(100, "desc", "agent_id", "statuses", "stop_reason", "conversation_id", "active")
+    wanted = RunFilter(
+        agents=query.getlist("agent_id"),
+        statuses=query.getlist("statuses"),
+        stop=query.get("stop_reason", ""),
+        conversation=query.get("conversation_id", ""),
+        is_active=call.flag("active"),
+    )
+    return join_json(await (await call.sessions.flush()).runs(wanted, page))
+
+
+async def _find_run(call: LettaCall) -> IndexedRun:
+    run = await (await call.sessions.flush()).run(call.path("run"))
+    if run is None:
+        raise unknown("run", call.path("run"))
+    return run
+
+
+@route("GET", _RUN)
+async def retrieve_run(call: LettaCall) -> Response:
+    session = call.sessions.find(call.path("run"))
+    if session is not None and session.log.began and not session.done.done():
+        return reply(session.log.describe_run())
+    return Response((await _find_run(call)).body, media_type="application/json")
+
+
+@route("GET", f"{_RUN}/messages")
+async def list_messages_of_run(call: LettaCall) -> Response:
+    page = call.page(100, "asc")
+    await _find_run(call)
+    return join_json(await call.sessions.index.messages(MessageFilter(run=call.path("run")), page))
+
+
+@route("GET", f"{_RUN}/usage")
+async def retrieve_usage(call: LettaCall) -> Table:
+    await _find_run(call)
+    log = await call.sessions.log_of(call.path("run"))
+    if log is None:
+        raise unknown("run", call.path("run"))
+    used = log.usage
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "total_tokens": used.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": used.cached_input_tokens},
+    }
+
+
+@route("POST", f"{_RUN}/stream", "read")
+async def stream_run(call: LettaCall) -> Response:
+    return await follow_run(call, call.path("run"), await call.body(StreamRequest))
+
+
+async def follow_run(call: LettaCall, run: str, sent: StreamRequest) -> Response:
+    """Follow a run from a message on, or read again what came of it. One that is not carried is resumed."""
+    session = await call.sessions.join(run)
+    if session is None:
+        raise unknown("run", run)
+    return session.stream(call.tenant.runs.take_stream_slot(), after=max(0, sent.starting_after or 0))

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.agents.shape import JsonShape
-from chargehand.agents.spending import CallCap, calls_for
+from chargehand.agents.spending import CallCap
 from chargehand.engine.failure import Failure
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid
@@ -27,6 +27,7 @@ from chargehand.server.tenants import Tenant
 from chargehand.server.wire import invalid
 
 _MAX_RUNS = 10_000
+_UNPRICED_CALL = 10_000  # micros
 
 logger = logging.getLogger(__name__)
 
@@ -168,8 +169,8 @@ class Use(Struct):
 
     calls: int = 0
     micros: int = 0
-    unpriced: int = 0
-    """Calls whose price is not known."""
+    has_unpriced: bool = False
+    """Whether a model was called whose price is not known."""
 
 
 class MessageAllowances:
@@ -193,7 +194,10 @@ class MessageAllowances:
 
 
 class MeteredModel(Struct):
-    """A model that is not called any more when the calls or the dollars are used up."""
+    """A model that is not called any more when the calls or the dollars are used up.
+
+    A call of a model whose price is not known counts as one cent.
+    """
 
     model: Model
     use: Use
@@ -204,39 +208,40 @@ class MeteredModel(Struct):
         return self.model.card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
-        if spent := self._spent():
-            reason = f"agents that wrote to each other because of one message have {spent}, which is all they may"
-            advice = "answer with what there is, or write to fewer agents"
-            raise ModelFailed(Failure("budget", f"{reason}; {advice}", permanent=True), billed=False)
+        self._check()
         self.use.calls += 1
         if self.card.price(1, 1) is None:
             self._count_unpriced()
+        usage = micros = None
         try:
             reply = await self.model.reply(request, hear)
+            usage = reply.usage
+            micros = reply.micros
         except ModelFailed as error:
-            if error.usage is not None:
-                self.use.micros += self.card.price(error.usage.input, error.usage.output) or 0
+            usage = error.usage
             raise
-        if reply.micros is not None:
-            self.use.micros += reply.micros
-        elif reply.usage is not None:
-            self.use.micros += self.card.price(reply.usage.input, reply.usage.output) or 0
+        finally:
+            if micros is None and usage is not None:
+                micros = self.card.price(usage.input, usage.output)
+            self.use.micros += micros or 0
         return reply
 
-    def _spent(self) -> str:
+    def _check(self) -> None:
         if self.use.calls >= self.limits.message_calls:
-            return f"made {self.limits.message_calls} calls of models"
-        if self.use.micros >= self.limits.message_micros:
-            return f"used ${self.limits.message_micros / 1_000_000:.2f}"
-        limit = calls_for(self.limits.message_micros)
-        if self.use.unpriced >= limit:
-            return f"made {limit} calls of models whose price is not known"
-        return ""
+            spent = f"made {self.limits.message_calls} calls of models"
+        elif self.use.micros >= self.limits.message_micros:
+            spent = f"used ${self.limits.message_micros / 1_000_000:.2f}"
+        else:
+            return
+        reason = f"agents that wrote to each other because of one message have {spent}, which is all they may"
+        advice = "answer with what there is, or write to fewer agents"
+        raise ModelFailed(Failure("budget", f"{reason}; {advice}", permanent=True), billed=False)
 
     def _count_unpriced(self) -> None:
-        """Calls are capped where dollars cannot be: that is logged once a message of a client."""
-        if not self.use.unpriced:
-            limit = min(self.limits.message_calls, calls_for(self.limits.message_micros))
+        """That dollars cannot be kept to is logged once a message of a client."""
+        self.use.micros += _UNPRICED_CALL
+        if not self.use.has_unpriced:
+            limit = min(self.limits.message_calls, self.limits.message_micros // _UNPRICED_CALL)
             cap = CallCap((self.card.handle,), self.limits.message_micros / 1_000_000, limit)
             logger.warning("messages between agents: %s", cap.warning)
-        self.use.unpriced += 1
+        self.use.has_unpriced = True

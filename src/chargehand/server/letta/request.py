@@ -5,14 +5,14 @@ Messages are kept in the journal with the request of the run, so that the run ca
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine import events as ev
 from chargehand.runtime.runner import checked_goal
-from chargehand.server.letta.settings import check_fields, refuse_unsupported
+from chargehand.server.letta.settings import refuse_unsupported
 from chargehand.server.letta.wire import ApprovalEntry, ClientTool, MessageCreate, MessageRequest
 from chargehand.server.wire import Problem, check_choice, invalid
 
@@ -101,9 +101,9 @@ def read_request(agent: str, sent: MessageRequest, digest: str, conversation: st
     return request
 
 
-def check_request_fields(raw: bytes) -> None:
-    """Raise a problem for the first field of a call that would have no effect."""
-    sent = check_fields(raw, MessageRequest)
+def check_messages(raw: bytes) -> None:
+    """Raise a problem for the first field of a message that would have no effect."""
+    sent = cast("dict[str, Any]", msgspec.json.decode(raw.strip() or b"{}"))
     for number, message in enumerate(sent.get("messages") or ()):
         refuse_unsupported(message, MessageCreate.__struct_fields__, f"messages[{number}].")
 

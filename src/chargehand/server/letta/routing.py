@@ -13,6 +13,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import ANYONE, Kept, KeptConversation, KeptTool, Order, Profile, Thing
 from chargehand.server.letta.index import ListPage
 from chargehand.server.letta.sessions import Sessions
+from chargehand.server.letta.settings import check_fields
 from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, Shape, body, check_choice, flag, number, part, raw_body, reply, unknown
@@ -29,6 +30,7 @@ _NAMES: dict[type[Thing], str] = {
 _PAGE_PARAMETERS = ("after", "before", "limit", "order", "order_by", "ascending", "include", "include_relationships")
 """Parameters of every list. What is listed is always complete, whatever `include` says."""
 _Stored = TypeVar("_Stored", bound=Thing)
+SentStruct = TypeVar("SentStruct", bound=Struct)
 
 
 class LettaCall:
@@ -50,6 +52,12 @@ class LettaCall:
 
     async def body(self, shape: type[Shape]) -> Shape:
         return await body(self.request, shape)
+
+    async def checked_body(self, shape: type[SentStruct]) -> SentStruct:
+        """What was sent; a problem for the first field of it that would have no effect."""
+        sent = await self.body(shape)
+        check_fields(await self.raw_body(), shape)
+        return sent
 
     async def raw_body(self) -> bytes:
         return await raw_body(self.request)
@@ -111,7 +119,7 @@ Handler: TypeAlias = Callable[[LettaCall], Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Route(Struct, frozen=True):
+class LettaRoute(Struct, frozen=True):
     method: Method
     path: str
     handler: Handler
@@ -123,7 +131,7 @@ class Route(Struct, frozen=True):
         return result if isinstance(result, Response) else reply(result)
 
 
-ROUTES: list[Route] = []
+ROUTES: list[LettaRoute] = []
 """Every route of this API: modules add theirs when they are imported."""
 
 
@@ -131,7 +139,7 @@ def route(method: Method, path: str, scope: Scope | None = None) -> Callable[[An
     """Register the decorated handler. Reading needs the scope `read`, all else `run`, unless it is said."""
 
     def register(handler: AnyHandler) -> AnyHandler:
-        ROUTES.append(Route(method, path, handler, scope or ("read" if method == "GET" else "run")))
+        ROUTES.append(LettaRoute(method, path, handler, scope or ("read" if method == "GET" else "run")))
         return handler
 
     return register

@@ -6,8 +6,8 @@ that of `model_settings`. A setting that would have no effect is refused; a few 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Literal, cast
-from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, structs
@@ -23,18 +23,6 @@ from chargehand.tools.rules import ToolRule
 from chargehand.tools.schema import schema_problem
 
 logger = logging.getLogger(__name__)
-
-AgentType = Literal[
-    "memgpt_agent",
-    "memgpt_v2_agent",
-    "letta_v1_agent",
-    "react_agent",
-    "workflow_agent",
-    "split_thread_agent",
-    "sleeptime_agent",
-    "voice_convo_agent",
-    "voice_sleeptime_agent",
-]
 
 
 class ModelOptions(Struct, frozen=True, omit_defaults=True):
@@ -69,7 +57,7 @@ class AgentSettings(Struct, frozen=True, omit_defaults=True):
     model_settings: ModelOptions = ModelOptions()
     context_window_limit: Window | None = None
     tool_rules: list[Table] = []
-    agent_type: AgentType = "letta_v1_agent"
+    agent_type: str = "letta_v1_agent"
     message_buffer_autoclear: bool = False
     timezone: str | None = None
     embedding: str | None = None
@@ -131,16 +119,6 @@ def _check_response_format(options: ModelOptions) -> None:
         raise invalid(f"response_format.json_schema: {problem}")
 
 
-def check_timezone(name: str | None) -> None:
-    """Raise a problem for what is no time zone: an agent is told its own."""
-    if not name:
-        return
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise invalid(f"timezone is {name[:60]!r}; it must be a name as in Europe/Berlin, or UTC") from error
-
-
 # --- what is refused
 
 _ADVICE: Mapping[str, Strings] = {
@@ -151,6 +129,7 @@ _ADVICE: Mapping[str, Strings] = {
     "log probabilities and token ids are not returned": ("return_logprobs", "return_token_ids", "top_logprobs"),
     "when a conversation is summarised goes by the window: context_window_limit": ("compaction_settings",),
     "name the embedding model by its handle: embedding": ("embedding_config",),
+    "attach and detach blocks one by one: agents.blocks": ("block_ids",),
     "name the model by its handle, model, and set it with model_settings": ("llm_config",),
     "a team has background workers instead: `every` in its team file": ("enable_sleeptime",),
     "what a model is shown goes by its window; messages.reset forgets all of it": ("message_ids",),
@@ -170,8 +149,8 @@ _IGNORED = frozenset(
         "batch_size",
         "hidden",
         "identity_ids",
-        "include_pings",
         "include_base_tool_rules",
+        "include_pings",
         "poll_interval",
         "project_id",
         "template_id",
@@ -187,18 +166,23 @@ def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -
         if name in supported or value is None or value is False or value in ("", "false", [], {}):
             continue
         if name in _IGNORED:
-            logger.warning("%s%s was sent by a client and has no effect here", place, name)
+            _warn_ignored(name)
             continue
         advice = _ADVICE_BY_NAME.get(name) or did_you_mean(name, supported, "leave it out")
         raise Problem(422, "unsupported", f"{place}{name[:60]} is not supported here: {advice}")
 
 
-def check_fields(raw: bytes, shape: type[Struct]) -> Table:
-    """Raise a problem for the first field of a body that would have no effect; else the body as it was sent."""
+@cache
+def _warn_ignored(name: str) -> None:
+    """Once is enough: clients send such a field with every call."""
+    logger.warning("a client sends %s, which has no effect here", name)
+
+
+def check_fields(raw: bytes, shape: type[Struct]) -> None:
+    """Raise a problem for the first field of a body that would have no effect."""
     sent = cast("Table", msgspec.json.decode(raw.strip() or b"{}"))
     refuse_unsupported(sent, shape.__struct_fields__)
     refuse_unsupported(sent.get("model_settings") or {}, ModelOptions.__struct_fields__, "model_settings.")
-    return sent
 
 
 # --- tool rules: what cannot be kept is refused when it is written, never ignored
@@ -209,6 +193,13 @@ _SIMPLE: dict[str, Callable[[str], ToolRule]] = {
     "required_before_exit": rules.RequiredBeforeExit,
     "requires_approval": rules.RequiresApproval,
 }
+_NEEDED = {
+    "conditional": "child_output_mapping",
+    "constrain_child_tools": "children",
+    "max_count_per_step": "max_count_limit",
+    "parent_last_tool": "children",
+}
+"""The field without which a rule of a type would say nothing."""
 _IN_JSON = {"True": "true", "False": "false", "None": "null"}
 
 
@@ -236,7 +227,7 @@ class RuleWire(Struct):
     child_output_mapping: dict[str, str] | None = None
     default_child: str | None = None
     require_output_mapping: bool = False
-    max_count_limit: int | None = None
+    max_count_limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 def check_rules(sent: Sequence[object], tools: Sequence[str]) -> None:
@@ -247,26 +238,20 @@ def check_rules(sent: Sequence[object], tools: Sequence[str]) -> None:
         except msgspec.ValidationError as error:
             misfit = describe_misfit(error, RuleWire, each)
             raise invalid(f"tool_rules[{number}]{misfit.place.removeprefix('$')}: {misfit.message}") from error
-        if problem := _rule_problem(rule, tools):
+        if problem := _rule_problem(rule):
             raise invalid(f"tool_rules[{number}], {rule.type} of {rule.tool_name[:100]!r}: {problem}")
     rules.check(read_rules(sent, tools), tools)
 
 
-def _rule_problem(rule: RuleWire, tools: Sequence[str]) -> str:
+def _rule_problem(rule: RuleWire) -> str:
     """Why a rule cannot be kept; empty if it can."""
     if rule.args or any(node.get("args") for node in rule.child_arg_nodes or ()):
         return "arguments cannot be filled in beforehand; say in the agent's instructions what they shall be"
-    if rule.type == "conditional" and not rule.child_output_mapping:
-        return "child_output_mapping must name at least one result and the tool that follows it"
-    if rule.type == "conditional" and rule.require_output_mapping and not rule.default_child:
+    needed = _NEEDED.get(rule.type, "tool_name")
+    if not getattr(rule, needed):
+        return f"{needed} must not be empty"
+    if rule.require_output_mapping and not rule.default_child:
         return "name a default_child: with require_output_mapping there would be nothing left for other results"
-    if rule.type == "max_count_per_step" and (rule.max_count_limit or 0) < 1:
-        return "max_count_limit must be at least 1; detach the tool to have it never called"
-    if rule.type in ("constrain_child_tools", "parent_last_tool"):
-        if not rule.children:
-            return "children must name at least one tool"
-        if rule.tool_name in tools and not set(rule.children) & set(tools):
-            return f"the agent has none of the children; its tools are {', '.join(tools) or 'none'}"
     return ""
 
 
@@ -281,8 +266,6 @@ def read_rules(sent: Sequence[object], tools: Sequence[str]) -> tuple[ToolRule, 
 
 def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
     tool = rule.tool_name
-    if rule.type in _SIMPLE:
-        return [_SIMPLE[rule.type](tool)]
     children = tuple(child for child in rule.children if child in tools)
     if rule.type == "constrain_child_tools":  # without its children nothing is left to call after it
         return [rules.ConstrainChildTools(tool, children) if children else rules.ExitLoop(tool)]
@@ -290,10 +273,17 @@ def _convert(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
         return [rules.MaxCount(tool, rule.max_count_limit or 1)]
     if rule.type == "parent_last_tool":
         return [rules.ParentLastTool(child, tool) for child in children if child != tool]
+    if rule.type == "conditional":
+        return _convert_conditional(rule, tools)
+    return [_SIMPLE[rule.type](tool)] if rule.type in _SIMPLE else []
+
+
+def _convert_conditional(rule: RuleWire, tools: Sequence[str]) -> list[ToolRule]:
     cases: dict[str, str] = {}
     for result, child in (rule.child_output_mapping or {}).items():
         if child in tools:  # results are texts here, in which Python and JSON differ
-            cases |= dict.fromkeys((result, _IN_JSON.get(result, result)), child)
-    otherwise = rule.default_child if rule.default_child in tools else None
-    is_kept = rule.type == "conditional" and (cases or otherwise)
-    return [rules.Conditional(tool, cases, otherwise or "")] if is_kept else []
+            cases[result] = child
+            cases[_IN_JSON.get(result, result)] = child
+    default = rule.default_child or ""
+    otherwise = default if default in tools else ""
+    return [rules.Conditional(rule.tool_name, cases, otherwise)] if cases or otherwise else []

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from chargehand.memory.catalog import Catalog, KeptTool, Profile
-from chargehand.server.letta.attachments import lock_of
 from chargehand.server.letta.custom_tools import (
     ToolExecutionResult,
     custom_tool,
@@ -18,7 +17,7 @@ from chargehand.server.letta.custom_tools import (
     require_custom_tools,
     return_limit,
 )
-from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages
+from chargehand.server.letta.executor import MESSAGE_TOOLS, AgentMessages, lock_of
 from chargehand.server.letta.routing import LettaCall, route
 from chargehand.server.letta.wire import Strings, Table, ToolResponse
 from chargehand.server.tenants import Tenant
@@ -91,22 +90,26 @@ def _schema(name: str, description: str, parameters: object) -> Table:
     return {"name": name, "description": description, "parameters": parameters}
 
 
+async def find_tool(catalog: Catalog, which: str) -> ToolResponse | None:
+    """The tool of this name or id."""
+    for tool in built_in().values():
+        if which in (tool.name, tool.id):
+            return tool
+    stored = await catalog.get(KeptTool, which) or await find_custom(catalog, which)
+    return None if stored is None else _describe(stored)
+
+
 async def tool_names(catalog: Catalog, names: Sequence[str], ids: Sequence[str]) -> Strings:
     """The names of tools that were named or given by id; a tool that is not known is refused."""
-    always_there = built_in()
-    for name in names:
-        if name not in always_there and await find_custom(catalog, name) is None:
-            raise Problem(400, "unknown_tool", f"there is no tool {name[:100]!r}; there are {', '.join(always_there)}")
-    by_id = {tool.id: tool.name for tool in always_there.values()}
-    wanted = [*names]
-    for tool_id in ids:
-        if tool_id not in by_id:
-            tool = await catalog.get(KeptTool, tool_id)
-            if tool is None:
-                raise unknown("tool", tool_id)
-            by_id[tool_id] = tool.name
-        wanted.append(by_id[tool_id])
-    return tuple(dict.fromkeys(wanted))
+    wanted: dict[str, None] = {}
+    for which in (*names, *ids):
+        tool = await find_tool(catalog, which)
+        if tool is None and which in names:
+            raise Problem(400, "unknown_tool", f"there is no tool {which[:100]!r}; there are {', '.join(built_in())}")
+        if tool is None:
+            raise unknown("tool", which)
+        wanted[tool.name] = None
+    return tuple(wanted)
 
 
 async def describe_tools(tenant: Tenant, profiles: Iterable[Profile]) -> dict[str, ToolResponse]:
@@ -116,12 +119,9 @@ async def describe_tools(tenant: Tenant, profiles: Iterable[Profile]) -> dict[st
     """
     tools: dict[str, ToolResponse] = {}
     for name in dict.fromkeys(name for profile in profiles for name in profile.tools):
-        if name in built_in():
-            tools[name] = built_in()[name]
-        elif tenant.settings.custom_tools:
-            custom = await find_custom(tenant.memory.catalog, name)
-            if custom is not None:
-                tools[name] = _describe(custom)
+        tool = await find_tool(tenant.memory.catalog, name)
+        if tool is not None and (tool.tool_type != "custom" or tenant.settings.custom_tools):
+            tools[name] = tool
     return tools
 
 
@@ -143,10 +143,10 @@ def _is_listed(call: LettaCall, tool: ToolResponse) -> bool:
 
 @route("GET", "/v1/tools/{tool}")
 async def retrieve(call: LettaCall) -> ToolResponse:
-    for tool in built_in().values():
-        if tool.id == call.path("tool"):
-            return tool
-    return _describe(await call.find(KeptTool))
+    tool = await find_tool(call.catalog, call.path("tool"))
+    if tool is None:
+        raise unknown("tool", call.path("tool"))
+    return tool
 
 
 # --- those of clients

@@ -127,7 +127,6 @@ class AgentUpdate(Struct):
     description: str | None = None
     system: str | None = None
     model: str | None = None
-    block_ids: Strings | None = None
     tags: Strings | None = None
     tool_ids: Strings | None = None
     metadata: Table | None = None
@@ -176,6 +175,7 @@ class AgentCreate(AgentUpdate):
     """A new agent. `tools` are names, `tool_ids` ids; base tools are added unless refused."""
 
     memory_blocks: tuple[BlockCreate, ...] | None = None
+    block_ids: Strings | None = None
     tools: Strings | None = None
     include_base_tools: bool | None = None
     agent_type: Nullable[str] = UNSET
@@ -230,15 +230,6 @@ class StreamRequest(Struct):
 
     starting_after: int | None = None
     agent_id: str | None = None
-
-
-class SearchRequest(Struct):
-    query: str = ""
-    agent_id: str | None = None
-    conversation_id: str | None = None
-    limit: int | None = None
-    start_date: str | None = None
-    end_date: str | None = None
 
 
 class ToolCallWire(Struct):

@@ -33,6 +33,7 @@ from chargehand.sqlite import StoreUrl, file_of_url
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
 _LONGEST_TOKEN = 512
+_BROWSER_TOKEN: Seconds = 12 * 3600
 _LOOK_EVERY: Seconds = 0.25
 """How often a revoked key is looked for while streams are open."""
 _ID_IN_TOKEN = slice(3, 11)
@@ -86,6 +87,16 @@ def first_token(settings: ServerSettings, now: Instant) -> str | None:
         if any(key.good(now) for key in store.all()):
             return None
         key, token = create_key(FIRST, "first", "admin", now)
+        store.add(key)
+        return token
+
+
+def browser_token(settings: ServerSettings, now: Instant) -> str:
+    """A token for a browser on this machine: the operator's own, else a new one that is good for half a day."""
+    if settings.token or settings.unlocked:
+        return settings.token
+    with closing(open_keys(key_store_url(settings.data))) as store:
+        key, token = create_key(FIRST, "browser", "admin", now, expires=now + _BROWSER_TOKEN)
         store.add(key)
         return token
 
@@ -182,6 +193,11 @@ class Keyring:
             for until in () if is_good else tuple(streams):
                 if not until.expired():
                     until.reschedule(asyncio.get_running_loop().time())
+
+
+def is_open_path(path: str) -> bool:
+    """Whether a path needs no token."""
+    return path in OPEN or is_page(path)
 
 
 def token_of(authorization: bytes) -> bytes:
@@ -404,7 +420,7 @@ class Access:
 
     def _caller(self, scope: Scope) -> ApiCaller:
         headers: Mapping[bytes, bytes] = scope[HEADERS]
-        is_open = scope["path"] in OPEN or is_page(scope["path"])
+        is_open = is_open_path(scope["path"])
         # a browser that says another site makes it call may have kept a password of ours
         if not is_open and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Problem(403, "foreign_site", "pages of other sites may not call this server")

@@ -307,7 +307,6 @@ class RedactedContext(ContextProxy):
         request: str = "",
         effect: ev.Effect = "read",
         reserve: Amount | Claim = NOTHING,
-        share: bool = False,
         shape: type[_Shape] = object,
     ) -> _Shape:
         async def clean_call(key: str) -> Done:
@@ -317,7 +316,7 @@ class RedactedContext(ContextProxy):
             return structs.replace(done, value=Raw(body))
 
         return await super().step(
-            name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, share=share, shape=shape
+            name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
         )
 
     async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:

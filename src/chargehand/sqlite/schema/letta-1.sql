@@ -24,7 +24,7 @@ CREATE INDEX runs_by_name ON runs (name);
 
 CREATE INDEX runs_open ON runs (number) WHERE open = 1;
 
--- Words are what a message can be found by. Messages of one run stand together: `created` is when it began.
+-- Messages of one run stand together: `created` is when it began.
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -33,7 +33,6 @@ CREATE TABLE messages (
     run TEXT NOT NULL,
     type TEXT NOT NULL,
     created REAL NOT NULL,
-    words TEXT NOT NULL,
     body BLOB NOT NULL
 );
 
@@ -44,18 +43,6 @@ CREATE INDEX messages_of_agent ON messages (agent, created, number);
 CREATE INDEX messages_of_conversation ON messages (conversation, created, number) WHERE conversation <> '';
 
 CREATE INDEX messages_of_run ON messages (run, created, number);
-
-CREATE VIRTUAL TABLE message_words USING fts5 (
-    words, content = 'messages', content_rowid = 'number', tokenize = 'porter unicode61 remove_diacritics 2'
-);
-
-CREATE TRIGGER messages_said AFTER INSERT ON messages WHEN new.words <> '' BEGIN
-    INSERT INTO message_words (rowid, words) VALUES (new.number, new.words);
-END;
-
-CREATE TRIGGER messages_forgotten AFTER DELETE ON messages WHEN old.words <> '' BEGIN
-    INSERT INTO message_words (message_words, rowid, words) VALUES ('delete', old.number, old.words);
-END;
 
 PRAGMA application_id = 1130915668;
 

@@ -1,0 +1,53 @@
+"""What all strategies have in common: each proposes tasks for the same growing plan."""
+
+from collections.abc import Coroutine, Sequence
+from itertools import count
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from chargehand.agents.supervision import Lead
+from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.declared import Declared, describe_misfit
+from chargehand.engine.owed import Brief
+from chargehand.engine.plan import Task
+from chargehand.errors import Invalid
+from chargehand.runtime.executor import Proposal, StepContext
+
+Turns: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+Few: TypeAlias = Annotated[int, Meta(ge=0, le=10)]
+
+
+class StrategyBase(Declared, frozen=True):
+    """A way to lead a team. The scheduler never knows which it is."""
+
+    def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
+        """The next tasks of the plan, or none; WorkFailed with findings for the next try."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise Invalid for settings that mean nothing."""
+        kind = type(self)
+        try:
+            settings = msgspec.to_builtins(self, enc_hook=dict)  # any mapping will do for rules
+        except (ValueError, TypeError) as error:
+            raise Invalid(f"strategy={kind.__name__}(...) cannot be: {error}") from error
+        try:
+            msgspec.convert(settings, kind)
+        except msgspec.ValidationError as error:
+            misfit = describe_misfit(error, kind)
+            field = misfit.place.removeprefix("$.").partition(".")[0].partition("[")[0]
+            setting = f"{field}={settings[field]!r}" if field in settings else "..."
+            raise Invalid(f"strategy={kind.__name__}({setting}) cannot be: {misfit.message}") from error
+
+
+def close_plan(lead: Lead, used: Amount | None = NOTHING, unserved: tuple[str, ...] = ()) -> Proposal:
+    """No more tasks."""
+    return Proposal((), lead.combine or "merge", used=used, unserved=unserved)
+
+
+def free_id(tasks: Sequence[Task]) -> str:
+    """An id for the next task that none has."""
+    taken = {task.id for task in tasks}
+    return next(name for number in count(len(taken) + 1) if (name := f"t{number}") not in taken)
