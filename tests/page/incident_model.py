@@ -8,7 +8,7 @@ from tests.server.model_server import Answer, Call, Question
 
 PACE = 0.2
 DAY = "2026-11-12"
-_INSTRUCTIONS = {
+_INSTRUCTIONS: dict[str, tuple[str, list[str], str]] = {
     "t1": (
         "logs",
         [],

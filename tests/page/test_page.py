@@ -21,6 +21,7 @@ def settled(page: Page) -> None:
 
 def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
     with visitor.visit() as page:
+        expect(page.get_by_role("button", name="New run")).to_be_visible()
         page.keyboard.press("n")
         dialog = page.get_by_role("dialog", name="New run")
         expect(dialog.get_by_role("button", name="Start")).to_be_disabled()
