@@ -13,12 +13,12 @@ from statistics import mean, median, pstdev
 
 from bench.routing_board import Bench
 from bench.table import Row
-from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import MOST_SCORES
 from chargehand.agents.routing.space import Space
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies.route import by_model, is_clear, reading_decision
+from chargehand.agents.supervision import Lead, SupervisorCalls
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -92,7 +92,8 @@ async def _asked(
         brief = Brief(Work("plan", TaskId(""), 1), one.text, 1e12)
         began = time.monotonic()
         try:
-            found, _ = await by_model(lead, brief, Quiet(), [cards[name] for name in one.nearest])  # pyright: ignore[reportArgumentType]
+            calls = SupervisorCalls(lead, Quiet())  # pyright: ignore[reportArgumentType]
+            found = await by_model(calls, brief, [cards[name] for name in one.nearest])
             chosen = found.worker
         except WorkFailed:  # as a hybrid does
             chosen = one.nearest[0]

@@ -18,12 +18,12 @@ from msgspec import Struct
 from bench.routing_board import Bench, Pair, plain
 from bench.routing_llm import Quiet
 from bench.routing_score import Judged, ranked
-from chargehand.agents.planner import Lead
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.routing.decision import Decision, no_worker
 from chargehand.agents.routing.words import Lexicon, by_rules
 from chargehand.agents.spending import Spending
 from chargehand.agents.strategies.route import by_both, by_model, fit_meaning
+from chargehand.agents.supervision import Lead, SupervisorCalls
 from chargehand.engine.budget import Budget
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import TaskId
@@ -129,12 +129,12 @@ async def asked_lines(bench: Bench, handle: str, models: Path, seconds: float) -
 
         async def one(text: str) -> Decision:
             try:
-                return (await by_model(lead, _brief(text), Quiet(), told))[0]  # pyright: ignore[reportArgumentType]
+                return await by_model(SupervisorCalls(lead, Quiet()), _brief(text), told)  # pyright: ignore[reportArgumentType]
             except WorkFailed as error:
                 return no_worker("model", str(error))
 
         async def both(text: str) -> Decision:
-            return (await by_both(lead, _brief(text), Quiet(), told))[0]  # pyright: ignore[reportArgumentType]
+            return await by_both(lead, SupervisorCalls(lead, Quiet()), _brief(text), told)  # pyright: ignore[reportArgumentType]
 
         first = await _line(
             router=handle,

@@ -30,8 +30,8 @@ def body_mass_index(weight: float, height: float) -> Figure:
     """The body mass index (BMI) of an adult from weight and height, and whether that is overweight.
 
     Args:
-        weight: what somebody weighs, in kilograms
-        height: how tall they are, in centimetres; what is below 3 is read as metres
+        weight: what somebody weighs, in kilograms (kg)
+        height: how tall they are, in centimetres (cm); what is below 3 is read as metres
 
     """
     height = height * 100 if height < 3 else height

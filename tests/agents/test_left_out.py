@@ -191,4 +191,4 @@ async def test_the_list_of_runs_says_partial_too(tmp_path: Path, capsys: pytest.
     await journal.close()
     assert runs(Namespace(what="list", journal=place, json=True, limit=None)) == 0
     listed = msgspec.json.decode(capsys.readouterr().out, type=list[dict[str, object]])
-    assert {one["run"]: one["ending"] for one in listed} == {"part": "partial", "whole": "complete", "long": "partial"}
+    assert {one["run"]: one["state"] for one in listed} == {"part": "partial", "whole": "complete", "long": "partial"}

@@ -199,7 +199,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "going on with long after 4 entries: a report" in done.stderr
     assert "resumed by another process\n" in done.stderr
-    assert "b    ann         started, again where it was" in done.stderr
+    assert "b    ann         started again where it was" in done.stderr
     assert not re.search(r"a  ann +started", done.stderr)
 
 
@@ -288,3 +288,9 @@ def test_a_run_that_waits_is_shown_and_resumed_with_its_question(tmp_path: Path)
     again = chargehand(tmp_path, "resume", "asked", "--script", file)
     assert again.returncode == 4
     assert "waiting for plan approval:\n\nplan: 1 task" in again.stderr
+
+
+def test_an_answer_that_is_nothing_much_is_an_answer_all_the_same(tmp_path: Path) -> None:
+    file = script(tmp_path, task("a"), answers=[{"result": 0}])
+    done = chargehand(tmp_path, "play", file)
+    assert (done.returncode, done.stdout) == (0, "0\n")

@@ -52,13 +52,13 @@ def test_every_kind_of_check_can_be_declared(tmp_path: Path) -> None:
 def test_a_check_of_a_file_holds_in_a_run(tmp_path: Path) -> None:
     text = """
     version: 1
-    supervisor: {strategy: {route: {router: rules, rules: {"250": reckoner}, samples: 2}}}
+    supervisor: {strategy: {route: {router: rules, rules: {"250": reckoner}}}}
     checks: {euros: {contains: euros}}
     workers:
       reckoner: {description: Works out figures., tools: [calculator], accept: [euros]}
     """
     team = load_team(write(tmp_path, text))
-    assert team.supervisor.strategy == Route("rules", {"250": "reckoner"}, samples=2)
+    assert team.supervisor.strategy == Route("rules", {"250": "reckoner"})
     found = team.run_sync("What is 12% of 250?")
     assert {one.message for one in found.gaps} == {"not accepted by euros: 'euros' is not in it"}
 

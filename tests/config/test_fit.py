@@ -53,8 +53,6 @@ def findings(folder: Path, text: str) -> list[str]:
             "memory.blocks.a.tags: must be a list, not the text 'ann'; write [ann]",
         ),
         ("memory: {archives: {a: {limit: 3}}}", "memory.archives.a.limit: there is no key 'limit' here"),
-        ("mcp_servers: {}", "mcp_servers: the use of MCP servers comes later"),
-        ("expose: {mcp: true}", "expose: serving a team to other programs comes later"),
         ("tools: {x: {sql: [a]}}", "tools.x.sql: must be text, not a list"),
         ("tools: {x: {fetch: {alow: []}}}", "tools.x.fetch.alow: there is no key 'alow' here; did you mean 'allow'?"),
         ("tools: {x: 5}", "tools.x: must be text, not the number 5"),

@@ -3,7 +3,6 @@
 import runpy
 from pathlib import Path
 
-from chargehand.config import schema
 from chargehand.config.keys import key_at, sections
 from chargehand.config.load import load_team
 from chargehand.models.providers import BUILT_IN
@@ -12,10 +11,6 @@ from chargehand.tools.tool import CAP
 from tests.config.files import shaped, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "team-file.md").read_text(encoding="utf-8")
-
-
-def test_later_sections_are_named() -> None:
-    assert [name for name in schema.LATER if f"`{name}`" not in PAGE] == []
 
 
 def test_every_key_has_a_meaning_and_names_the_real_defaults() -> None:

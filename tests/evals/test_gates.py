@@ -109,15 +109,12 @@ async def test_a_judge_that_is_not_there_is_said_before_anything_is_tried() -> N
     ("text", "found"),
     [
         ("accuracy=0.9", ("accuracy", 0.9)),
-        ("accuracy>=0.9", ("accuracy", 0.9)),
-        ("run.usd<=0.01", ("run.usd", 0.01)),
-        ("accuracy<=0.9", None),
-        ("run.usd>=0.01", None),
+        ("run.usd=0.01", ("run.usd", 0.01)),
         ("accuracy==0.9", None),
         ("accuracy>0.9", None),
     ],
 )
-def test_a_gate_is_not_turned_round(text: str, found: tuple[str, float] | None) -> None:
+def test_a_gate_is_a_measure_and_a_number(text: str, found: tuple[str, float] | None) -> None:
     if found is not None:
         assert gate(text) == found
         return

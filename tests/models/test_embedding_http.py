@@ -15,7 +15,7 @@ import pytest
 
 from chargehand.engine.policy import Retry
 from chargehand.errors import Invalid, StoreUnavailable
-from chargehand.models.call_errors import CallFailed, Party
+from chargehand.models.call_errors import Party, Unreadable
 from chargehand.models.embeddings import (
     HANDLE,
     EmbeddingEndpoint,
@@ -281,5 +281,5 @@ def test_a_handle_that_leads_nowhere_is_refused_with_the_next_step(handle: str, 
 def test_a_reply_without_numbers_on_its_vectors_is_taken_in_its_order() -> None:
     body = json.dumps({"data": [{"embedding": [0, 2]}, {"embedding": [3, 0]}]}).encode()
     assert [numbers(vector) for vector in read_vectors(Party("h", "p"), body).vectors] == [[0, 1], [1, 0]]
-    with pytest.raises(CallFailed, match="below zero"):
+    with pytest.raises(Unreadable, match="below zero"):
         read_vectors(Party("h", "p"), body[:-1] + b',"usage":{"prompt_tokens":-4}}')

@@ -19,7 +19,6 @@ from chargehand.models.openai import OpenAIChat
 
 MODELS = Path(os.environ.get("CHARGEHAND_MODELS") or Path(__file__).parents[2] / ".venv" / "models")
 NAME = "smollm2-135m"
-KEY = "loopback"
 SHORT = Settings(temperature=0.0, max_tokens=12)
 
 
@@ -62,7 +61,7 @@ async def test_it_writes_real_words_and_holds_to_a_schema_in_process(weights: Pa
         acted = await model.reply(asked("Look up the word ostrich.", tools=(TOOL,)))
         assert bool(acted.calls) != bool(acted.text)
         assert all(set(msgspec.json.decode(call.arguments, type=dict[str, str])) == {"word"} for call in acted.calls)
-        with pytest.raises(ModelFailed, match="larger context") as failed:
+        with pytest.raises(ModelFailed, match="exceeds the available context") as failed:
             await model.reply(asked("word " * 9000))
         assert failed.value.failure.permanent
         assert not model.card.native_tools
@@ -85,7 +84,7 @@ async def test_a_call_that_is_cancelled_lets_the_next_one_in(weights: Path) -> N
         await model.close()
 
 
-async def over_the_wire(protocol: str, url: str, request: Request, hear: Hear | None = None, key: str = KEY) -> Reply:
+async def over_the_wire(protocol: str, url: str, request: Request, key: str, hear: Hear | None = None) -> Reply:
     """One call on a connection of its own: this server hangs up after every stream, whatever it promised."""
     transport = Transport()
     try:
@@ -99,13 +98,13 @@ async def over_the_wire(protocol: str, url: str, request: Request, hear: Hear | 
 
 
 async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: Path) -> None:
-    engine = await asyncio.to_thread(open_engine, weights, key=KEY)
+    engine = await asyncio.to_thread(open_engine, weights)
     url = engine.url
     try:
         for protocol in ("openai", "anthropic"):
             heard: list[str] = []
-            whole = await over_the_wire(protocol, url, asked("Say hello."))
-            streamed = await over_the_wire(protocol, url, asked("Say hello."), heard.append)
+            whole = await over_the_wire(protocol, url, asked("Say hello."), engine.key)
+            streamed = await over_the_wire(protocol, url, asked("Say hello."), engine.key, heard.append)
             assert whole.text.strip()
             assert streamed.text == whole.text == "".join(heard)
             assert len(heard) > 1
@@ -116,7 +115,7 @@ async def test_both_adapters_speak_with_a_real_model_over_real_sockets(weights: 
         longer = asked("Name a city.", schema=CITY, settings=Settings(0.0, 60))
         told: list[str] = []
         for hear in (None, told.append):
-            held = await over_the_wire("openai", url, longer, hear)
+            held = await over_the_wire("openai", url, longer, engine.key, hear)
             assert set(msgspec.json.decode(held.text, type=dict[str, str])) == {"city"}
         for protocol in ("openai", "anthropic"):
             with pytest.raises(ModelFailed, match="401"):

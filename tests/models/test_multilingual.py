@@ -117,5 +117,5 @@ def test_where_it_is_not_installed_auto_goes_without_and_a_name_says_what_to_do(
     assert find_route_embedding(Route(), GERMAN, nothing) is None
     with pytest.raises(Invalid, match=re.escape(install_command("multilingual"))):
         find_embedding("local:multilingual", nothing)
-    with pytest.raises(Invalid, match="local:minilm and local:multilingual"):
+    with pytest.raises(Invalid, match="local:minilm, local:multilingual"):
         find_embedding("local:other", nothing)

@@ -10,9 +10,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
@@ -24,10 +21,8 @@ from chargehand.journal.sqlite import SqliteJournal
 from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.models.demo.model import DemoModel
-from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.model import Model
-from chargehand.models.request_facts import Working
-from chargehand.models.testing.scripted import Line, ScriptedModel
+from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.team import Team
 from chargehand.tools.tool import tool
 
@@ -41,20 +36,8 @@ def price(city: str) -> int:
     return {"Ghent": 90, "Malmo": 120}[city]
 
 
-def note_turns(request: Request) -> Line:
-    """A line for each turn, added to the notes; then a word that it is done."""
-    if request.messages[-1].role == "tool":
-        return "Noted."
-    assert isinstance(request.subject, Working)
-    turns = [msgspec.convert(given.value, dict[str, Any]) for given in request.subject.inputs]
-    lines = [f"- {turn['request']} -> {turn['answer'].partition(chr(10))[0]}" for turn in turns]
-    arguments = msgspec.json.encode({"label": "notes", "content": "\n".join(lines)}).decode()
-    return Reply(calls=(ToolCall("note", "core_memory_append", arguments),), finish="tools")
-
-
 def librarian(every: int = 3, *, name: str = "librarian", model: str | Model = "") -> Worker:
-    writer = model or ScriptedModel(note_turns, card=DemoModel().card)
-    return Worker(name, tools=["memory_rethink"], blocks={"notes": "write"}, every=every, model=writer)
+    return Worker(name, tools=["memory_rethink"], blocks={"notes": "write"}, every=every, model=model)
 
 
 def desk(

@@ -212,7 +212,7 @@ async def test_a_journal_that_was_written_and_read_again_says_the_same() -> None
     assert told[2] == "  - apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 12 [t1]: so."
 
 
-def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) -> None:
+def test_the_answer_says_it_in_a_line_and_the_command_in_full_afterwards(tmp_path: Path) -> None:
     (tmp_path / "gauges.py").write_text(
         'def one() -> str:\n    """The level of the river."""\n    return \'The level of the river is 212 cm.\'\n\n\n'
         'def two() -> str:\n    """The level of the river."""\n    return \'The level of the river is 150 cm.\'\n'
@@ -226,7 +226,8 @@ def test_the_command_says_it_in_a_line_and_in_full_afterwards(tmp_path: Path) ->
     done = chargehand(tmp_path, "run", "What is the level of the river?", "--run", "one")
     assert done.returncode == 0, done.stderr
     line = "checked: 2 figures traced to tools; 1 contradiction open"
-    assert line in done.stderr
+    assert line not in done.stderr, "the answer says it"
+    assert f"Counted: {line.removeprefix('checked: ')}." in done.stdout
     shown = chargehand(tmp_path, "runs", "show", "one").stdout
     assert line in shown
     assert "212 cm [t1] or 150 cm [t2]. This is open: Which of the results holds" in shown.partition(line)[2]

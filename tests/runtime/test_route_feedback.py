@@ -107,19 +107,6 @@ async def test_other_requests_and_clear_routes_are_not_moved() -> None:
     assert workers(await team.run("which payment methods are there")) == ["billing"]
 
 
-async def test_a_judge_confirms_the_worker_whose_result_it_chose() -> None:
-    team = shop(MemoryJournal(), Route("words", secondary=True), combine="select")
-    result = await team.run(REQUEST)
-    examples = await team.route_examples()
-    assert [(example.worker, example.source) for example in examples] == [(workers(result)[1], "judge")]
-
-
-async def test_a_ruling_that_nobody_can_read_confirms_no_worker() -> None:
-    team = shop(MemoryJournal(), Route("words", secondary=True), combine="select", script=unreadable_ruling)
-    assert "could not be read" in str((await team.run(REQUEST)).answer)
-    assert await team.route_examples() == ()
-
-
 @pytest.mark.parametrize("strategy", [Route("words", generalist="desk", learn=False), BY_WORDS])
 async def test_nothing_is_kept_of_a_run_that_only_ended(strategy: Strategy) -> None:
     team = shop(MemoryJournal(), strategy)

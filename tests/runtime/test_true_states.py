@@ -1,24 +1,25 @@
 """What is said of runs and tasks is so: who waits for a person, what was cancelled, and why there is no answer."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
 from chargehand.agents.result import fallback_answer
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.cli.runs import read_status
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
-from chargehand.journal.store import list_runs, read_run
+from chargehand.journal.store import read_run
 from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.request_facts import Answering
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.runtime.trace import trace
 from chargehand.team import Team
 from chargehand.tools.tool import tool
+from tests.cli.commands import chargehand
 
 _PLANLESS = ScriptedModel(["never asked"], repeat=True)
 
@@ -54,7 +55,9 @@ def _nested(journal: Path) -> Team:
 
 
 def _statuses(journal: Path) -> list[str]:
-    return [read_status(journal, row) for row in list_runs(journal)]
+    """The states of the runs, the latest first, as the command line lists them."""
+    listed = chargehand(journal.parent, "runs", "--journal", journal, "--json")
+    return [row["state"] for row in json.loads(listed.stdout)]
 
 
 def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_path: Path) -> None:

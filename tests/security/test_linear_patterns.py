@@ -21,7 +21,7 @@ _AT_THE_START = frozenset(
         "chargehand.models.resolve._PLAIN",
         "chargehand.models.partial_text._ITEM",
         "chargehand.models.partial_text._OTHER",
-        "chargehand.memory.sqlite_search._PARTS",
+        "chargehand.memory.ranking._PARTS",
         "chargehand.tools.schema._ENTRY",
         "chargehand.tools.schema._SECTION",
         "chargehand.tools.egress.NAME",

@@ -180,7 +180,10 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
     assert main(["tokens", *data]) == 0
     out, err = capsys.readouterr()
     assert "no name for a tenant" in err
-    assert "there is no token 'nobody'" in err
+    assert "there are no tokens in " in err
+    assert main(["tokens", "create", *data]) == 0
+    assert main(["tokens", "revoke", "nobody", *data]) == 2
+    assert "there is no token 'nobody'" in capsys.readouterr().err
     assert "there are no tokens in" in out
     with pytest.raises(SystemExit):
         main(["tokens", "create", "--expires", "soon", *data])

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from letta_client import Letta, NotFoundError
 
+from tests.server.api import garden
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 from tests.server.test_letta_messages import Desk, soon, words
@@ -135,6 +136,8 @@ def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
     assert [(one.agent_id, one.status) for one in running_now] == [(worker, "running")]
     run = running_now[0].id
     assert runs.retrieve(run).status == "running"
+    with pytest.raises(NotFoundError):  # it is stopped with the run that it is inside of
+        desk.client.agents.messages.cancel(worker, run_ids=[run])
     begun = ["system_message", "tool_call_message", "tool_return_message"]
     assert [one.message_type for one in runs.messages.list(run)] == begun
     assert [one.message_type for one in desk.client.agents.messages.list(worker)] == begun
@@ -149,6 +152,15 @@ def test_the_run_of_a_worker_is_seen_while_it_works(desk: Desk) -> None:
     assert [(one.id, one.status) for one in runs.list(agent_id=worker)] == [(run, "completed")]
     assert [one.message_type for one in runs.messages.list(run)] == [*begun, "assistant_message"]
     assert "assistant_message" in [one.message_type for one in runs.messages.stream(run)]
+
+
+def test_the_run_of_a_team_is_none_of_an_agents(tmp_path: Path) -> None:
+    with garden(tmp_path) as home:
+        run = home.begin()
+        for path in (f"/v1/runs/{run}", f"/v1/runs/{run}/messages", f"/v1/runs/{run}/usage"):
+            assert home.client.get(path).status_code == 404, path
+        assert home.client.post(f"/v1/runs/{run}/stream", json={}).status_code == 404
+        home.wait(run, "complete", "partial")
 
 
 def test_a_callback_is_refused_in_words(desk: Desk) -> None:

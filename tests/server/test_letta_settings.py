@@ -176,6 +176,12 @@ def test_a_setting_of_an_agent_that_cannot_be_honoured_is_refused_by_name(
     assert named in str(refused.value.body)
 
 
+def test_a_label_without_an_effect_is_taken(client: Letta, model: FakeModel) -> None:
+    agent = client.agents.create(model=model.handle, project_id="p", identity_ids=["identity-1"], hidden=True)
+    assert agent.id in [one.id for one in client.agents.list()]
+    assert client.agents.messages.create(agent.id, input="Go", use_assistant_message=True).messages
+
+
 def test_a_setting_that_cannot_be_honoured_is_refused_when_it_is_changed(client: Letta, model: FakeModel) -> None:
     agent = client.agents.create(model=model.handle, reasoning=None, enable_sleeptime=False, secrets={})
     changes: list[tuple[dict[str, Any], str]] = [

@@ -483,8 +483,8 @@ MONEY = (
     Bug(
         "calls of the supervisor are not reserved",
         "agents/supervision.py",
-        "        if reservation.claim is None or await self.context.hold(reservation.claim, extra=extra):",
-        "        if reservation.claim is not None:\n            reservation.claim.held = reservation.claim.wanted\n        if True:",
+        "        if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):",
+        "        if claim := reservation.make_claim():\n            claim.held = claim.wanted",
     ),
     Bug(
         "a call that was shrunk is made at full length",

@@ -88,10 +88,6 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
         choose = select if brief.combine == "select" else vote
         choice = await choose(calls, brief.goal, last)
         calls.context.note(choice.why)
-        if choice.judged and calls.writer.learns and brief.combine == "select":
-            from chargehand.agents.routing.feedback import record_choice  # noqa: PLC0415 - as above
-
-            await record_choice(calls.context, choice.result.worker, [task.worker for task in brief.tasks])
     chosen = choice.result
     text = result_text(chosen)
     why = (AnswerSection("chosen", choice.why),) if choice.why else ()

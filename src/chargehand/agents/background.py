@@ -15,17 +15,16 @@ from typing import Protocol, Self
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.nested import text
+from chargehand.agents.nested import request_tasks, text
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING
 from chargehand.engine.fold import replay
-from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.policy import Seconds
-from chargehand.engine.roster import Agent, Roster
+from chargehand.engine.roster import Agent
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import Invalid, Refused, RunBusy, RunUnknown, StoreError
@@ -213,19 +212,15 @@ async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: Du
     now = time.time()
     count = len(due.turns)
     base = team.request(f"{agent.name} looks back on {count} turn{'' if count == 1 else 's'}.", now)
-    limits = structs.replace(base.policy.limits, replans=0)
-    policy = structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0)
+    request = request_tasks(base, [agent], [Task(TaskId("t1"), _INSTRUCTION, agent.name)])
     share = _ROOM // max(1, count)
     inputs: list[ev.Material] = []
     for number, run in enumerate(due.turns, 1):
         turn = await read_turn(journal, run, share)
         inputs.append(ev.Material(TaskId(f"turn {number}, run {run}"), Raw(msgspec.json.encode(turn))))
     return structs.replace(
-        base,
-        roster=Roster((agent,)),
-        policy=policy,
-        plan=Plan((Task(TaskId("t1"), _INSTRUCTION, agent.name),), "none"),
-        budget=structs.replace(base.budget, floor=NOTHING, seconds=None),
+        request,
+        budget=structs.replace(request.budget, seconds=None),
         deadline=now + _PATIENCE,
         turns=tuple((run, True) for run in due.turns),
         inputs=tuple(inputs),

@@ -1,42 +1,30 @@
 """A plan that is not run: asked for, checked, sent back while it cannot run, and reckoned. No worker is called."""
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, structs
 
 from chargehand.agents.checks import Checks, Reviewer, Verifier
 from chargehand.agents.loop import Kit
 from chargehand.agents.nested import Subteam
+from chargehand.agents.result import planned
 from chargehand.agents.setup import ReadyWorker
 from chargehand.agents.writer import Writer
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
-from chargehand.engine.events import Effect, Failure
+from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.forecast import CostForecast, Forecast, forecast, in_line
 from chargehand.engine.lint import lint
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Finding, Plan, Task, needs
-from chargehand.engine.policy import Policy, Seconds
+from chargehand.engine.plan import Finding, Plan, Task, needs
+from chargehand.engine.policy import Policy
 from chargehand.engine.roster import Roster
-from chargehand.engine.state import Work
 from chargehand.errors import BudgetExceeded, PlanInvalid
+from chargehand.journal.memory import MemoryJournal
 from chargehand.models.model import Model
-from chargehand.runtime.executor import (
-    Claim,
-    Done,
-    Executor,
-    NestedRequest,
-    NestedRun,
-    PromptMessage,
-    Proposal,
-    Where,
-    WorkFailed,
-)
-from chargehand.runtime.load import WorkerLoad
+from chargehand.runtime.executor import Done, Executor, Proposal, Refined, StepContext
+from chargehand.runtime.runner import Runner
 
 # --- cost of a plan
 
@@ -159,9 +147,6 @@ def _grows(means: Means, names: Sequence[str], policy: Policy, *, closed: bool) 
 # --- drafts
 
 
-_Shape = TypeVar("_Shape")
-
-
 class Draft(Struct, frozen=True):
     """A plan that was not run: what is to be said about it, what it would take, and what making it cost.
 
@@ -181,133 +166,62 @@ class Draft(Struct, frozen=True):
 async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
     """The plan for a request; PlanInvalid with what is wrong, when no plan was found that can run.
 
-    BudgetExceeded, where the budget does not cover asking for it.
+    BudgetExceeded, where the budget does not cover asking for it. A draft is a run that stops to have its plan
+    approved, in a journal that nobody keeps.
     """
-    limits = request.policy.limits
-    context = _DraftContext(request)
+    policy = structs.replace(request.policy, approve=True)
+    runner = Runner(MemoryJournal(), _PlanningExecutor(executor))
+    outcome = await runner.start("draft", structs.replace(request, policy=policy), keep_entries=True)
+    state = outcome.state
+    events = [entry.event for entry in outcome.entries]
+    unserved = tuple(gap.message for gap in outcome.gaps if gap.status == "unserved")
+    if state.fallback is not None or not (state.tasks or unserved):
+        raise _no_plan(events)
+    plan = planned(state)
+    noted = [event for event in events if isinstance(event, ev.Noted)]
+    return Draft(
+        plan=plan,
+        findings=lint(plan.tasks, request.roster, request.policy.limits).warnings if plan.tasks else (),
+        forecast=foreseen(executor, plan, request, closed=state.closed) if plan.tasks else None,
+        unserved=unserved,
+        notes=tuple(note.text for note in noted),
+        route=next((note.fact for note in noted if isinstance(note.fact, RouteChosen)), None),
+        spent=outcome.spent,
+    )
+
+
+class _PlanningExecutor(Executor):
+    """Plans as another executor does; nobody hears of it, and no load is counted."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
+        return self._executor.plan(brief, context)
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        raise NotImplementedError
+
+    async def refine(self, brief: Brief, context: StepContext) -> Refined:
+        raise NotImplementedError
+
+    async def answer(self, brief: Brief, context: StepContext) -> Done:
+        raise NotImplementedError
+
+
+def _no_plan(events: Sequence[ev.Event]) -> PlanInvalid:
+    """Why there is no plan, by the planner's last try."""
+    failed = [event for event in events if isinstance(event, ev.SupervisionFailed)]
     findings: tuple[Finding, ...] = ()
-    spent = NOTHING
-    began = time.time()
-    for number in range(1, limits.plans + 1):
-        brief = Brief(Work("plan", NO_TASK, number), request.goal, request.deadline, findings=findings, began=began)
-        context.grown.clear()
-        try:
-            proposal = await _proposed(executor, brief, context, request.policy.supervision)
-        except WorkFailed as error:
-            findings = error.findings or (
-                Finding(code=error.failure.kind, place="planner", message=error.failure.message),
-            )
-            used = error.used
-            if error.failure.permanent:
-                break
-        else:
-            tasks = (*context.grown, *proposal.tasks)
-            linted = lint(tasks, request.roster, limits) if tasks or not proposal.unserved else None
-            used = proposal.used
-            if linted is None or not linted.errors:
-                total = None if used is None else spent + used
-                plan = Plan(linted.tasks if linted else (), proposal.combine or "merge", request.goal)
-                reckoned = foreseen(executor, plan, request, closed=proposal.closed) if plan.tasks else None
-                warnings = linted.warnings if linted else ()
-                return Draft(
-                    plan=plan,
-                    findings=warnings,
-                    forecast=reckoned,
-                    unserved=proposal.unserved,
-                    notes=tuple(context.notes),
-                    route=context.route,
-                    spent=total,
-                )
-            findings = linted.errors
-        if used is not None:
-            spent += used
+    if failed:
+        failure = failed[-1].failure
+        findings = failed[-1].findings or (Finding(code=failure.kind, place="planner", message=failure.message),)
     if all(finding.code == "budget" for finding in findings):
-        raise BudgetExceeded(findings)
-    raise PlanInvalid(findings)
+        return BudgetExceeded(findings)
+    return PlanInvalid(findings)
 
 
 def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
     """What a plan will take: time, and dollars where the executor knows its models."""
     forecasted = structs.asdict(forecast(plan, request.roster, request.policy))
     return PlanForecast(**forecasted, usd=executor.cost_forecast(plan, request, closed=closed))
-
-
-async def _proposed(executor: Executor, brief: Brief, context: "_DraftContext", seconds: Seconds) -> Proposal:
-    try:
-        async with asyncio.timeout(seconds):
-            return await executor.plan(brief, context)
-    except TimeoutError as error:
-        raise WorkFailed(ev.Failure("timeout", f"the planner did not answer within {seconds:g} s")) from error
-
-
-class _DraftContext:
-    """A context that keeps nothing: a plan that is not run needs no journal."""
-
-    def __init__(self, request: ev.RunRequested) -> None:
-        self.heard = False
-        self.request = request
-        self.route_examples = None
-        self._ledger = Ledger(request.budget)
-        self._answer = request.roster.supervision
-        self.where = Where(run="draft", task="", mark="", planned=True)
-        self.grown: list[Task] = []
-        self.notes: list[str] = []
-        self.route: RouteChosen | None = None
-
-    async def step(
-        self,
-        name: str,  # noqa: ARG002 - the protocol's
-        call: Callable[[str], Awaitable[Done]],
-        *,
-        kind: ev.StepKind = "tool",  # noqa: ARG002
-        request: str = "",  # noqa: ARG002
-        effect: Effect = "read",  # noqa: ARG002
-        reserve: Amount | Claim = NOTHING,  # noqa: ARG002
-        shape: type[_Shape] = object,  # noqa: ARG002
-    ) -> _Shape:
-        return cast("_Shape", (await call("draft")).value)
-
-    async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
-        raise NotImplementedError
-
-    async def run_share(self, estimate: Amount, own: Budget) -> Amount:
-        raise NotImplementedError
-
-    def worker_loads(self) -> Mapping[str, WorkerLoad]:
-        return {}
-
-    def expect_work(self, workers: Sequence[str]) -> None:
-        pass
-
-    async def hold(self, claim: Claim, *, extra: bool = False) -> bool:
-        if not self._ledger.capped:
-            return True
-        covered = NOTHING if extra else self._answer
-        amount = claim.wanted.min(self._room() // 2 + covered)
-        if not claim.least.within(amount):
-            return False
-        self._ledger.reserve(amount.beyond(covered))
-        claim.held = amount
-        return True
-
-    def _room(self) -> Amount:
-        """What is left beyond what an answer takes."""
-        return self._ledger.room(self._answer.max(self._ledger.budget.floor))
-
-    def release(self, amount: Amount) -> None:
-        self._ledger.settle(amount, NOTHING)
-
-    async def grow(self, tasks: Sequence[Task]) -> None:
-        self.grown.extend(tasks)
-
-    def note(self, text: str, failure: Failure | None = None, fact: ev.NotedFact | None = None) -> None:
-        del failure  # a draft has no use for it
-        self.notes.append(text)
-        if isinstance(fact, RouteChosen):
-            self.route = fact
-
-    def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass

@@ -14,11 +14,12 @@ from typing import Annotated, Literal, Protocol, Self, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
+from chargehand.agents.nested import request_tasks
 from chargehand.agents.roles import Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import InputRequested
-from chargehand.engine.plan import Plan, Task, TaskId
+from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Match, Roster, fits
 from chargehand.engine.state import Status as TaskStatus
@@ -223,25 +224,13 @@ def message_request(base: ev.RunRequested, message: WorkerMessage) -> ev.RunRequ
     model's guard. There are no fallback workers: the reply must come from the worker that was asked.
     """
     agents = [structs.replace(to, fallbacks=(), timeout=min(to.timeout, message.timeout)) for to in message.to]
-    limits = structs.replace(
-        base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(message.to)), replans=0
-    )
-    policy = structs.replace(
-        base.policy,
-        retry=structs.replace(base.policy.retry, attempts=1),
-        limits=limits,
-        refine=False,
-        approve=False,
-        answer=0.0,
-    )
     instruction = message.instruction()
-    tasks = tuple(Task(TaskId(f"m{number}"), instruction, to.name) for number, to in enumerate(message.to, 1))
+    tasks = [Task(TaskId(f"m{number}"), instruction, to.name) for number, to in enumerate(message.to, 1)]
+    request = request_tasks(base, agents, tasks)
+    retry = structs.replace(request.policy.retry, attempts=1)
     return structs.replace(
-        base,
-        roster=Roster(tuple(agents)),
-        policy=policy,
-        plan=Plan(tasks, "none", base.goal),
-        budget=structs.replace(base.budget, floor=NOTHING),
+        request,
+        policy=structs.replace(request.policy, retry=retry),
         team="",
         sender=message.sender,
         outside=base.outside or message.foreign,

@@ -13,9 +13,9 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure, FailureKind, Gap, Missing
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, digest
+from chargehand.engine.plan import NO_TASK, Plan, Task, digest
 from chargehand.engine.policy import Policy, Seconds
-from chargehand.engine.roster import Roster
+from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import results
@@ -115,6 +115,21 @@ def _paths(teams: Sequence[RunnableTeam], above: tuple[RunnableTeam, ...]) -> It
         yield (*above, team)
         if not any(each is team for each in above):
             yield from _paths(team.teams, (*above, team))
+
+
+# --- runs of given tasks
+
+
+def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequence[Task]) -> ev.RunRequested:
+    """The request of a run of these tasks alone: nothing is planned or approved, and no answer is written."""
+    limits = structs.replace(base.policy.limits, max_tasks=max(base.policy.limits.max_tasks, len(tasks)), replans=0)
+    return structs.replace(
+        base,
+        roster=Roster(tuple(agents)),
+        policy=structs.replace(base.policy, limits=limits, refine=False, approve=False, answer=0.0),
+        plan=Plan(tuple(tasks), "none", base.goal),
+        budget=structs.replace(base.budget, floor=NOTHING),
+    )
 
 
 # --- an attempt

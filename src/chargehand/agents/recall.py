@@ -301,8 +301,6 @@ class Recall(Struct, eq=False):
         read = self._summary_room + _FRAME * _MAX_TURNS
         spending = summarizer.spending
         reservation = spending.reserve(summarizer.models, _SUMMARY, read=read, estimate=summarizer.estimate)
-        if not summarizer.uses_model:
-            reservation.claim = None  # a plain rule costs nothing
 
         async def call(_key: str) -> Done:
             try:
@@ -321,16 +319,22 @@ class Recall(Struct, eq=False):
                 return Done(Compacted(), None)
 
         try:
-            compacted = await spending.step(
-                self.context,
-                reservation,
-                "summary",
-                call,
-                kind="summary",
-                request=str(upto),
-                effect="idempotent",
-                shape=Compacted,
-            )
+            if summarizer.uses_model:
+                step = spending.step(
+                    self.context,
+                    reservation,
+                    "summary",
+                    call,
+                    kind="summary",
+                    request=str(upto),
+                    effect="idempotent",
+                    shape=Compacted,
+                )
+            else:  # a plain rule costs nothing
+                step = self.context.step(
+                    "summary", call, kind="summary", request=str(upto), effect="idempotent", shape=Compacted
+                )
+            compacted = await step
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise

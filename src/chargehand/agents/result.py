@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.inputs import result_text, value_text
+from chargehand.agents.inputs import result_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Plan, TaskId, needs
@@ -92,12 +92,6 @@ class Result(Struct, frozen=True, dict=True):
         """Every step of the run, as plain data."""
         return self._tracer.snapshot()
 
-    def _repr_html_(self) -> str:
-        """The run as a notebook shows it: the answer, the graph and the timeline."""
-        from chargehand.runtime.drawing import draw_run  # noqa: PLC0415 - only in notebooks
-
-        return draw_run(self.trace(), answer=value_text(self.answer), cost=self.cost)
-
 
 def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "") -> Result:
     """An outcome with what led to it."""
@@ -138,13 +132,19 @@ def planned(state: RunState) -> Plan:
 # --- what there is to say when no answer was written
 
 
-_AGAIN = "run it again: what is finished can be taken over"
-_MORE_MONEY = f"Allow it more and {_AGAIN}."
-_MORE_TIME = f"Give it more time and {_AGAIN}."
-_LATER = f"When what it depends on can be reached, or with another model, {_AGAIN}."
-_MEND = f"Mend the code, then {_AGAIN}."
-_PUT_RIGHT = f"Put that right, or name another model, then {_AGAIN}."
-_OTHER_WORDS = f"In other words, or with another model or worker, {_AGAIN}."
+_ON_THE_WAY = ("network", "timeout", "resource")
+_AGAIN = "what is finished can be taken over"
+_REMEDIES = {
+    "budget": f"Allow it more and run it again: {_AGAIN}.",
+    "deadline": f"Give it more time and run it again: {_AGAIN}.",
+    "line": f"Run it again when the model can be reached, or name another model: {_AGAIN}.",
+    "service": f"Run it again when what the worker depends on can be reached: {_AGAIN}.",
+    "time": f"Give the worker a longer timeout, or mend what was still running, then run it again: {_AGAIN}.",
+    "work": f"Run it again, with another model or in other words: {_AGAIN}.",
+    "task": f"Run it again in other words, or with another worker: {_AGAIN}.",
+    "code": f"Mend the code, then run it again: {_AGAIN}.",
+    "refusal": f"Put that right, or name another model, then run it again: {_AGAIN}.",
+}
 
 
 def answer_or_fallback(outcome: Outcome) -> object:
@@ -192,31 +192,39 @@ def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool
     if not has_results:
         problem = "There is no answer"
     failure = state.answering.failure or state.planning.failure
-    if ended.reason == "budget" and (failure is None or failure.kind != "budget"):
-        return f"{problem}: the budget is spent. {_MORE_MONEY}"
+    if ended.reason == "budget" and failure is not None and failure.kind == "budget":
+        return f"{problem}: {failure.message}. {_REMEDIES['budget']}"
+    if ended.reason == "budget":
+        return f"{problem}: the budget is spent. {_REMEDIES['budget']}"
     if ended.reason == "deadline":
-        return f"{problem}: the time ran out. {_MORE_TIME}"
+        return f"{problem}: the time ran out. {_REMEDIES['deadline']}"
     if failure is not None:
-        return f"{problem}: {failure.message}. {_next_step(failure)}"
+        return f"{problem}: {failure.message}. {_REMEDIES[_remedy(failure)]}"
     if has_results:  # it was not even tried: there was no money left for it
-        return f"{problem}: the budget does not cover it. {_MORE_MONEY}"
-    failures = [progress.failure for progress in state.tasks.values() if progress.failure is not None]
-    steps = {_next_step(failure) for failure in failures}
-    order = (_MEND, _PUT_RIGHT, _MORE_TIME, _LATER)
-    step = next((step for step in order if step in steps), _OTHER_WORDS)
-    return f"{problem}: nothing that was tried came to a result. {step}"
+        return f"{problem}: the budget does not cover it. {_REMEDIES['budget']}"
+    without_model = {agent.name for agent in state.requested.roster.agents if not agent.model}
+    remedies: set[str] = set()
+    for progress in state.tasks.values():
+        if progress.failure is not None:
+            remedies.add(_remedy(progress.failure, has_model=progress.worker not in without_model))
+    order = ("code", "refusal", "time", "line", "service", "work", "task")
+    remedy = next((candidate for candidate in order if candidate in remedies), "work")
+    return f"{problem}: nothing that was tried came to a result. {_REMEDIES[remedy]}"
 
 
-def _next_step(failure: ev.Failure) -> str:
-    """What would help against a failure. What fails again is not to be tried again."""
-    if failure.kind == "budget":
-        return _MORE_MONEY
+def _remedy(failure: ev.Failure, *, has_model: bool = True) -> str:
+    """What would help against a failure: a key of `_REMEDIES`. What fails again is not to be tried again.
+
+    A worker whose tasks a function or a team does `has_model` not.
+    """
     if failure.code_error is not None:
-        return _MEND
+        return "code"
     if failure.refusal is not None:
-        return _PUT_RIGHT
+        return "refusal"
     if any(step.kind != "model" for step in failure.running):
-        return _MORE_TIME
-    if failure.kind in ("network", "timeout", "resource") and not failure.permanent:
-        return _LATER
-    return _OTHER_WORDS
+        return "time"
+    if failure.kind not in _ON_THE_WAY or failure.permanent:
+        return "work" if has_model else "task"
+    if has_model:
+        return "line"
+    return "time" if failure.kind == "timeout" else "service"

@@ -56,12 +56,10 @@ class Reservation:
         self.read = read
         """Tokens that the call reads."""
         self.claim: Claim | None = None
-        """What is reserved for it, where the budget is capped."""
-        if spending.capped:
-            self.claim = self.make_claim()
+        """What is reserved for it, once it is, where the budget is capped."""
 
     def make_claim(self) -> Claim:
-        """What it takes, by what is known of its models now."""
+        """Say what it takes, by what is known of its models now."""
         self.claim = Claim(self._cost(self._most), self._cost(min(self._most, LEAST_REPLY)))
         return self.claim
 
@@ -159,7 +157,7 @@ class Spending:
         shape: type[_Shape],
     ) -> Coroutine[Any, Any, _Shape]:
         """Make a step of an attempt that calls a model, with the money for it."""
-        if reservation.claim is None:
+        if not self.capped:
             return context.step(name, call, kind=kind, request=request, effect=effect, shape=shape)
 
         async def step_in_turn() -> _Shape:

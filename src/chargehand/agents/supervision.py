@@ -199,7 +199,7 @@ class SupervisorCalls:
             request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
         role = self.role
         reservation = role.spending.reserve([self.model], request, estimate=role.reserve, at_least=at_least)
-        if reservation.claim is None or await self.context.hold(reservation.claim, extra=extra):
+        if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):
             return reservation
         return None
 

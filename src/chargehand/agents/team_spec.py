@@ -239,7 +239,6 @@ class TeamSpec(Struct, frozen=True):
     def _writer(self, judge: Model, lead: Lead) -> Writer:
         """Writes answers by the prompts, the settings and the money that the planner works with."""
         combine = self.supervisor.combine
-        strategy = self.supervisor.strategy
         return Writer(
             model=judge,
             prompts=lead.prompts,
@@ -249,7 +248,6 @@ class TeamSpec(Struct, frozen=True):
             own=combine if callable(combine) else None,
             reserve=lead.reserve,
             shared=lead.shared,
-            learns=isinstance(strategy, Route) and strategy.learn,
         )
 
     def _worker_models(self, worker: Worker) -> list[AnyModel]:

@@ -22,8 +22,6 @@ class Writer(SupervisorRole, kw_only=True):
 
     own: Callable[..., object] | None = None
     """A function that answers instead: it is given the goal, results and gaps."""
-    learns: bool = False
-    """Whether a result that a judge selects confirms the route to its worker."""
 
 
 class WriterCalls(SupervisorCalls):

@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -192,10 +192,17 @@ def _report_files(options: Namespace) -> dict[Path, Callable[[EvalReport], str]]
     return {path: render for path, render in files.items() if path is not None}
 
 
-def _check_reports(options: Namespace) -> None:
-    """Whether every report can be written: before a long evaluation, not after it."""
-    for path in _report_files(options):
+def _check_reports(options: Namespace, inputs: Iterable[Path]) -> None:
+    """Whether every report can be written, and over nothing that is read: before a long evaluation, not after it."""
+    taken = {path.resolve(): "is read here" for path in inputs}
+    for path in (options.output, options.markdown, options.junit):
+        if path is None:
+            continue
         is_new = not path.exists()
+        if path.resolve() in taken:
+            raise Invalid(f"{path} {taken[path.resolve()]}, and a report would be written over it; name another file")
+        if is_new or path.is_file():  # a device takes as many reports as it is given
+            taken[path.resolve()] = "is named for another report"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("ab").close()
@@ -208,7 +215,7 @@ def _check_reports(options: Namespace) -> None:
 def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignals) -> EvalReport:
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
-    _check_reports(options)
+    _check_reports(options, (team_file, *files))
     datasets = select_kinds([read_dataset(file) for file in files], options.kind)
     baseline = None if options.baseline is None else read_report(options.baseline)
     with TemporaryDirectory(prefix="chargehand-eval-") as folder:

@@ -211,7 +211,7 @@ def _describe_start(tracer: Tracer, event: ev.AttemptStarted) -> str:
     text = "started" if event.attempt == 1 else f"started, attempt {event.attempt}"
     numbers = [attempt.attempt for attempt in tracer.tasks[event.task].attempts]
     if numbers.count(event.attempt) > 1:  # there was a crash, or a person was asked
-        text += ", again where it was"
+        text += " again where it was"
     return f"{text}, to see whether it works again" if event.probes else text
 
 

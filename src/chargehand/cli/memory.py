@@ -313,8 +313,8 @@ def _print_hit(out: Console, number: int, hit: Hit) -> None:
     passage = hit.passage
     out.line(f"{number}. {hit.score:.3f}  {short(hit.why, 100)}", "bold")
     tags = " ".join(f"#{tag}" for tag in passage.tags)
-    source = f"{describe_origin(passage.origin)} {passage.origin.source} {tags}".rstrip()
-    out.line(f"   {short(f'{passage.id} · {when(passage.created)} · {source}', 200)}", "dim")
+    facts = (passage.id, when(passage.created), describe_origin(passage.origin), passage.origin.source, tags)
+    out.line(f"   {short(' · '.join(filter(None, facts)), 200)}", "dim")
     text = clean_lines(passage.text)
     for line in (f"{text[:_MAX_HIT]} …" if len(text) > _MAX_HIT else text).splitlines():
         out.line(f"   {line}")

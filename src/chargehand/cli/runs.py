@@ -1,4 +1,4 @@
-"""`chargehand runs`: list, show, export, compare, cancel and prune the runs of a journal; back it up and restore it."""
+"""`chargehand runs`: list, show, export, cancel and prune the runs of a journal; back it up and restore it."""
 
 import asyncio
 import sys

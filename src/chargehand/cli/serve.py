@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TOKEN = "CHARGEHAND_TOKEN"  # noqa: S105 - its name, not the token
 PORT = 8283
 _EXAMPLES = f"""examples:
-  chargehand serve --open             the nearest team, else the bundled one; and the page
+  chargehand serve --open             the nearest team, else the bundled one
   chargehand serve --team shop --team desk --port 9000
   {TOKEN}=... chargehand serve --host 0.0.0.0 --allow-host box.example
 

@@ -143,7 +143,7 @@ class Transcript:
         console = self.console
         event = describe_event(self.tracer, entry, whole=self._internals)
         worker_room = min(_MAX_WORKER, max(map(len, (*self.state.agents, SUPERVISOR))))
-        task_room = min(_MAX_TASK, max(_MIN_TASK, *map(len, self.state.tasks), 0))
+        task_room = min(_MAX_TASK, max([_MIN_TASK, *map(len, self.state.tasks)]))
         when = f"{entry.at - self.tracer.began:8.2f} s"
         lead = f"{when}  {short(event.task, _MAX_TASK):{task_room}}  {short(event.who, _MAX_WORKER):{worker_room}}  "
         lines = [event.text]
@@ -234,7 +234,7 @@ class Transcript:
             answer = self._results()
         else:
             answer = fallback_answer(state)
-        if not answer or self._has_failed:
+        if state.answer is None and (not answer or self._has_failed):
             return
         self.console.line("answer:", "bold")
         if isinstance(answer, str):

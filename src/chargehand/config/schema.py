@@ -443,10 +443,6 @@ CHECK_KINDS = ("python", "schema", "reviewer", "verifier")
 """A check is one of these, or a rule."""
 
 
-LATER = {"mcp_servers": "the use of MCP servers", "expose": "serving a team to other programs"}
-"""Sections that a later version will read."""
-
-
 DECLARED: dict[type[Struct], type[Struct]] = {
     FactoryShape: Factory,
     SupervisorShape: Supervisor,

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, inspect
 
-from chargehand.config.schema import LATER, TeamShape, bare_type, scalar_of
+from chargehand.config.schema import TeamShape, bare_type, scalar_of
 from chargehand.config.source import FileFinding, FileSource, Path, near, scalar_value
 from chargehand.engine.declared import nearest_keyword, synonym_of
 from chargehand.text.names import listed
@@ -131,8 +131,6 @@ def _member(value: object, kind: inspect.Type) -> inspect.Type:
 
 
 def _unknown(key: str, names: list[str], path: Path) -> str:
-    if not path and key in LATER:
-        return f"{LATER[key]} comes later: this version does not read {key!r}; remove the section"
     if path and key in _AT_THE_TOP:
         return f"there is no key {key!r} here; it holds for the whole team: write it at the top, beside  workers:"
     above = synonym_of(key, _AT_THE_TOP)

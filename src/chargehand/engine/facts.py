@@ -90,7 +90,7 @@ class Statement(Struct, frozen=True, omit_defaults=True, gc=False):
     origin: Origin = ""
     """What it rests on. `words`: only a worker says so; empty: nothing that was looked at."""
     conflict: Conflict = ""
-    """It stands in the sources, but in another row, or in another currency."""
+    """It stands in the sources, but in another row."""
     sentence: str = ""
     """Where it is said."""
     cited: tuple[str, ...] = ()

@@ -7,7 +7,9 @@ from msgspec import Struct, field
 
 from chargehand.engine.declared import Declared
 from chargehand.engine.policy import Instant
+from chargehand.errors import Invalid
 from chargehand.memory.blocks import PERSON, Access, Origin
+from chargehand.memory.edits import check_text
 
 TagMatch: TypeAlias = Literal["any", "all"]
 
@@ -44,6 +46,21 @@ class Passage(Struct, frozen=True):
     archive: str = ""
     document: str = ""
     part: int = 0
+
+
+def check_passages(passages: Sequence[Passage]) -> None:
+    """Invalid, at the first passage that cannot be kept."""
+    for at, passage in enumerate(passages):
+        if not passage.text.strip():
+            raise Invalid(f"passage {at} has no text; leave it out")
+        try:
+            check_text("".join((passage.text, passage.id, passage.document, *passage.tags)))
+        except Invalid as error:
+            raise Invalid(f"passage {at}: {error}") from error
+        if not all(tag.strip() for tag in passage.tags):
+            raise Invalid(f"passage {at} has an empty tag; leave it out")
+        if not -(1 << 63) <= passage.part < 1 << 63:
+            raise Invalid(f"passage {at} is part {passage.part}; count parts from 0")
 
 
 class Filter(Struct, frozen=True, omit_defaults=True):

@@ -223,9 +223,8 @@ def text_of(file: Path) -> str:
         with file.open("rb") as opened:
             body = opened.read(_LARGEST + 1)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError | IsADirectoryError)
-        way = "name a file that is there" if missing else "change its mode, or take it away"
-        raise Invalid(f"{file} cannot be read: {error.strerror}; {way}") from error
+        hint = "name a file that is there, or change its mode"
+        raise Invalid(f"{file} cannot be read: {error.strerror}; {hint}") from error
     if len(body) > _LARGEST:
         raise Invalid(f"{file} is larger than {_LARGEST:,} bytes; split it into several files")
     try:

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, StoreUnavailable
-from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage
+from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage, check_passages
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
-from chargehand.memory.edits import check_text
 from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ class OpenMemory:
         later (`embed_rest`). Long lists are kept in batches: after a crash, the same call again adds what is missing.
         An `agent` must have a grant for it.
         """
-        for number, passage in enumerate(passages):
-            _check(number, passage)
+        check_passages(passages)  # before anything is kept: a bad text must not stop the batches half-way
         parts = list(_parts(passages, self._clock()))
         model = self._model(archive)
         inserted = list[Inserted]()
@@ -213,16 +211,6 @@ class OpenMemory:
         if about not in self._warned:
             self._warned.add(about)
             logger.warning("%s", message)
-
-
-def _check(number: int, passage: Passage) -> None:
-    """Before anything is kept: a bad text must not stop the batches half-way."""
-    if not passage.text.strip():
-        raise Invalid(f"passage {number} has no text; leave it out")
-    try:
-        check_text(passage.text)
-    except Invalid as error:
-        raise Invalid(f"passage {number}: {error}") from error
 
 
 def _parts(passages: Sequence[Passage], now: Instant) -> Iterator[Passage]:

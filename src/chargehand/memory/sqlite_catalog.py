@@ -2,10 +2,10 @@
 
 import secrets
 import sqlite3
-import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
@@ -39,18 +39,14 @@ class _Opened:
     def __init__(self, database: Database, clock: Callable[[], Instant]) -> None:
         self.database = database
         self.clock = clock
-        self._index: VectorIndex | None = None
-        self._lock = threading.Lock()
 
+    @cached_property
     def index(self) -> "VectorIndex":
         try:
             from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
         except ImportError as error:
             raise passage_rows.no_numpy() from error
-        with self._lock:
-            if self._index is None:
-                self._index = VectorIndex()
-            return self._index
+        return VectorIndex()
 
 
 class SqliteCatalog:
@@ -256,7 +252,7 @@ class SqliteCatalog:
                     )
             return search(
                 db=db,
-                open_index=self._opened.index,
+                open_index=lambda: self._opened.index,
                 space=self._space,
                 archives=existing,
                 query=query,

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt, Invalid, Refused, StoreUnavailable, Unknown
-from chargehand.memory.archives import Archive, Filter, Inserted, Passage
+from chargehand.memory.archives import Archive, Filter, Inserted, Passage, check_passages
 from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Order
-from chargehand.memory.edits import check_text
 
 ROOM = 1 << 32  # numbers an archive has
 WIDEST = 65_535  # dimensions of a vector
@@ -92,21 +91,6 @@ def _digest(text: str) -> bytes:
     """The same for texts that differ in nothing but white space and how accents are spelled."""
     plain = " ".join(unicodedata.normalize("NFC", text).split())
     return hashlib.blake2b(plain.encode(), digest_size=16).digest()
-
-
-def _check(passages: Sequence[Passage]) -> None:
-    """Invalid, at the first passage that cannot be kept."""
-    for at, passage in enumerate(passages):
-        if not passage.text.strip():
-            raise Invalid(f"passage {at} has no text; leave it out")
-        try:
-            check_text("".join((passage.text, passage.id, passage.document, *passage.tags)))
-        except Invalid as error:
-            raise Invalid(f"passage {at}: {error}") from error
-        if not all(tag.strip() for tag in passage.tags):
-            raise Invalid(f"passage {at} has an empty tag; leave it out")
-        if not -(1 << 63) <= passage.part < 1 << 63:
-            raise Invalid(f"passage {at} is part {passage.part}; count parts from 0")
 
 
 def _make_row(
@@ -247,7 +231,7 @@ def insert(
 ) -> list[Inserted]:
     if not passages:
         return []
-    _check(passages)
+    check_passages(passages)
     if vectors is not None:
         if len(vectors) != len(passages):
             raise Invalid(f"{len(vectors)} vectors for {len(passages)} passages; send one for each, or none at all")

@@ -53,14 +53,12 @@ _DELETE = (
 )
 
 
-def noun(kind: type[Thing]) -> str:
-    return PREFIXES[kind]
-
-
 def check_id(kind: type[Thing], which: str) -> None:
     prefix, _, rest = which.partition("-")
     if prefix != PREFIXES[kind] or not _UUID.fullmatch(rest):
-        raise Invalid(f"{which!r} cannot be the id of a new {noun(kind)}; leave it out, or send {noun(kind)}-<uuid>")
+        raise Invalid(
+            f"{which!r} cannot be the id of a new {PREFIXES[kind]}; leave it out, or send {PREFIXES[kind]}-<uuid>"
+        )
 
 
 def encode(thing: Thing) -> bytes:
@@ -72,7 +70,7 @@ def decode(kind: type[Some], body: bytes) -> Some:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise Corrupt(f"a {noun(kind)} in the memory file cannot be read: {error}; restore a backup") from error
+        raise Corrupt(f"a {PREFIXES[kind]} in the memory file cannot be read: {error}; restore a backup") from error
 
 
 def get(db: sqlite3.Connection, space: str, kind: type[Some], which: str) -> Some | None:
@@ -84,14 +82,14 @@ def need(db: sqlite3.Connection, space: str, kind: type[Some], which: str) -> tu
     """A thing that must be there, and its number."""
     row = db.execute(_GET, (space, which, PREFIXES[kind])).fetchone()
     if row is None:
-        raise unknown(noun(kind), which)
+        raise unknown(PREFIXES[kind], which)
     return row[0], decode(kind, row[1])
 
 
 def need_number(db: sqlite3.Connection, space: str, kind: type[Thing], which: str) -> int:
     row = db.execute(_NUMBER + " AND kind = ?", (space, which, PREFIXES[kind])).fetchone()
     if row is None:
-        raise unknown(noun(kind), which)
+        raise unknown(PREFIXES[kind], which)
     return int(row[0])
 
 
@@ -103,7 +101,7 @@ def add(db: sqlite3.Connection, space: str, thing: Thing, body: bytes, *, brough
     """Its number; None when it is there already because this is the second try of one call."""
     if db.execute(_NUMBER, (space, thing.id)).fetchone():
         if brought:
-            raise Refused(f"there is a {noun(type(thing))} {thing.id!r} already; get that one, or leave the id out")
+            raise Refused(f"there is a {PREFIXES[type(thing)]} {thing.id!r} already; get that one, or leave the id out")
         return None
     number = db.execute(_ADD, (space, PREFIXES[type(thing)], thing.id, _name(thing), body)).lastrowid
     assert number is not None
@@ -114,7 +112,7 @@ def add(db: sqlite3.Connection, space: str, thing: Thing, body: bytes, *, brough
 def check_names(thing: Thing) -> None:
     """Raise Invalid for a name or a tag that has a NUL character in it."""
     if any("\0" in text for text in (_name(thing), *thing.tags)):
-        raise Invalid(f"the name or a tag of the {noun(type(thing))} has a NUL character in it; take it out")
+        raise Invalid(f"the name or a tag of the {PREFIXES[type(thing)]} has a NUL character in it; take it out")
 
 
 def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Some:

@@ -77,5 +77,5 @@ class VectorIndex:
 
     def _shrink(self) -> None:
         """Let go of archives that were not asked for longest."""
-        while len(self._loaded) > 1 and sum(len(loaded.signs) for loaded in self._loaded.values()) > self._most:
+        while len(self._loaded) > 1 and sum(len(loaded.signs.numbers) for loaded in self._loaded.values()) > self._most:
             self._loaded.popitem(last=False)

@@ -54,16 +54,13 @@ class Signs(Struct, frozen=True):
     words: Words
     """Dimension by dimension, 64 at a time; a column for each vector."""
 
-    def __len__(self) -> int:
-        return len(self.numbers)
-
     def added(self, rows: Sequence[tuple[int, bytes]]) -> "Signs":
         """These and others."""
         if not rows:
             return self
         fresh = _words([bits for _, bits in rows])
         numbers = numpy.concatenate([self.numbers, [number for number, _ in rows]])
-        words = numpy.concatenate([self.words, fresh], axis=1) if len(self) else fresh
+        words = numpy.concatenate([self.words, fresh], axis=1) if len(self.numbers) else fresh
         if (numpy.diff(numbers) < 0).any():
             order = numpy.argsort(numbers)
             numbers = numbers[order]

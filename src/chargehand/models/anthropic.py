@@ -9,7 +9,7 @@ from typing import TypeAlias, Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present, unreadable_reply
+from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, ToolSpec, Usage
 from chargehand.models.model import Hear
@@ -195,26 +195,40 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 def read_whole(party: Party, body: bytes) -> Reply:
-    try:
-        message = decode_strictly(_WHOLE, body)
-        if is_present(message.error):
-            raise error_in_reply(party, message.error)
-        blocks = _content(message)
-        calls = [
-            _call(block.id, block.name, bytes(block.input).decode()) for block in blocks if block.type == "tool_use"
-        ]
-        text = "".join([block.text for block in blocks if block.type == "text"])
-        usage = _spent(message.usage)
-        finish = _ending(message.stop_reason)
-    except Unreadable as error:
-        raise unreadable_reply(party, str(error)) from None
-    return checked_reply(party=party, text=text, calls=calls, finish=finish, usage=usage, model=message.model)
-
-
-def _content(message: _Whole) -> list[_Block]:
+    """A reply that came whole. Raises Unreadable as streams do."""
+    message = decode_strictly(_WHOLE, body)
+    if is_present(message.error):
+        raise error_in_reply(party, message.error)
     if message.type != "message" or message.content is None:
         raise Unreadable("it holds no message")
-    return message.content
+    blocks = [_GrowingMessage(block) for block in message.content]
+    return _read_reply(party, blocks, message.stop_reason, message.usage, message.model)
+
+
+def _read_reply(
+    party: Party,
+    blocks: "Sequence[_GrowingMessage]",
+    stop_reason: str | None,
+    spent: _MessagesUsage | None,
+    model: str,
+) -> Reply:
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    for growing in blocks:
+        block = growing.block
+        written = "".join(growing.pieces)
+        if block.type == "text":
+            texts.append(block.text + written)
+        elif block.type == "tool_use":
+            calls.append(_call(block.id, block.name, written or bytes(block.input).decode()))
+    return checked_reply(
+        party=party,
+        text="".join(texts),
+        calls=calls,
+        finish=_ending(stop_reason),
+        usage=_spent(spent),
+        model=model,
+    )
 
 
 class _GrowingMessage:
@@ -321,24 +335,7 @@ class MessageStream:
 
     def reply(self) -> Reply:
         """What it came to, once the body is over."""
-        try:
-            calls = [
-                _call(
-                    growing.block.id, growing.block.name, "".join(growing.pieces) or bytes(growing.block.input).decode()
-                )
-                for growing in self._blocks
-                if growing.block.type == "tool_use"
-            ]
-            texts = [
-                growing.block.text + "".join(growing.pieces) for growing in self._blocks if growing.block.type == "text"
-            ]
-            usage = _spent(self._usage)
-            finish = _ending(self._stop)
-        except Unreadable as error:
-            raise unreadable_reply(self._party, str(error)) from None
-        return checked_reply(
-            party=self._party, text="".join(texts), calls=calls, finish=finish, usage=usage, model=self._model
-        )
+        return _read_reply(self._party, self._blocks, self._stop, self._usage, self._model)
 
 
 def _call(id: str, name: str, arguments: str) -> ToolCall:  # noqa: A002 - what the protocol calls it

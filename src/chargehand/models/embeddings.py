@@ -476,15 +476,12 @@ class HttpEmbedding:
 
 
 def read_vectors(party: Party, body: bytes) -> Embedded:
-    """Vectors of length one, or CallFailed."""
-    try:
-        reply = decode_strictly(_VECTORS, body)
-        if is_present(reply.error):
-            raise error_in_reply(party, reply.error)
-        usage = _usage(reply.usage)
-        rows = _ordered(reply.data or [])
-    except Unreadable as error:
-        raise unreadable_reply(party, str(error)) from None
+    """Vectors of length one; Unreadable or CallFailed where there are none."""
+    reply = decode_strictly(_VECTORS, body)
+    if is_present(reply.error):
+        raise error_in_reply(party, reply.error)
+    usage = _usage(reply.usage)
+    rows = _ordered(reply.data or [])
     widths = {len(row) for row in rows}
     if len(widths) > 1 or not widths <= set(range(1, _WIDEST + 1)):
         raise useless_reply(party, f"its vectors have no common width of 1 to {_WIDEST}; use another model", usage)

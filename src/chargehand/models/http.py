@@ -20,7 +20,6 @@ from chargehand.models.call_errors import (
     connection_lost,
     timed_out,
     too_large,
-    unreadable_reply,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ class Transport:
         self._sessions: dict[asyncio.AbstractEventLoop, ClientSession] = {}
 
     async def post(self, endpoint: Endpoint, body: bytes, taker: Taker | None = None) -> HttpResponse:
-        """Any status is an answer; CallFailed when there is none, or none within the limits."""
+        """Any status is an answer; CallFailed when there is none within the limits, Unreadable for a broken one."""
         from aiohttp import ClientError  # noqa: PLC0415 - loaded already
 
         party = endpoint.party
@@ -210,8 +209,6 @@ class Transport:
             raise connection_lost(
                 party, f"no connection to {party.place} within {times.connect:g} s", billed=False
             ) from error
-        except Unreadable as error:
-            raise unreadable_reply(party, str(error)) from None
         except (ClientError, OSError) as error:
             if arrival.over:
                 return arrival.streamed()
@@ -302,7 +299,7 @@ class _Arrival:
                 # Nothing more is due but the end of the body: seen, the connection can be used again.
                 self.watch.reschedule(min(self._end, self._loop.time() + _LINGER))
         if not taker.ended:
-            raise unreadable_reply(self._endpoint.party, "the stream stopped before its end mark")
+            raise Unreadable("the stream stopped before its end mark")
 
     def _moved(self) -> None:
         self._begun = True

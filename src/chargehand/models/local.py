@@ -12,17 +12,15 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import IO, Any, Protocol, TypeAlias, cast
+from typing import IO, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
@@ -30,10 +28,11 @@ from msgspec import Struct, structs
 from chargehand.engine.failure import Failure
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.models.actions import Json, action_schema, bound, read_action, turns
-from chargehand.models.messages import Reply, Request, ToolCall, Usage
+from chargehand.models.http import Timeouts
+from chargehand.models.messages import Reply, Request, Settings
 from chargehand.models.model import Hear, ModelCard, ModelFailed
+from chargehand.models.openai import OpenAIChat
 from chargehand.models.providers import install_command
-from chargehand.models.reply_limit import reply_limit
 
 Progress: TypeAlias = Callable[[str, int, int], None]  # what is being done, bytes so far, bytes in all
 
@@ -303,16 +302,8 @@ def _silent(_what: str, _done: int, _total: int) -> None:
 
 
 NOTICE = "answered by a small language model on this machine: check what it says"
+_PATIENCE = Timeouts(first=3600.0, whole=3600.0, idle=600.0, total=3600.0)  # calls wait for each other
 _LONGEST_TEXT = 1024  # tokens of free text: a small model that has no end writes on for ever
-
-
-class _EngineServer(Protocol):
-    """The engine's own object. It ends when the last reference to it is gone."""
-
-    @property
-    def listening_address(self) -> str: ...
-
-    def handle_chat_completions(self, body: Mapping[str, object], take: Callable[[Json], bool], /) -> None: ...
 
 
 class EngineMissing(ChargehandError):
@@ -320,16 +311,12 @@ class EngineMissing(ChargehandError):
 
 
 class Engine:
-    """One loaded model. It answers one request at a time; others wait."""
+    """One loaded model, which answers at a loopback address. It answers one request at a time; others wait."""
 
-    def __init__(self, server: _EngineServer) -> None:
-        self._server: _EngineServer | None = server
-        self.url = server.listening_address
-
-    def chat(self, body: Mapping[str, object], take: Callable[[Json], bool]) -> None:
-        """Ask, and hand over every event as it comes. It ends early when `take` returns True."""
-        assert self._server is not None
-        self._server.handle_chat_completions({**body, "stream": True}, take)
+    def __init__(self, server: Any, key: str) -> None:
+        self._server = server
+        self.url = str(server.listening_address)
+        self.key = key
 
     def close(self) -> None:
         """Let go of the memory and the port. The engine has no other way to be told."""
@@ -342,10 +329,10 @@ def grammar(schema: Json) -> str:
     return str(_library().json_schema_to_grammar(msgspec.json.encode({**schema, "x-guidance": tight}).decode()))
 
 
-def open_engine(path: Path, threads: int | None = None, context: int = 4096, key: str = "") -> Engine:
+def open_engine(path: Path, threads: int | None = None, context: int = 4096) -> Engine:
     """Load a file: a second or two. Without `threads` one core is left free.
 
-    The engine listens on a loopback port whether that is wanted or not: who knows no `key` is refused there.
+    It listens on a loopback port: who does not know the key is refused there.
     """
     library = _library()
     wanted = threads or max(1, (os.cpu_count() or 1) - 1)
@@ -355,13 +342,14 @@ def open_engine(path: Path, threads: int | None = None, context: int = 4096, key
     params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = wanted
     params.hostnames = ["127.0.0.1"]
-    params.api_keys = [key or token_urlsafe(24)]
+    key = token_urlsafe(24)
+    params.api_keys = [key]
     params.cors_origins = ""
     params.verbosity = -1
     params.ui = params.endpoint_slots = params.warmup = False
     params.cache_ram_mib = 0
     try:
-        return Engine(cast("_EngineServer", library.Server(params)))
+        return Engine(library.Server(params), key)
     except RuntimeError as error:
         raise EngineMissing(
             f"{path} cannot be loaded: {error}; is it a GGUF file, whole, and is it readable?"
@@ -377,31 +365,27 @@ def _library() -> Any:
     return xllamacpp
 
 
-class _EngineReply(Struct):
-    """What came of one call of the engine, put together as it came."""
+class _EngineChat(OpenAIChat):
+    """A loaded engine as a model: it is shown tools in words, and a grammar holds its reply to them, or to a schema."""
 
-    text: list[str]
-    finish: str = ""
-    usage: Usage | None = None
-    error: str = ""
-    too_long: bool = False
+    def __init__(self, engine: Engine, card: ModelCard) -> None:
+        super().__init__(card.handle, f"{engine.url}/v1", "local", engine.key, timeouts=_PATIENCE)
+        self._card = card
 
-    def take(self, event: Json) -> str:
-        """Note what an event says, and return the words in it."""
-        if "error" in event:
-            error = cast("Json", event["error"])
-            self.error = str(error.get("message", "no reason given"))
-            self.too_long = error.get("type") == "exceed_context_size_error"
-        if isinstance(usage := event.get("usage"), dict):
-            counts = cast("dict[str, int]", usage)
-            self.usage = Usage(counts["prompt_tokens"], counts["completion_tokens"])
-        words = ""
-        for choice in cast("list[Json]", event.get("choices") or []):
-            words += str(cast("Json", choice["delta"]).get("content") or "")
-            self.finish = str(choice.get("finish_reason") or self.finish)
-        if words:
-            self.text.append(words)
-        return words
+    def _body(self, request: Request, limit: int, *, streamed: bool) -> Json:
+        schema: Json | None = None
+        if request.tools:
+            schema = action_schema(request.tools, request.schema)
+        elif request.schema is not None:
+            schema = bound(msgspec.json.decode(request.schema, type=Json))
+        if schema is None:  # an object that is cut off is worth nothing, and the schema ends it before
+            limit = min(limit, _LONGEST_TEXT)
+        settings = Settings(temperature=request.settings.temperature or 0.0)
+        plain = Request(turns(request.messages, request.tools), settings=settings)
+        body = super()._body(plain, limit, streamed=streamed)
+        if schema is not None:
+            body["grammar"] = grammar(schema)
+        return body
 
 
 class LocalModel:
@@ -417,10 +401,11 @@ class LocalModel:
             raise Invalid(f"local:{name_or_path} needs the extra `local`: {install_command('local')}")
         self._path = weights_file(name_or_path, folder)
         self._threads = threads
-        self._engine: Engine | None = None
         self._numbers = count(1)
-        # a pool of its own: a slow model must not take the threads that tools run in
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="local-model")
+        self._engine: Engine | None = None
+        self._chat: _EngineChat | None = None
+        # a thread of its own: a file that takes long to load must not take the threads that tools run in
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="local-model")
         handle = f"local:{name_or_path}"
         self.card = ModelCard(
             handle,
@@ -438,92 +423,46 @@ class LocalModel:
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         """Answer once. A call that is cancelled stops at the next token."""
-        loop = asyncio.get_running_loop()
-        gone = threading.Event()
+        chat = self._chat or await asyncio.get_running_loop().run_in_executor(self._loader, self._load)
         # the pieces of an action are not passed on as words
-        listener: Hear | None = None
-        if hear is not None and not request.tools:
-            listener = partial(_on_loop, loop, hear)
+        reply = await chat.reply(request, None if request.tools else hear)
+        reply = structs.replace(reply, micros=0, model=self.card.handle)
+        if reply.finish == "length":
+            return reply
         try:
-            result = await loop.run_in_executor(self._pool, self._ask, request, listener, gone)
-        finally:
-            gone.set()
-        reply = self._read(request, result)
+            if request.tools:
+                text, calls = read_action(reply.text, next(self._numbers))
+                reply = structs.replace(reply, text=text, calls=calls, finish="tools" if calls else "stop")
+            elif request.schema is not None:
+                msgspec.json.decode(reply.text)
+        except ValueError as error:
+            message = f"{self.card.handle} wrote no such JSON: {error}"
+            raise ModelFailed(Failure("logic", message), reply.usage) from error
         if hear is not None and request.tools and reply.text:
             hear(reply.text)
         return reply
 
     async def close(self) -> None:
-        """Let go of the memory, after the calls under way. Asked again, it is loaded again."""
-        await asyncio.get_running_loop().run_in_executor(self._pool, self._drop)
+        """Let go of the memory. Asked again, it is loaded again."""
+        if self._chat is not None:
+            await self._chat.close()
+        await asyncio.get_running_loop().run_in_executor(self._loader, self._drop)
+
+    def _load(self) -> _EngineChat:
+        """Only the one thread calls it, so the file is loaded once."""
+        if self._chat is None:
+            try:
+                self._engine = open_engine(self._path, self._threads, self.card.window)
+            except EngineMissing as error:
+                raise ModelFailed(Failure("logic", str(error), permanent=True), billed=False) from error
+            self._chat = _EngineChat(self._engine, self.card)
+        return self._chat
 
     def _drop(self) -> None:
         if self._engine is not None:
             self._engine.close()
         self._engine = None
-
-    def _ask(self, request: Request, listener: Hear | None, gone: threading.Event) -> _EngineReply:
-        result = _EngineReply([])
-        if gone.is_set():
-            return result
-        if self._engine is None:
-            try:
-                self._engine = open_engine(self._path, self._threads, self.card.window)
-            except EngineMissing as error:
-                raise ModelFailed(Failure("logic", str(error), permanent=True), billed=False) from error
-
-        def take(event: Json) -> bool:
-            words = result.take(event)
-            if words and listener is not None and not gone.is_set():
-                listener(words)
-            return gone.is_set()
-
-        self._engine.chat(self._body(request), take)
-        return result
-
-    def _body(self, request: Request) -> Json:
-        messages = turns(request.messages, request.tools)
-        body: Json = {"messages": [{"role": message.role, "content": message.text} for message in messages]}
-        body["temperature"] = request.settings.temperature or 0.0
-        most = reply_limit(self.card, request.settings)
-        body["max_tokens"] = min(most, _LONGEST_TEXT)
-        body["stream_options"] = {"include_usage": True}
-        schema: Json | None = None
-        if request.tools:
-            schema = action_schema(request.tools, request.schema)
-        elif request.schema is not None:
-            schema = bound(msgspec.json.decode(request.schema, type=Json))
-        if schema is not None:
-            body["max_tokens"] = most  # an object that is cut off is worth nothing; the schema ends it before
-            body["grammar"] = grammar(schema)
-        return body
-
-    def _read(self, request: Request, result: _EngineReply) -> Reply:
-        text = "".join(result.text)
-        handle = self.card.handle
-        if result.error:
-            step = "shorten the request or load the model with a larger context" if result.too_long else "try again"
-            failure = Failure("logic", f"{handle}: {result.error}; {step}", permanent=result.too_long)
-            raise ModelFailed(failure, result.usage)
-        reply = Reply(text, finish="length", usage=result.usage, micros=0, model=handle)
-        if result.finish == "length":
-            return reply
-        if result.finish != "stop" or not text.strip():
-            message = f"{handle} said nothing; try again or put it differently"
-            raise ModelFailed(Failure("logic", message), result.usage)
-        calls: tuple[ToolCall, ...] = ()
-        try:
-            if request.tools:
-                text, calls = read_action(text, next(self._numbers))
-            elif request.schema is not None:
-                msgspec.json.decode(text)
-        except ValueError as error:
-            raise ModelFailed(Failure("logic", f"{handle} wrote no such JSON: {error}"), result.usage) from error
-        return structs.replace(reply, text=text, calls=calls, finish="tools" if calls else "stop")
-
-
-def _on_loop(loop: asyncio.AbstractEventLoop, hear: Hear, words: str) -> None:
-    loop.call_soon_threadsafe(hear, words)
+        self._chat = None
 
 
 def weights_file(name_or_path: str | Path, folder: Path | None) -> Path:

@@ -9,7 +9,7 @@ from typing import Unpack
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present, unreadable_reply
+from chargehand.models.call_errors import NOTHING, Party, Unreadable, error_in_reply, is_present
 from chargehand.models.http import Events
 from chargehand.models.messages import Finish, Message, Reply, Request, ToolCall, Usage
 from chargehand.models.model import Hear
@@ -168,27 +168,24 @@ _COMPLETION = msgspec.json.Decoder(_Completion)
 
 
 def read_whole(party: Party, body: bytes, *, reports_cost: bool = False) -> Reply:
-    try:
-        completion = decode_strictly(_COMPLETION, body)
-        if is_present(completion.error):
-            raise error_in_reply(party, completion.error)
-        message, reason = _only(completion.choices)
-        calls = [_call(call, number, completion.id or "") for number, call in enumerate(message.tool_calls or ())]
-        usage, micros = _spent(completion.usage, reports_cost=reports_cost)
-        text, finish = _ending(message.content, message.refusal, reason)
-    except Unreadable as error:
-        raise unreadable_reply(party, str(error)) from None
-    return checked_reply(
-        party=party, text=text, calls=calls, finish=finish, usage=usage, model=completion.model or "", micros=micros
-    )
-
-
-def _only(choices: list[_Choice] | None) -> tuple[_Said, str | None]:
-    if not choices:
+    """A reply that came whole, read like a stream of one chunk. Raises Unreadable as streams do."""
+    completion = decode_strictly(_COMPLETION, body)
+    choices = completion.choices or []
+    if not choices and not is_present(completion.error):
         raise Unreadable("it holds no choices")
-    if len(choices) > 1 or choices[0].message is None:
-        raise Unreadable("it holds no single message")
-    return choices[0].message, choices[0].finish_reason
+    for choice in choices:
+        if len(choices) > 1 or choice.message is None:
+            raise Unreadable("it holds no single message")
+        for number, call in enumerate(choice.message.tool_calls or ()):
+            call.index = number
+        choice.delta = choice.message
+    stream = ChatStream(party, _ignore, reports_cost=reports_cost)
+    stream.add(completion)
+    return stream.reply()
+
+
+def _ignore(_words: str) -> None:
+    pass
 
 
 class _GrowingCompletion:
@@ -228,13 +225,13 @@ class ChatStream:
             elif self.ended:
                 raise Unreadable("its stream goes on after its end mark")
             else:
-                self._chunk(decode_strictly(_COMPLETION, event.data))
+                self.add(decode_strictly(_COMPLETION, event.data))
         self._seen += len(events)
         # The first chunk comes at once and only names the role, unless it holds words already.
         moved = bool(events) and (self._seen > 1 or bool(self._text or self._calls))
         return moved or self._events.growing()
 
-    def _chunk(self, chunk: _Completion) -> None:
+    def add(self, chunk: _Completion) -> None:
         if is_present(chunk.error):
             raise error_in_reply(self._party, chunk.error)
         if chunk.choices is None and chunk.usage is None:
@@ -272,7 +269,7 @@ class ChatStream:
         index = call.index if call.index is not None else begun if call.id else begun - 1
         if index == begun:
             if not function.name:
-                raise Unreadable("a tool call in its stream begins without a name")
+                raise Unreadable("one of its tool calls has no name")
             self._calls.append(_GrowingCompletion(call.id or f"{self._id}-{index}", function.name))
         elif not 0 <= index < begun:
             raise Unreadable("its stream gives a piece of a tool call that was never begun")
@@ -283,13 +280,8 @@ class ChatStream:
 
     def reply(self) -> Reply:
         """What it came to, once the body is over."""
-        try:
-            usage, micros = _spent(self._usage, reports_cost=self._reports_cost)
-            content = "".join(self._text)
-            refusal = "".join(self._refusal)
-            text, finish = _ending(content, refusal, self._finish)
-        except Unreadable as error:
-            raise unreadable_reply(self._party, str(error)) from None
+        usage, micros = _spent(self._usage, reports_cost=self._reports_cost)
+        text, finish = _ending("".join(self._text), "".join(self._refusal), self._finish)
         calls = [
             ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments) or "{}") for call in self._calls
         ]
@@ -298,22 +290,14 @@ class ChatStream:
         )
 
 
-def _call(call: _ChatCall, number: int, reply: str) -> ToolCall:
-    if call.function is None or not call.function.name:
-        raise Unreadable("one of its tool calls has no name")
-    return ToolCall(
-        id=call.id or f"{reply}-{number}", name=call.function.name, arguments=call.function.arguments or "{}"
-    )
-
-
-def _ending(content: str | None, refusal: str | None, reason: str | None) -> tuple[str, Finish]:
+def _ending(content: str, refusal: str, reason: str | None) -> tuple[str, Finish]:
     if reason is None:
         raise Unreadable("it does not say why it ended")
     if reason not in _FINISHES:
         raise Unreadable(f"it ended for a reason that is not known: {reason[:40]!r}")
     if refusal:
         return refusal, "refused"
-    return content or "", _FINISHES[reason]
+    return content, _FINISHES[reason]
 
 
 def _spent(usage: _ChatUsage | None, *, reports_cost: bool) -> tuple[Usage | None, int | None]:

@@ -147,6 +147,12 @@ class HttpModel(ABC):
             await self._transport.close()
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
+        try:
+            return await self._ask(request, hear)
+        except Unreadable as error:
+            raise unreadable_reply(self._party, str(error)) from None
+
+    async def _ask(self, request: Request, hear: Hear | None) -> Reply:
         limit = min(reply_limit(self._card, request.settings), self._most_tokens)
         while True:
             stream = None if hear is None else self._stream(hear)
@@ -185,7 +191,7 @@ class HttpModel(ABC):
 
     @abstractmethod
     def _read(self, body: bytes) -> Reply:
-        """A reply that came whole."""
+        """A reply that came whole; Unreadable where it is none."""
 
     @abstractmethod
     def _stream(self, hear: Hear) -> ReplyStream:

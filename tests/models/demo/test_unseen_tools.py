@@ -85,6 +85,7 @@ def test_what_a_schema_says_is_enough(folder: Path, request_text: str, facts: li
         "What does a room in Ghent cost?",
         "What do 3 rooms in Ghent cost?",
         "What does a room in Ghent or Bruges cost for 3 nights?",
+        "What does a room for smokers in Ghent cost for 3 nights?",
         "What does a room in Ghent cost for 3 nights with breakfast?",
         "How much is a room in Ghent for 3 nights and 2 people?",
         "Is Ghent cheaper than 100 euros?",

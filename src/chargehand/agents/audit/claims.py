@@ -205,7 +205,7 @@ def _trace_result(text: str, material: WorkMaterial, today: date) -> Tracing:
         EvidenceSource(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),
         EvidenceSource(Evidence(*material.words), "words"),
     )
-    statements = _Tracer(text, sources, today=today).trace()
+    statements = _Tracer(text, sources, behind={}, today=today, invented=Evidence()).trace()
     if not material.has_tools:
         statements = [
             statement if statement.origin or statement.conflict else structs.replace(statement, origin="words")
@@ -359,16 +359,16 @@ class _Tracer:
         text: str,
         sources: Sequence[EvidenceSource],
         *,
-        behind: Mapping[str, Sequence[str]] | None = None,
-        today: date | None = None,
-        invented: Evidence | None = None,
+        behind: Mapping[str, Sequence[str]],
+        today: date | None,
+        invented: Evidence,
     ) -> None:
         self._text = text[:_MAX_ANSWER]
         self._sources = sources
         self._by_task = {source.task: source for source in sources if source.task}
-        self._behind = behind or {}
+        self._behind = behind
         self._today = today
-        self._invented = invented or Evidence()
+        self._invented = invented
         self._quotations: list[_Claim] = []
         self._counts = {len(self._by_task)}  # how many there are of what is listed
         for paragraph in self._text.split("\n\n"):

@@ -12,23 +12,14 @@ from chargehand.engine import events as ev
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState, Status
-from chargehand.errors import ChargehandError, Invalid, Refused, RunUnknown, Unknown
-from chargehand.journal.protocol import SOURCES, Journal, RouteExample, RouteExamples, Source
+from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
+from chargehand.journal.protocol import SOURCES, Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
-from chargehand.runtime.executor import StepContext
 from chargehand.runtime.run_loop import Clock
 from chargehand.sqlite import StoreUrl
 from chargehand.text.names import did_you_mean
 
 logger = logging.getLogger(__name__)
-
-
-class KeepsExamples(Protocol):
-    """A journal that has room for confirmed examples."""
-
-    def route_examples(self, team: str) -> RouteExamples: ...
-
-    async def read(self, run: str, *, after: int = 0) -> list[ev.Entry]: ...
 
 
 class Judgement(Struct, frozen=True):
@@ -42,28 +33,11 @@ class Judgement(Struct, frozen=True):
     """Workers that it is no example of any more."""
 
 
-async def record_choice(context: StepContext, chosen: str, others: Sequence[str]) -> None:
-    """Record which worker's result a judge chose. A store that fails does not fail the run."""
-    store = context.route_examples
-    requested = context.request
-    rivals = [name for name in dict.fromkeys(others) if name != chosen]
-    if store is None or not chosen or not rivals or requested.plan is not None or requested.outside:
-        return
-    run = context.where.run
-    now = time.time()
-    right = RouteExample(requested.goal, chosen, "judge", run, now)
-    wrong = [RouteExample(requested.goal, name, "judge", run, now) for name in rivals]
-    try:
-        await store.record(run, "judge", [right], wrong)
-    except ChargehandError as error:
-        logger.warning("no example is kept of run %s: %s", run, error)
-
-
 # --- feedback on a run
 
 
 async def record_feedback(
-    journal: KeepsExamples,
+    journal: Journal,
     run: str,
     good: float,
     worker: str = "",

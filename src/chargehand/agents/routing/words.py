@@ -106,22 +106,19 @@ def _pattern(phrase: str) -> re.Pattern[str]:
 
 
 def by_tags(text: str, cards: Sequence[WorkerCard]) -> Decision:
-    request = f" {' '.join(_stems(text))} "
-    stems_of_tags = {card.name: {tag: f" {' '.join(_stems(tag))} " for tag in card.tags} for card in cards}
-    tags_of_worker: dict[str, set[str]] = {}
-    for name, tags in stems_of_tags.items():
-        tags_of_worker[name] = {tag_stems for tag_stems in tags.values() if tag_stems.strip() and tag_stems in request}
-    counts = Counter(tag for tags in tags_of_worker.values() for tag in tags)
-    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in tags_of_worker.items()})
+    """The worker with most of the tags that stand in the text; one that few workers have tells more."""
+    request = f" {_stems(text)} "
+    named = {card.name: {tag for tag in card.tags if f" {_stems(tag)} " in request} for card in cards}
+    counts = Counter(tag for tags in named.values() for tag in tags)
+    scores = share_scores({name: sum(1.0 / counts[tag] for tag in tags) for name, tags in named.items()})
     if not scores:
         return no_worker("tags", "no word of the request is a tag of a worker")
     worker, confidence = scores[0]
-    tags = ", ".join(tag for tag, tag_stems in stems_of_tags[worker].items() if tag_stems in tags_of_worker[worker])
-    return choose("tags", scores, confidence, f"the request names {tags}")
+    return choose("tags", scores, confidence, f"the request names {', '.join(sorted(named[worker]))}")
 
 
-def _stems(text: str) -> list[str]:
-    return [stem(word) for word in tokenize(text.replace("-", " "))]
+def _stems(text: str) -> str:
+    return " ".join(stem(word) for word in tokenize(text.replace("-", " ")))
 
 
 # --- words

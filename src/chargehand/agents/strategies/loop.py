@@ -42,7 +42,8 @@ from chargehand.tools.tool import CAP
 _STALLED = "stalled"
 _REPEATED = "repeated"
 _EMPTY = "nothing_done"
-_REFUSALS = (_STALLED, _REPEATED, _EMPTY)
+REFUSALS = (_STALLED, _REPEATED, _EMPTY)
+"""Codes of what is sent back to the model."""
 _AFRESH = (
     "What was tried so far is of no use: this is a fresh start. Take another way, with another worker or another kind"
     " of task, and ask for nothing that was asked for before."
@@ -102,7 +103,7 @@ class _Turn:
         self.stalls = before.stalls
         self.fresh = before.fresh_starts
         self.may_restart = self.fresh < strategy.fresh_starts
-        self.refused = {finding.code for finding in brief.findings} & set(_REFUSALS)
+        self.refused = {finding.code for finding in brief.findings} & set(REFUSALS)
         self.failed = bool(brief.tasks) and any(gap.task == brief.tasks[-1].id for gap in brief.gaps)
         is_due = self.stalls + self.failed >= self.patience and self.may_restart
         self.afresh = is_due or _STALLED in self.refused

@@ -118,6 +118,12 @@ def _sources(parts: list[AnswerPart]) -> list[str]:
 
 def _missing(subject: Answering, parts: list[AnswerPart]) -> list[str]:
     """The gaps of tasks, and what results say they left out; what no task was planned for is added to every answer."""
-    missing = [(gap.task, gap.message) for gap in subject.gaps if gap.message and gap.task]
+    instructions = {result.task: without_returns(result.instruction).rstrip("?. ") for result in subject.results}
+    missing: list[tuple[str, str]] = []
+    for gap in subject.gaps:
+        if gap.message and gap.task:
+            is_of_run = gap.reason != "logic" and gap.task in instructions  # it does not say what was asked
+            text = f"{instructions[gap.task]}: {gap.message.rstrip('.')}." if is_of_run else gap.message
+            missing.append((gap.task, text))
     missing += [(part.task, line) for part in parts for line in part.missing]
     return [f"- {text[:1].upper()}{text[1:]} [{task}]" for task, text in missing]

@@ -213,7 +213,8 @@ class DemoPlan:
         target = next((task for task in reversed(self.tasks) if task.kind not in {"draw", "keep"}), None)
         if target is None:
             raise RefusedError("there is nothing to keep")
-        sentence = f"{clause.text[:1].upper()}{clause.text[1:].rstrip('. ')}"
+        text = _POINTER.sub("what you find", clause.text.rstrip(". "), count=1)
+        sentence = text[:1].upper() + text[1:]
         if target.worker in able:
             target.keeps.append(f"{sentence}.")
             return target

@@ -61,10 +61,15 @@ def read_outcomes(messages: Sequence[Message]) -> list[ToolOutcome]:
     return outcomes
 
 
+def open_envelope(text: str) -> str:
+    """What stands in an envelope, without what a loop may have written around it; a text without one as it is."""
+    envelope = _ENVELOPE.search(text)
+    return envelope[2] if envelope else text
+
+
 def _decode(text: str) -> object:
     """JSON as what it is, and anything else as text."""
-    envelope = _ENVELOPE.match(text)  # what a loop may have written after it is not part of it
-    body = envelope[2] if envelope else text
+    body = open_envelope(text)
     try:
         return cast("object", msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError):
@@ -225,7 +230,7 @@ def table_in_words(table: Table, title: str, words: frozenset[str] = frozenset()
             label = "" if is_plain else f"{table.columns[at].replace('_', ' ')} "
             cells.append(label + format_cell(table, row, at))
         parts.append((" " if is_plain else ", ").join(cells))
-    hidden = len(table.rows) - _MOST_LISTED
+    hidden = max(0, len(table.rows) - _MOST_LISTED) + table.more
     more = f" and {hidden} more" if hidden > 0 else ""
     return f"{title}: {(', ' if is_plain else '; ').join(parts) or 'none'}{more}."
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from chargehand.models.demo.plan import PlannedTask, make_plan
+from chargehand.models.demo.plan import make_plan
 from chargehand.models.demo.request import without_returns
 from chargehand.models.demo.results import read_product
 from chargehand.models.demo.tools import read_skill, tool_words
@@ -32,6 +32,7 @@ _MOST_TASKS = 50
 _MOST_TOOLS = 4
 _LONGEST_RESULT = 20_000
 _OFFERED_DAY = re.compile(r"(?:nearest|closest|did you mean)[^;?\n]{0,60}?(?P<day>\d{4}-\d\d-\d\d)", re.IGNORECASE)
+_NEAREST_DAY = re.compile(r" The day [\d-]{10} is the nearest there is to (?P<asked>[\d-]{10}): say so\.")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _TASK_ID = re.compile(r"\bt\d+\b")
 _NO_RESULT = re.compile(
@@ -110,32 +111,25 @@ def keep_ledger(subject: ProgressLedger) -> str:
 
 @reply.register
 def split(subject: Splitting) -> str:
-    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups of clauses."""
+    """Simple, or the tasks of its plan as parts; more tasks than there may be parts go in groups, in their order."""
     if without_returns(subject.instruction) != subject.instruction.strip():
         return _encode(simple=True, why="It is one task of a plan.")
     plan = make_plan(Planning(subject.instruction, subject.workers, _MOST_TASKS))
-    why = f"The plan for it has {len(plan.tasks)} tasks."
-    if len(plan.tasks) < 2:
-        worker = plan.tasks[0].worker if plan.tasks else None
+    tasks = plan.tasks
+    why = f"The plan for it has {len(tasks)} tasks."
+    if len(tasks) < 2:
+        worker = tasks[0].worker if tasks else None
         return _encode(why=why, simple=True, unserved=plan.unserved, worker=worker)
-    if len(plan.tasks) > subject.most > 1:
-        return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=_group_tasks(plan.tasks, subject.most))
-    places = {task.id: number for number, task in enumerate(plan.tasks, 1)}
-    subtasks = [
-        {"instruction": task.instruction, "worker": task.worker, "after": [places[name] for name in task.after]}
-        for task in plan.tasks
-    ]
-    return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
-
-
-def _group_tasks(tasks: list[PlannedTask], most: int) -> list[dict[str, object]]:
-    """As many parts as there may be, in the order of the tasks."""
-    bounds = [number * len(tasks) // most for number in range(most + 1)]
+    count = min(len(tasks), max(2, subject.most))
+    bounds = [number * len(tasks) // count for number in range(count + 1)]
     groups = [tasks[start:end] for start, end in pairwise(bounds)]
-    return [
-        {"instruction": " ".join(task.sentence for task in group), "worker": group[0].worker, "after": []}
-        for group in groups
-    ]
+    places = {task.id: number for number, group in enumerate(groups, 1) for task in group}
+    subtasks: list[dict[str, object]] = []
+    for number, group in enumerate(groups, 1):
+        instruction = " ".join(task.sentence for task in group) if len(group) > 1 else group[0].instruction
+        after = {places[name] for task in group for name in task.after} - {number}
+        subtasks.append({"instruction": instruction, "worker": group[0].worker, "after": sorted(after)})
+    return _encode(why=why, simple=False, unserved=plan.unserved, subtasks=subtasks)
 
 
 # --- rewriting what failed
@@ -146,13 +140,15 @@ def refine(subject: Refining) -> str:
     """The task with the day that the error offers, and a remark which was asked for; any other task as it is."""
     offered = _OFFERED_DAY.search(subject.failure[:4_000])
     plain = without_returns(subject.instruction)
-    days = [period for period in find_periods(plain) if period.day and period.year]
-    if offered is None or len(days) != 1:
-        return subject.instruction
-    day = days[0]
-    remark = f"The day {offered['day']} is the nearest there is to {day.first_day}: say so."
     returns = subject.instruction[len(plain) :].strip()
-    return f"{plain[: day.start]}{offered['day']}{plain[day.end :]} {remark} {returns}".strip()
+    earlier = _NEAREST_DAY.search(plain)
+    plain = _NEAREST_DAY.sub("", plain)
+    days = [period for period in find_periods(plain) if period.day and period.year]
+    if offered is None or len(days) != 1 or days[0].first_day.isoformat() == offered["day"]:
+        return subject.instruction
+    wanted_day = earlier["asked"] if earlier else days[0].first_day.isoformat()
+    remark = f"The day {offered['day']} is the nearest there is to {wanted_day}: say so."
+    return f"{plain[: days[0].start]}{offered['day']}{plain[days[0].end :]} {remark} {returns}".strip()
 
 
 # --- judging

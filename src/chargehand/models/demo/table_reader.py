@@ -63,6 +63,8 @@ _FORMS = (
 
 E asks (which, list), C counts (how many), A is an aggregate, R a rank, G groups (per, by), T is the base table, K
 another table or a column that rows can be put together by, P a month, year or day, M a measure, S sold, # a number.
+No form has N (a negation without a value), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
+refer to).
 """
 _LAST_OPENING = 3
 """Behind so many words "what" or "show" opens no question."""
@@ -250,8 +252,10 @@ class _QueryReader:
             return "P"
         if Noun(self.base) in near and ("number" not in kinds or self.items[item.at - 1].operator in {"C", "R"}):
             return "T"
-        tags = [tag for kind, tag in _NOUN_TAGS.items() if kind in kinds]
-        return tags[0] if tags else item.operator or "?" * bool(item.nouns)
+        for kind, tag in _NOUN_TAGS.items():
+            if kind in kinds:
+                return tag
+        return "?" if item.nouns else item.operator
 
     def _find(self, item: Item, *kinds: str) -> Noun | None:
         """The noun of these kinds in the base table, else in those it refers to; two of them are two readings."""
@@ -308,7 +312,7 @@ class _QueryReader:
         prices = [column for name in self.joins for column in self.schema.tables[name].prices]
         quantity = self.base.quantity
         if quantity is None or len(prices) != 1 or aggregate not in {"", "SUM"}:
-            raise RefusedError(f"the {aggregate.lower()} {item.text} cannot be worked out from {self.base.name}")
+            raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
         unit = prices[0].unit
         expression = f"{quantity.sql} * {prices[0].sql}"
         return Measure(expression, "SUM", "revenue", table=prices[0].table, unit=unit, decimals=2)
@@ -372,7 +376,8 @@ class _QueryReader:
         if is_excluded or before.low == "by":  # "placed by Ada Brandt"
             self._take(before)
         test = "<>" if is_excluded else "="
-        sql = f"{column.sql} {test} '{text.replace(chr(39), chr(39) * 2)}'"
+        quoted = text.replace("'", "''")
+        sql = f"{column.sql} {test} '{quoted}'"
         words = f"not {item.text}" if is_excluded else item.text
         self.query.conditions.append(Condition(sql, words, column, is_excluded))
         self._take(item)

@@ -14,7 +14,6 @@ from chargehand.models.demo.words import stem, stem_set, stems
 Phrase: TypeAlias = tuple[str, ...]
 """The stems of its words."""
 
-_MOST_ROWS = 200
 _TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)$", re.MULTILINE)
 _LITERAL = r"(?:'(?:[^']|'')*'|[-\d.e+]+)"
 _COLUMN = re.compile(
@@ -297,7 +296,7 @@ class TableQuery(Struct):
         words = ", ".join(condition.words for condition in self.conditions if condition.words)
         parts = [title[:1].upper() + title[1:], f"({words})" if words else "", self.time_words]
         return Query(
-            sql=f"{sql} LIMIT {_MOST_ROWS}",
+            sql=sql,
             title=" ".join(filter(None, parts)),
             is_number=self.group is None and self.measure is not None and bool(self.measure.aggregate),
             tables=tuple(self.tables),

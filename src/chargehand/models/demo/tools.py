@@ -24,9 +24,10 @@ ToolKind: TypeAlias = Literal["table", "search", "archive", "compute", "chart", 
 NEGATIVE = "negative numbers are not read"
 _MEMORY = word_set(
     """archival_memory_insert conversation_search core_memory_append core_memory_replace memory_insert memory_replace
-    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python read_file list_files write_file
+    memory_rethink memory_apply_patch memory_finish_edits give_up read_more run_python
     fetch send_message_to_agent_and_wait_for_reply send_message_to_agent_async send_message_to_agents_matching_tags"""
 )
+_OF_FILES = ("read_file", "list_files", "write_file")
 """Tools for memory, files and messages, which are used by rules of their own or not at all."""
 _OPTIONAL_SEARCH = word_set("most limit top_k k count path folder")
 
@@ -123,7 +124,7 @@ def _read_kind(name: str, description: str, parameters: tuple[Parameter, ...]) -
     required = {parameter.name for parameter in parameters if parameter.is_required}
     kinds: dict[ToolKind, bool] = {
         "archive": name == "archival_memory_search",
-        "memory": name in _MEMORY,
+        "memory": name in _MEMORY or name.endswith(_OF_FILES),
         "table": "sql" in names and read_schema(description) is not None,
         "chart": {"labels", "values"} <= names,
         "compute": required == {"expression"},
@@ -172,8 +173,8 @@ _AMOUNTS = word_set("many much long far often")
 _COUNTS = stem_set("count number quantity amount pieces units n")
 """Names of arguments that say how many of anything there are."""
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
-_NO_NAME = re.compile(r", | and | or |\bthan\b", re.IGNORECASE)
-"""What a text has that is several names, or a comparison."""
+_IN_NAMES = word_set("of the")
+_BEFORE_VERBS = word_set("is are was were be been do does did has have had can could will would should i we you they")
 
 
 class Calls(Struct, frozen=True):
@@ -245,11 +246,17 @@ class _Filling:
         return dict(sorted(chosen.items(), key=lambda item: item[1].start))
 
     def _fill_periods(self) -> None:
-        """Days in their order."""
-        days = [period for period in self.clause.periods if period.day and period.year]
-        for parameter, period in zip(self._open("day"), days, strict=False):
-            self.values[parameter.name] = [period.first_day.isoformat()]
-            self.account.use_period(period)
+        """Days in their order, and months for arguments whose choices are months."""
+        for period in self.clause.periods:
+            month = period.text.split()[0]
+            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
+            days = self._open("day")
+            if days and period.day and period.year:
+                self.values[days[0].name] = [period.first_day.isoformat()]
+                self.account.use_period(period)
+            elif months and not period.day:
+                self.values[months[0].name] = [month]
+                self.account.use_period(period)
 
     def _fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
@@ -294,16 +301,23 @@ class _Filling:
         rest = [
             place
             for place, token in self.account.open_words.items()
-            if not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
+            if place and not token.is_negation and token.stem not in own and token.low not in _AMOUNTS
         ]
         if not rest:
             return False
         text = self.clause.text[self.tokens[rest[0]].start : self.tokens[rest[-1]].end]
-        if _NO_NAME.search(text):
+        if "," in text or not self._is_name(rest[0], rest[-1]):
             raise RefusedError(f"{self.tool.name} takes one {wanted[0].name.replace('_', ' ')}, not {text!r}")
         self.values[wanted[0].name] = [text]
         self.account.used.update(rest)
         return True
+
+    def _is_name(self, first: int, last: int) -> bool:
+        """Whether words are one name: all with capitals ("Rivers of Clay"), or one word that is no verb ("anvils")."""
+        words = self.tokens[first : last + 1]
+        if all(token.text[0].isupper() or token.text[0].isdigit() or token.low in _IN_NAMES for token in words):
+            return True
+        return first == last and (first == 0 or self.tokens[first - 1].low not in _BEFORE_VERBS)
 
 
 def _takes_number(parameter: Parameter, value: float) -> bool:
@@ -429,7 +443,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     for at, token in account.open_words.items():
         weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
         matched += weight
-        if weight or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
+        if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
             account.use_word(at)
     if matched < _FITS:
         return None

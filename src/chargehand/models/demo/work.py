@@ -6,7 +6,7 @@ the beginning, and a call that was not made yet ends it (`CallsNeededError`).
 
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -22,6 +22,7 @@ from chargehand.models.demo.results import (
     as_number,
     figure_in_words,
     gather,
+    open_envelope,
     passage_in_words,
     read_outcomes,
     table_in_words,
@@ -42,7 +43,8 @@ _ASK_OTHERS = "send_message_to_agents_matching_tags"
 _MOST_STEPS = 12
 _OFFERS = ("nearest", "did you mean", "one of", "closest", "there are", "try ")
 """Words of an error that names something a rewritten task could use."""
-_MESSAGE = re.compile(r'<data (?P<nonce>\w+) from "worker[^"\n]{0,200}">\n')
+_FROM_WORKER = ' from "worker'
+"""How the envelope of a message from another worker begins."""
 _TAGGED = re.compile(r"\btagged (?:as |with )?(?P<tags>[\w-]+(?:(?:,\s*(?:and )?|\s+and\s+)[\w-]+)*)", re.IGNORECASE)
 _PLACE = re.compile(r"\b(?:to|in|into|on|onto)\s+(?:the |our |my |your )?(?:block )?(?P<place>[\w-]+)", re.IGNORECASE)
 _ARCHIVE = stem_set("archive memory findings")
@@ -105,8 +107,9 @@ def work(subject: Working, request: Request) -> Reply:
     messages = request.messages
     if subject.chat_turns:
         messages = (messages[0], *messages[1 + subject.chat_turns :])
-    is_message = any(message.role == "user" and _MESSAGE.search(message.text) for message in messages)
-    subject = structs.replace(subject, instruction=_message_text(subject.instruction))
+    is_message = any(message.role == "user" and _FROM_WORKER in message.text for message in messages)
+    if subject.instruction.startswith("Message from "):
+        subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
     job = Job(
         subject=subject,
         tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
@@ -118,7 +121,9 @@ def work(subject: Working, request: Request) -> Reply:
         complaint = shorten(messages[-1].text, 300)
         return _give_up(RefusedError(f"the result was not accepted: {complaint}", may_retry=True), job.steps)
     try:
-        text = "" if is_message else _ask_others(job)
+        text = _note_turns(job)
+        if not text and not is_message:
+            text = _ask_others(job)
         return Reply(text or _serve_task(job, is_shaped=request.schema is not None))
     except CallsNeededError as needed:
         if job.steps >= _MOST_STEPS:
@@ -126,13 +131,6 @@ def work(subject: Working, request: Request) -> Reply:
         return _call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
         return _give_up(refusal, job.steps)
-
-
-def _message_text(instruction: str) -> str:
-    """The words of a message from another worker, which stand in an envelope."""
-    match = _MESSAGE.search(instruction) if instruction.startswith("Message from ") else None
-    end = instruction.find(f"\n</data {match['nonce']}>", match.end()) if match else -1
-    return instruction[match.end() : end].strip() if match and end > 0 else instruction
 
 
 def _was_rejected(messages: Sequence[Message]) -> bool:
@@ -168,15 +166,19 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
     texts: list[str] = []
     refusals: dict[str, RefusedError] = {}
     for clause in parsed.clauses:
+        if clause.kind == "keep" and refusals:
+            texts += ["Not kept: a part of it is missing."] if texts else []
+            continue
         try:
-            texts.append(_serve_clause(clause, job, "\n".join(texts)))
+            texts.append(_serve_clause(clause, job, "\n".join([*texts, *parsed.remarks])))
         except RefusedError as refusal:
-            refusals[clause.text.rstrip(".?! ")] = refusal
+            refusals[clause.text] = refusal
     if not texts:
         reasons = dict.fromkeys(refusal.reason for refusal in refusals.values())
         may_retry = any(refusal.may_retry for refusal in refusals.values())
         raise RefusedError("; ".join(reasons) or "the task does not say what is wanted", may_retry=may_retry)
-    return "\n".join([*texts, *parsed.remarks, *(f"{LEFT}{clause}." for clause in refusals)])
+    missing = [LEFT + text + ("" if text.endswith((".", "?", "!")) else ".") for text in refusals]
+    return "\n\n".join(filter(None, ("\n".join([*texts, *parsed.remarks]), "\n".join(missing))))
 
 
 # --- one clause
@@ -317,6 +319,33 @@ def _keep(keeping: Keeping, job: Job, text: str) -> str:
     if error:
         return f"Not kept: {error}"
     return f"Added to {keeping.place}." if keeping.block else f"Kept in {keeping.place}."
+
+
+def _note_turns(job: Job) -> str:
+    """What a background worker did: a line for each turn it was given, on the block it may add to.
+
+    Nothing for any other task.
+    """
+    values = [cast("Arguments", result.value) for result in job.subject.inputs if isinstance(result.value, dict)]
+    turns = [value for value in values if value.get("kind") == "turn"]
+    if not turns:
+        return ""
+    block = next((block for block in job.subject.blocks if block.access in {"write", "append"}), None)
+    if block is None or job.tool(APPEND) is None:
+        raise RefusedError("there is no block here that lines may be added to")
+    if job.outcomes:
+        return job.outcomes[-1].error or f"Noted in {block.label} what was asked."
+    noted = block.text.splitlines()
+    new = [line for line in dict.fromkeys(_turn_line(turn) for turn in turns) if line not in noted]
+    if not new:
+        return f"Nothing new: what was asked is noted in {block.label} already."
+    raise CallsNeededError([(APPEND, {"label": block.label, "content": "\n".join(new)})])
+
+
+def _turn_line(turn: Arguments) -> str:
+    """What was asked, and how the answer begins."""
+    answer = str(turn.get("answer", "")).strip().partition("\n")[0]
+    return f"- {shorten(str(turn.get('request', '')), 120)} -> {shorten(answer, 200) or '(no answer)'}"
 
 
 # --- asking other workers

@@ -3,43 +3,19 @@
 All of it is derived from the journal; what the index lacks is written in when the tenant is opened.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from chargehand.memory.catalog import Order
 from chargehand.server.letta.message_log import MessageLog
-from chargehand.server.letta.wire import LettaMessage
-from chargehand.sqlite.connection import FileKind
-from chargehand.sqlite.database import FileDatabase, open_in_thread
-
-if TYPE_CHECKING:
-    import sqlite3  # a tenant has it loaded already
+from chargehand.sqlite import StoreUrl, file_of_url
 
 OWN_CONVERSATION = "default"
 """What clients call the conversation that an agent has by itself."""
 _Item = TypeVar("_Item")
-_Value: TypeAlias = str | float
-_FILE = FileKind(0x43686754, (("letta-1.sql",),), "index of agents' runs")
-_PATIENCE = 5.0
-_ENCODER = msgspec.json.Encoder()
-_RUN = """
-    INSERT INTO runs (id, name, agent, conversation, created, status, stop, open, background, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET status = excluded.status, stop = excluded.stop, open = excluded.open,
-    body = excluded.body
-"""
-_MESSAGE = """
-    INSERT INTO messages (id, agent, conversation, run, type, created, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO NOTHING
-"""
-_WAITING = "FROM runs WHERE open = 1 AND stop = 'requires_approval' AND agent <> ''"
 
 
 class ListPage(Struct, frozen=True):
@@ -64,28 +40,26 @@ class ListPage(Struct, frozen=True):
         return ordered[start:end][: self.limit]
 
 
-class Where(Struct):
-    """What listed rows must be like: SQL of this server, and the values of its clients. An empty value asks nothing."""
+class RunFilter(Struct, frozen=True):
+    """Which runs are listed. An empty field asks nothing."""
 
-    tests: list[str] = field(default_factory=list[str])
-    values: list[_Value] = field(default_factory=list[_Value])
+    agents: Sequence[str] = ()
+    statuses: Sequence[str] = ()
+    stop: str = ""
+    conversation: str = ""
+    """Its id, or `OWN_CONVERSATION`."""
+    is_active: bool = False
+    """Only those that have not ended and do not wait for their client."""
 
-    def add(self, test: str, value: _Value) -> None:
-        self.tests.append(test)
-        self.values.append(value)
 
-    def equal(self, column: str, value: str | None) -> None:
-        if value:
-            self.add(f"{column} = ?", value)
+class MessageFilter(Struct, frozen=True):
+    """Which messages are listed. An empty field asks nothing."""
 
-    def among(self, column: str, values: Sequence[str]) -> None:
-        if values:
-            self.tests.append(f"{column} IN ({', '.join('?' * len(values))})")
-            self.values += values
-
-    def in_conversation(self, conversation: str | None) -> None:
-        if conversation:
-            self.add("conversation = ?", "" if conversation == OWN_CONVERSATION else conversation)
+    agent: str = ""
+    conversation: str = ""
+    """Its id, or `OWN_CONVERSATION`."""
+    run: str = ""
+    types: Sequence[str] = ()
 
 
 class IndexedRun(Struct, frozen=True):
@@ -103,135 +77,52 @@ class SavedLog(Struct, frozen=True):
     is_deleted: bool = False
 
 
-class Index:
-    """In a SQLite file, which is opened when it is first used. Bodies are JSON as clients are sent it."""
-
-    def __init__(self, path: Path, clean: Callable[[bytes], bytes]) -> None:
-        """`clean` takes secrets out of what is written."""
-        self._path = path
-        self._clean = clean
-        self._opening = asyncio.Lock()
-        self._file: FileDatabase | None = None
-
-    async def _open(self) -> FileDatabase:
-        async with self._opening:
-            if self._file is None:
-                # what is lost with the machine's power is written again from the journal
-                self._file = await open_in_thread(
-                    lambda: FileDatabase(self._path, durability="process", patience=_PATIENCE, kind=_FILE),
-                    FileDatabase.close_now,
-                )
-            return self._file
-
-    async def close(self) -> None:
-        if self._file is not None:
-            await self._file.close()
-
-    async def _query(self, query: str, *values: _Value) -> list[tuple[Any, ...]]:
-        return await (await self._open()).read(lambda db: db.execute(query, values).fetchall())
-
-    async def _execute(self, statement: str, *values: _Value) -> None:
-        await (await self._open()).write(lambda db: db.execute(statement, values))
-
-    # --- writing
+class Index(Protocol):
+    """What every store of the index promises. Bodies are JSON as clients are sent it."""
 
     async def save(self, saved: Sequence[SavedLog]) -> None:
         """Write what these runs have come to, in one transaction; messages that are there already stay."""
-
-        def work(db: "sqlite3.Connection") -> None:
-            for each in saved:
-                self._save_log(db, each)
-
-        await (await self._open()).write(work)
-
-    def _save_log(self, db: "sqlite3.Connection", saved: SavedLog) -> None:
-        log = saved.log
-        row = (
-            log.run,
-            log.name,
-            "" if saved.is_deleted else log.agent,
-            log.conversation,
-            log.began,
-            log.status,
-            log.stop,
-            not log.over,
-            log.is_background,
-            _ENCODER.encode(log.describe_run()),
-        )
-        db.execute(_RUN, row)
-        # a run in the agent's queue is not listed yet: a reader who goes on from there would miss what comes before it
-        if saved.has_messages and (log.over or log.is_working or log.is_waiting):
-            db.executemany(_MESSAGE, [self._message_row(log, message) for message in log.messages])
-
-    def _message_row(self, log: MessageLog, message: LettaMessage) -> tuple[object, ...]:
-        return (
-            message.id,
-            log.agent,
-            log.conversation,
-            message.run_id,
-            message.message_type,
-            log.began,
-            self._clean(_ENCODER.encode(message)),
-        )
+        ...
 
     async def forget_agent(self, agent: str) -> None:
         """Drop everything that is known of an agent."""
-        await self._execute("DELETE FROM messages WHERE agent = ?", agent)
-        await self._execute("UPDATE runs SET agent = '' WHERE agent = ?", agent)
+        ...
 
     async def forget_messages(self, agent: str, conversation: str = "") -> None:
         """Drop the messages of a conversation, or of the agent's own; its runs stay."""
-        await self._execute("DELETE FROM messages WHERE agent = ? AND conversation = ?", agent, conversation)
+        ...
 
-    # --- runs
-
-    async def runs(self, where: Where, page: ListPage) -> list[bytes]:
+    async def runs(self, wanted: RunFilter, page: ListPage) -> list[bytes]:
         """A page of the bodies of runs."""
-        where.tests.append("agent <> ''")
-        is_descending = page.order == "desc"
-        is_from_end = bool(page.before) and not page.after  # those nearest to it
-        return await self._page("runs", where, page, is_descending=is_descending, is_from_end=is_from_end)
+        ...
 
-    async def run(self, run: str) -> IndexedRun | None:
-        rows = await self._query("SELECT name, body FROM runs WHERE id = ? AND agent <> ''", run)
-        return IndexedRun(*rows[0]) if rows else None
+    async def run(self, run: str) -> IndexedRun | None: ...
 
     async def waiting_run(self, lane: str) -> str:
         """The run that waits for its client, in a conversation or in the agent's own; empty if none does."""
-        rows = await self._query(f"SELECT id {_WAITING} AND iif(conversation <> '', conversation, agent) = ?", lane)
-        return rows[0][0] if rows else ""
+        ...
 
     async def waiting_agents(self) -> list[str]:
         """The agents of which a run waits for its client in their own conversation."""
-        return [row[0] for row in await self._query(f"SELECT agent {_WAITING} AND conversation = ''")]
+        ...
 
     async def ended(self) -> set[str]:
         """The journals that are indexed to their end."""
-        return {row[0] for row in await self._query("SELECT name FROM runs GROUP BY name HAVING max(open) = 0")}
+        ...
 
-    # --- messages
-
-    async def messages(self, where: Where, page: ListPage) -> list[bytes]:
+    async def messages(self, wanted: MessageFilter, page: ListPage) -> list[bytes]:
         """A page of the bodies of messages, from the oldest to the newest, whatever the order.
 
         `after` means newer and `before` older; the order only says at which end a list without a cursor begins. So
         Letta has it.
         """
-        is_from_end = not page.after and (bool(page.before) or page.order == "desc")
-        return await self._page("messages", where, page, is_descending=False, is_from_end=is_from_end)
+        ...
 
-    async def _page(
-        self, table: str, where: Where, page: ListPage, *, is_descending: bool, is_from_end: bool
-    ) -> list[bytes]:
-        """The bodies of a page; `table` and the tests are ours, never a client's."""
-        signs = "<>" if is_descending else "><"
-        for cursor, sign in zip((page.after, page.before), signs, strict=True):
-            if cursor:
-                keys = f"SELECT created, number FROM {table} WHERE id = ?"  # noqa: S608 - as below
-                where.add(f"(created, number) {sign} ({keys})", cursor)
-        direction = "DESC" if is_descending != is_from_end else "ASC"
-        tests = f"WHERE {' AND '.join(where.tests)}" if where.tests else ""
-        order = f"ORDER BY created {direction}, number {direction} LIMIT ?"
-        rows = await self._query(f"SELECT body FROM {table} {tests} {order}", *where.values, page.limit)  # noqa: S608 - every piece is ours
-        bodies = [row[0] for row in rows]
-        return bodies[::-1] if is_from_end else bodies
+    async def close(self) -> None: ...
+
+
+def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
+    """The index at a URL, opened when it is first used; `clean` takes secrets out of what is written."""
+    from chargehand.server.letta.sqlite_index import SqliteIndex  # noqa: PLC0415 - it implements this module
+
+    return SqliteIndex(file_of_url(url), clean)

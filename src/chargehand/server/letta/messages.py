@@ -11,7 +11,7 @@ from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent, describe_agent
 from chargehand.server.letta.custom_tools import client_side_tools
 from chargehand.server.letta.executor import lock_of
-from chargehand.server.letta.index import IndexedRun, Where
+from chargehand.server.letta.index import IndexedRun, MessageFilter, RunFilter
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_messages, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, join_json, route
@@ -173,11 +173,9 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
     # a client that follows the pages goes on from the last message to newer ones: what is older must be on the page
     limit = _MAX_LISTED if agent else 100
     page = call.page(limit, "desc", "agent_id", "conversation_id", "include_return_message_types", "include_err")
-    where = Where()
-    where.equal("agent", agent)
-    where.in_conversation(conversation)
-    where.among("type", call.query.getlist("include_return_message_types"))
-    return join_json(await (await call.sessions.flush(agent)).messages(where, page))
+    types = call.query.getlist("include_return_message_types")
+    wanted = MessageFilter(agent=agent, conversation=conversation or "", types=types)
+    return join_json(await (await call.sessions.flush(agent)).messages(wanted, page))
 
 
 # --- runs
@@ -187,14 +185,14 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
 async def list_runs(call: LettaCall) -> Response:
     query = call.query
     page = call.page(100, "desc", "agent_id", "statuses", "stop_reason", "conversation_id", "active")
-    where = Where()
-    where.among("agent", query.getlist("agent_id"))
-    where.among("status", query.getlist("statuses"))
-    where.equal("stop", query.get("stop_reason"))
-    where.in_conversation(query.get("conversation_id"))
-    if call.flag("active"):
-        where.among("status", ("created", "running"))
-    return join_json(await (await call.sessions.flush()).runs(where, page))
+    wanted = RunFilter(
+        agents=query.getlist("agent_id"),
+        statuses=query.getlist("statuses"),
+        stop=query.get("stop_reason", ""),
+        conversation=query.get("conversation_id", ""),
+        is_active=call.flag("active"),
+    )
+    return join_json(await (await call.sessions.flush()).runs(wanted, page))
 
 
 async def _find_run(call: LettaCall) -> IndexedRun:
@@ -216,9 +214,7 @@ async def retrieve_run(call: LettaCall) -> Response:
 async def list_messages_of_run(call: LettaCall) -> Response:
     page = call.page(100, "asc")
     await _find_run(call)
-    where = Where()
-    where.equal("run", call.path("run"))
-    return join_json(await call.sessions.index.messages(where, page))
+    return join_json(await call.sessions.index.messages(MessageFilter(run=call.path("run")), page))
 
 
 @route("GET", f"{_RUN}/usage")

@@ -119,7 +119,7 @@ Handler: TypeAlias = Callable[[LettaCall], Awaitable[object]]
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Route(Struct, frozen=True):
+class LettaRoute(Struct, frozen=True):
     method: Method
     path: str
     handler: Handler
@@ -131,7 +131,7 @@ class Route(Struct, frozen=True):
         return result if isinstance(result, Response) else reply(result)
 
 
-ROUTES: list[Route] = []
+ROUTES: list[LettaRoute] = []
 """Every route of this API: modules add theirs when they are imported."""
 
 
@@ -139,7 +139,7 @@ def route(method: Method, path: str, scope: Scope | None = None) -> Callable[[An
     """Register the decorated handler. Reading needs the scope `read`, all else `run`, unless it is said."""
 
     def register(handler: AnyHandler) -> AnyHandler:
-        ROUTES.append(Route(method, path, handler, scope or ("read" if method == "GET" else "run")))
+        ROUTES.append(LettaRoute(method, path, handler, scope or ("read" if method == "GET" else "run")))
         return handler
 
     return register

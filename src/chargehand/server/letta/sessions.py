@@ -29,7 +29,7 @@ from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
 from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
-from chargehand.server.letta.index import Index, SavedLog
+from chargehand.server.letta.index import Index, SavedLog, open_index
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
@@ -38,7 +38,6 @@ from chargehand.server.streams import Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, problem_of, reply, unknown
-from chargehand.sqlite import file_of_url
 
 _DONE = b"data: [DONE]\n\n"
 _SIGN_OF_LIFE = b" \n"
@@ -46,9 +45,9 @@ _PING: Seconds = 15.0
 
 
 class _TextPiece(Struct, frozen=True):
-    """Some text as it comes, and the id of the message that it becomes part of."""
+    """Some text as it comes. `id` is that of the message that it becomes part of."""
 
-    message: str
+    id: str
     text: str
 
 
@@ -59,6 +58,8 @@ class Session:
         self.log = log
         self.root = root or log.run
         self.streams_tokens = streams_tokens
+        self.begun = asyncio.Event()
+        """Set when its first new entry is on disk, or it could not be begun."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run has ended or waits for its client."""
         self._output = Output[LettaMessage | _TextPiece](log.messages)
@@ -123,12 +124,15 @@ class Session:
     async def _events(self, types: Sequence[str] | None, after: int) -> AsyncGenerator[bytes]:
         stop = ""
         sent_text: dict[str, str] = {}
+        seen = {message.id for message in self.log.messages[:after]}
         try:
-            async with aclosing(self._output.read(self._position_after(after))) as items:
+            async with aclosing(self._output.read()) as items:
                 async for item in items:
+                    if item.id in seen:
+                        continue
                     if isinstance(item, _TextPiece):
-                        sent_text[item.message] = sent_text.get(item.message, "") + item.text
-                        yield event(self._message(item.text, item.message))
+                        sent_text[item.id] = sent_text.get(item.id, "") + item.text
+                        yield event(self._message(item.text, item.id))
                     elif self.log.is_wanted(item, types):
                         rest = _without_sent(item, sent_text.pop(item.id, "").strip())
                         if rest is not None:
@@ -139,13 +143,6 @@ class Session:
         yield event(StopReason(stop or self.log.stop or "error"))
         yield event(self.log.usage)
         yield _DONE
-
-    def _position_after(self, number: int) -> int:
-        """The place in the output after a message."""
-        for place, item in enumerate(self._output.items, 1):
-            if isinstance(item, LettaMessage) and item.seq_id == number:
-                return place
-        return number
 
     def _message(self, text: str, message_id: str = "") -> LettaMessage:
         """A message that is not in the log. It has no number: a client that comes back gets the whole one."""
@@ -197,7 +194,7 @@ class Sessions:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self.index = Index(file_of_url(tenant.stores.index), tenant.redactor.clean)
+        self.index = open_index(tenant.stores.index, tenant.redactor.clean)
         tenant.stack.push_async_callback(self.index.close)
         self._queue = AgentQueue(tenant.runs, tenant.settings.limits.waiting)
         self.executor = LettaExecutor(tenant, self._queue, self._on_entries)
@@ -267,7 +264,9 @@ class Sessions:
         """Go on with a run that waits for its client, or that a crash left open; back when the reports are on disk."""
         await self._wait_until_indexed()
         async with lock_of(self._tenant, f"resume {run}"):
-            session = self.find(run)
+            session = next(iter(self._live.get(run, ())), None)
+            if session is not None:
+                await session.begun.wait()  # it may wait for a slot
             if session is not None and not session.done.done() and not session.log.is_waiting:
                 for report in reports:
                     await self._runner_of(session).ask(run, self._tenant.redact(report))
@@ -275,7 +274,7 @@ class Sessions:
             with suppress(Exception):
                 await self._tenant.runs.outcome(run)  # it may be about to stop
             log = await self.log_of(run)
-            if log is None:
+            if log is None or log.name != run:
                 raise unknown("run", run)
             if log.over:
                 raise Refused(f"run {run} has ended")
@@ -412,6 +411,8 @@ class Sessions:
             if not self._tenant.runs.is_running(run):  # one that is carried goes on without its caller
                 self._close(session, error)
             raise
+        finally:
+            session.begun.set()
 
     async def _try_to_save(self, logs: Sequence[MessageLog]) -> None:
         try:

@@ -6,6 +6,7 @@ that of `model_settings`. A setting that would have no effect is refused; a few 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -148,8 +149,8 @@ _IGNORED = frozenset(
         "batch_size",
         "hidden",
         "identity_ids",
-        "include_pings",
         "include_base_tool_rules",
+        "include_pings",
         "poll_interval",
         "project_id",
         "template_id",
@@ -165,10 +166,16 @@ def refuse_unsupported(sent: Table, supported: Sequence[str], place: str = "") -
         if name in supported or value is None or value is False or value in ("", "false", [], {}):
             continue
         if name in _IGNORED:
-            logger.warning("%s%s was sent by a client and has no effect here", place, name)
+            _warn_ignored(name)
             continue
         advice = _ADVICE_BY_NAME.get(name) or did_you_mean(name, supported, "leave it out")
         raise Problem(422, "unsupported", f"{place}{name[:60]} is not supported here: {advice}")
+
+
+@cache
+def _warn_ignored(name: str) -> None:
+    """Once is enough: clients send such a field with every call."""
+    logger.warning("a client sends %s, which has no effect here", name)
 
 
 def check_fields(raw: bytes, shape: type[Struct]) -> None:

@@ -9,7 +9,7 @@ MOST_FILES = 200
 
 
 def measure(file: Annotated[str, "One file such as prices.py; left out, all of them"] = "") -> dict[str, object]:
-    """Measure Python files: lines, functions, the longest function and functions without a docstring."""
+    """Measure the code of Python files: lines, functions, the longest function and functions without a docstring."""
     files = sorted(ROOT.rglob("*.py"))[:MOST_FILES]
     names = [str(path.relative_to(ROOT)) for path in files]
     if file and file not in names:
