@@ -15,6 +15,7 @@ from chargehand.engine.facts import StepDiverged
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
+from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
@@ -68,7 +69,7 @@ class RunPort(Protocol):
 
     def put(self, report: ev.StepStarted) -> None: ...
 
-    def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
@@ -448,6 +449,22 @@ class _StepContext:
                 task=work.task,
                 tools=tools,
                 first_in=first_in,
+            )
+        )
+
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        work = self._work
+        read, written = tokens
+        self._line.note(
+            ev.ModelCalled(
+                duty=work.kind,
+                number=work.number,
+                model=model,
+                seconds=seconds,
+                task=work.task,
+                input=read,
+                output=written,
+                used=used,
             )
         )
 

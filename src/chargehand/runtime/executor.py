@@ -15,7 +15,7 @@ from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.forecast import CostForecast
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
 
@@ -235,6 +235,10 @@ class StepContext(Protocol):
         """Journal what a model is first told for this work."""
         ...
 
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        """Journal that a model replied, for what is no step: the tokens it read and wrote, and what it cost."""
+        ...
+
     @property
     def heard(self) -> bool:
         """Whether text is listened to as it comes; if not, nothing need come piece by piece."""
@@ -311,6 +315,9 @@ class ContextProxy:
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)
+
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        self._context.record_call(model, seconds, tokens, used)
 
     @property
     def heard(self) -> bool:
