@@ -182,6 +182,11 @@ def _rewritten(asked: str) -> str:
 
 def _work(question: Question) -> Answer:
     task = question.user
+    if "which language" in task and not question.results:
+        asked = {"question": "In which language is the note to be?", "options": ["English", "German"]}
+        return Answer(calls=(Call("ask_person", asked),), seconds=0.3 * PACE)
+    if "which language" in task:
+        return Answer(f"The note is in {question.results[-1]}.", seconds=0.3 * PACE)
     last = question.messages[-1]
     if last["role"] == "tool" and '"error"' in str(last["content"])[:300]:
         found = re.search(r'"error":\s*"([^"]+)"', str(last["content"]))

@@ -24,6 +24,9 @@ export type RunInfo = {
 /** Some words of a model as they come. */
 type Words = { work: string; task: string; attempt: number; text: string };
 
+/** Events after which the server knows more of a run than its entries say. */
+const NEWS = new Set(["run.ended", "run.resumed", "run.released"]);
+
 export class RunStore {
   readonly entries: Entry[] = [];
   /** Counts changes of the run, so that views follow it. */
@@ -134,7 +137,7 @@ export class RunStore {
     this.entries.push(entry);
     if (entry.event.type === "attempt.started") this.words.value = { ...this.words.value, [entry.event.task]: "" };
     foldEntry(this.live, entry);
-    const hasNews = entry.event.type === "run.ended" || openQuestion(this.live)?.number !== asked;
+    const hasNews = NEWS.has(entry.event.type) || openQuestion(this.live)?.number !== asked;
     if (hasNews) void this.load();
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -153,7 +156,7 @@ export function runState(store: RunStore, run: Run): string {
   if (run.ended) return run.ended.ending;
   const isPast = store.moment.value !== undefined;
   if (openQuestion(run)) return "needs_input";
-  if (!isPast && store.info.value?.summary.state === "interrupted" && run.released) return "interrupted";
+  if (!isPast && store.info.value?.summary.state === "interrupted") return "interrupted";
   if (run.paused) return "paused";
   return run.tasks.size ? "running" : "planning";
 }
