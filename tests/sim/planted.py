@@ -145,8 +145,8 @@ BUGS = (
     Bug(
         "leave begins the attempt anew",
         "engine/fold.py",
-        "answers\n    progress.failure = None\n    progress.redo = True",
-        "answers\n    progress.failure = None\n    progress.redo = False",
+        "progress.failure = None\n    progress.redo = True\n    enqueue(state, progress)",
+        "progress.failure = None\n    progress.redo = False\n    enqueue(state, progress)",
     ),
     Bug(
         "a plan that was never finished passes for whole",
