@@ -346,7 +346,7 @@ class _StepContext:
         state = self._line.state
         covered = NOTHING if extra else state.requested.roster.supervision
         while True:
-            amount = claim.wanted.min(self._room_beside_answer() + covered + self._spare)
+            amount = claim.wanted.min(self._room_for(claim) + covered + self._spare)
             if not claim.least.within(amount):
                 return False
             beyond = amount.beyond(covered)
@@ -362,12 +362,13 @@ class _StepContext:
                 claim.held = amount
                 return True
 
-    def _room_beside_answer(self) -> Amount:
-        """What the supervisor may still take for what it does now."""
+    def _room_for(self, claim: Claim) -> Amount:
+        """What the supervisor may still take for a call."""
         state = self._line.state
+        floor = state.requested.budget.floor
         if self._work.kind == "answer":
-            return state.ledger.room(NOTHING)
-        room = state.ledger.room(state.requested.roster.supervision.max(state.requested.budget.floor))
+            return state.ledger.room(floor if claim.keeps_floor else NOTHING)
+        room = state.ledger.room(state.requested.roster.supervision.max(floor))
         return room // 2 if self._work.kind == "plan" else room
 
     async def _hold_more(self, amount: Amount) -> None:

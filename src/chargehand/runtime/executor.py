@@ -57,6 +57,8 @@ class Claim(Struct):
     least: Amount = NOTHING
     held: Amount = NOTHING
     """What the run holds for it, before the call is made."""
+    keeps_floor: bool = False
+    """It is not for the answer itself: what the budget keeps back for that stays untouched."""
 
 
 class Proposal(Struct, frozen=True, gc=False):
