@@ -65,7 +65,7 @@ class Reservation:
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""
         least = self._cost(min(self._most, LEAST_REPLY))
-        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor)
+        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, turn=self)
         return self.claim
 
     @property
@@ -108,6 +108,13 @@ class Reservation:
         self.end_turn()
         await self._spending.observations.enter(model)
         self._turn = model
+
+    async def rejoin(self) -> None:
+        """Wait for another turn, and claim what the call takes by then."""
+        await self.wait_for_turn(self.models[0])
+        if self.claim is not None:
+            self.claim.wanted = self._cost(self._most)
+            self.claim.least = self._cost(min(self._most, LEAST_REPLY))
 
     def end_turn(self) -> None:
         if self._turn is not None:

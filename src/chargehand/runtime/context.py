@@ -29,6 +29,7 @@ from chargehand.runtime.executor import (
     NestedRun,
     PromptMessage,
     Proposal,
+    Turn,
     Where,
     WorkFailed,
 )
@@ -300,7 +301,7 @@ class _StepContext:
         fits = amount not in (refused, NOTHING) and claim.least.within(amount)
         if fits and claim.wanted.within(amount * 2):
             return amount
-        if await self._refunded():
+        if await self._refunded(claim.turn):
             return claim.wanted
         if fits:
             return amount
@@ -313,9 +314,14 @@ class _StepContext:
         room = state.ledger.room(answer.max(state.requested.budget.floor))
         return room + state.tasks[self._work.task].reserved
 
-    async def _refunded(self) -> bool:
+    async def _refunded(self, turn: Turn | None) -> bool:
+        if turn is not None:
+            turn.end_turn()
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
-            return await self._line.refunded()
+            is_refunded = await self._line.refunded()
+        if turn is not None:
+            await turn.rejoin()
+        return is_refunded
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
