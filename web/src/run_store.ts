@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { type Problem, clockAhead, get, isOnline, runPath, serverNow } from "./api.ts";
 import type { Entry } from "./events.ts";
+import { type Example, exampleOf } from "./examples.ts";
 import { foldEntries, foldEntry } from "./fold.ts";
 import { beginRun } from "./run_changes.ts";
 import { type Run, openQuestion } from "./run_state.ts";
@@ -44,8 +45,12 @@ export class RunStore {
   private isLean = true;
   private stops: (() => void)[] = [];
 
+  /** The example that this is, if it is none of the server's runs. */
+  readonly example: Example | undefined;
+
   constructor(readonly name: string) {
     this.live = beginRun(name);
+    this.example = exampleOf(name);
   }
 
   /** The run as it is looked at. */
@@ -88,6 +93,10 @@ export class RunStore {
   }
 
   open(): () => void {
+    if (this.example) {
+      void this.replay(this.example.address);
+      return () => {};
+    }
     this.follow();
     void this.load();
     const timer = setInterval(() => {
@@ -98,7 +107,14 @@ export class RunStore {
     return () => { for (const stop of this.stops) stop(); };
   }
 
+  /** Take in the entries of a run that comes with the page. */
+  private async replay(address: string): Promise<void> {
+    const entries = (await (await fetch(address)).json()) as Entry[];
+    for (const entry of entries) this.take({ ...entry, run: this.name });
+  }
+
   async load(): Promise<void> {
+    if (this.example) return;
     try {
       const info = await get<RunInfo>(runPath(this.name));
       if (info.now !== undefined) clockAhead.value = info.now - Date.now() / 1000;

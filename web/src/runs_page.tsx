@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, mayAct, serverNow } from "./api.ts";
 import { ago, count, dollars, seconds, shortRun } from "./format.ts";
+import { EXAMPLES } from "./examples.ts";
 import { NewRun } from "./new_run.tsx";
 import { go, query, runAddress, setQuery } from "./route.ts";
 import { type RunFilter, type RunLine, RunsStore } from "./runs_store.ts";
@@ -169,6 +170,12 @@ function NoRuns({ isFiltered }: { isFiltered: boolean }): JSX.Element {
     <Empty title="Nothing has run here yet">
       <p>A run begins with a request to a team.</p>
       {mayAct() && <button class="primary" onClick={() => { isNewOpen.value = true; }}>New run</button>}
+      <section class="examples" aria-label="Examples">
+        <h2>Examples</h2>
+        {EXAMPLES.map((example) => (
+          <Link to={runAddress(example.name)}><b>{example.goal}</b><span class="quiet">{example.what}</span></Link>
+        ))}
+      </section>
     </Empty>
   );
 }
