@@ -37,12 +37,11 @@ export class RunStore {
   readonly clock = signal(0);
   readonly info = signal<RunInfo | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
-  /** What the models of running tasks have written so far, where the server tells. */
+  /** What the models of running tasks have written so far. */
   readonly words = signal<Record<string, string>>({});
   private live: Run;
   private frame = 0;
   private seen = 0;
-  private isLean = true;
   private stops: (() => void)[] = [];
 
   /** The example that this is, if it is none of the server's runs. */
@@ -126,9 +125,8 @@ export class RunStore {
   }
 
   private follow(): void {
-    const flags = (): string => (this.isLean ? "&lean=true&words=true" : "");
     const stop = follow({
-      path: () => `${runPath(this.name)}/events?after=${this.seen}${flags()}`,
+      path: () => `${runPath(this.name)}/events?after=${this.seen}&lean=true&words=true`,
       hear: (events) => {
         for (const event of events) {
           if (event.name === "words") this.hearWords(JSON.parse(event.data) as Words);
@@ -136,12 +134,7 @@ export class RunStore {
         }
       },
       over: () => { void this.load(); },
-      refused: (problem) => {
-        if (problem.status === 422 && this.isLean) {
-          this.isLean = false; // a server that does not know it yet
-          this.follow();
-        } else this.problem.value = problem;
-      },
+      refused: (problem) => { this.problem.value = problem; },
     });
     this.stops.push(stop);
   }

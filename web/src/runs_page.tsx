@@ -138,8 +138,8 @@ function Segments({ line }: { line: RunLine }): JSX.Element {
   const size = Math.min(line.tasks, MOST_SEGMENTS);
   const share = size / Math.max(1, line.tasks);
   const done = Math.round(line.done * share);
-  const running = Math.min(size - done, Math.ceil((line.running ?? 0) * share));
-  const missing = line.ended === null ? (line.failed ?? 0) : line.gaps;
+  const running = Math.min(size - done, Math.ceil(line.running * share));
+  const missing = line.ended === null ? line.failed : line.gaps;
   const kind = (index: number): string => {
     if (index < done) return "done";
     if (index < done + running) return "run";
