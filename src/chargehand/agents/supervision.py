@@ -50,10 +50,19 @@ class SupervisorRole(Struct):
     """What is held for one call in any case."""
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees; None: the team has no memory."""
+    _systems: dict[str, str] = {}
+    """The system prompts that were last used, by name."""
 
     async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
         return () if self.shared is None else await self.shared()
+
+    def system(self, prompt: str, slots: Mapping[str, str]) -> str:
+        """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
+        text = self.prompts.text(prompt, instructions=self.instructions, **slots)
+        if self._systems.get(prompt) != text:
+            self._systems[prompt] = text
+        return self._systems[prompt]
 
 
 class Lead(SupervisorRole, kw_only=True):
@@ -137,8 +146,7 @@ class ModelQuestion(Struct, frozen=True, kw_only=True):
     """The place that such a finding names."""
 
     def request(self, role: SupervisorRole) -> Request:
-        slots = {"instructions": role.instructions, **self.slots}
-        system = role.prompts.text(self.prompt, **slots) + instructions(self.blocks)
+        system = role.system(self.prompt, self.slots) + instructions(self.blocks)
         cut = shortened(self.blocks, role.model.card.window // 4)
         shared = material(self.blocks, (), self.nonce, cut).strip()
         user = "\n\n".join(part for part in (shared, *self.parts) if part)
