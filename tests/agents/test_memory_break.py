@@ -201,6 +201,21 @@ def test_short_blocks_are_shown_whole_and_long_ones_share_the_rest() -> None:
         assert shortened(many, room) == {one.label: 200 for one in many}
 
 
+async def test_a_long_block_that_is_changed_often_does_not_fill_the_journal() -> None:
+    def work(request: Request) -> Line:
+        return append(f"line {turn(request)}") if turn(request) < 30 else "done"
+
+    long = Block("notes", "x" * 19_000, share="write")
+    script = model(work=work)
+    found = await team(script, Worker("ann", tools=["core_memory_append"], steps=40), memory=Memory(blocks=[long])).run(
+        "Count"
+    )
+    assert found.ending == "complete"
+    size = sum(len(one.result) for one in of_kind(found.entries, ev.StepFinished) if isinstance(one, ev.StepFinished))
+    assert size < 2 * 19_000
+    assert "line 0\nline 1\n" in working(script)[-1].messages[1].text
+
+
 # --- money
 
 

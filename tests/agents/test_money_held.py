@@ -63,12 +63,12 @@ async def test_a_contradiction_is_ruled_on_where_the_money_that_is_left_covers_i
         assert "There are 12 apples" in str(found.answer)
 
 
-async def test_a_ruling_leaves_what_the_answer_takes() -> None:
-    budget = Budget(calls=5, floor=Amount(calls=2))
+async def test_what_is_kept_for_the_answer_is_not_spent_on_a_ruling() -> None:
+    budget = Budget(calls=8, floor=Amount(calls=4))
     judges = judge()
     found = await team(counting(), *PAIR, judge=judges, budget=budget).run("How many apples?")
-    assert [type(one.subject) for one in judges.requests] == [Judging, Answering]
-    assert "Ruled for 14 [t2]" in str(found.answer)
+    assert [type(one.subject) for one in judges.requests] == [Answering]
+    assert "This is open" in str(found.answer)
 
 
 @pytest.mark.parametrize("silent", [False, True])

@@ -120,6 +120,7 @@ async def test_calls_of_a_model_not_known_to_keep_its_limit_start_slowly_under_a
 
 @pytest.mark.parametrize("first_fails", [False, True])
 async def test_a_fallback_nobody_knows_holds_nobody_up_while_it_is_not_called(first_fails: bool) -> None:
+    """And once it is called, it starts slowly like any other."""
     known = Wordy(900, structs.replace(DEAR, handle="known", keeps_limit=True))
     spare = Wordy(20_000, structs.replace(DEAR, handle="spare"))
     known.fails = first_fails
@@ -130,6 +131,7 @@ async def test_a_fallback_nobody_knows_holds_nobody_up_while_it_is_not_called(fi
     assert found.ending == "complete"
     assert found.spent.micros <= 3_000_000
     assert spare.under_way_then[:1] == ([1] if first_fails else [])
+    assert spare.under_way_then[1:2] == ([1] if first_fails else []), "the second waits for the first reply"
 
 
 async def test_a_model_that_writes_more_than_ever_starts_slowly_again() -> None:

@@ -1,12 +1,13 @@
 """The model of the incident team: plans, calls tools, gives up, rewrites and answers by a script."""
 
 import json
+import os
 import re
 
 from tests.page.attacks import EVERYTHING
 from tests.server.model_server import Answer, Call, Question
 
-PACE = 0.2
+PACE = float(os.environ.get("INCIDENT_PACE", "0.2"))
 DAY = "2026-11-12"
 _INSTRUCTIONS: dict[str, tuple[str, list[str], str]] = {
     "t1": (

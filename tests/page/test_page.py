@@ -324,3 +324,17 @@ def test_a_question_of_a_worker_is_answered_in_words(visitor: Visitor) -> None:
         expect(page.get_by_label("Inspector")).to_contain_text("German")
         page.keyboard.press("Escape")
         expect(page.get_by_label("Inspector")).to_contain_text("answered by operator")
+
+
+def test_a_server_without_runs_shows_examples(visitor: Visitor) -> None:
+    with visitor.visit() as page:
+        page.route("**/api/runs?*", lambda route: route.fulfill(json={"runs": [], "next": None}))
+        page.route("**/api/runs/events*", lambda route: route.fulfill(status=204))
+        page.goto(f"{visitor.shop.url}/?again")
+        expect(page.get_by_text("Nothing has run here yet")).to_be_visible()
+        page.get_by_role("region", name="Examples").get_by_role("link").first.click()
+        expect(page.locator(".gr-card")).to_have_count(10)
+        expect(page.get_by_label("Inspector")).to_contain_text("The slowdown was our own change.")
+        expect(page.get_by_role("button", name="Fork")).to_have_count(0)
+        page.keyboard.press("j")
+        expect(page.get_by_label("Inspector")).to_contain_text("Error classes")

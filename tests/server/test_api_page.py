@@ -125,12 +125,13 @@ def test_words_of_models_come_between_the_entries_and_the_stream_ends_with_the_r
 
 
 def test_a_plan_that_is_given_is_checked_and_reckoned_and_nothing_is_planned(home: Garden) -> None:
-    task = {"id": "a", "instruction": "Say what 40 tomato seedlings cost.", "worker": "buyer"}
+    title = "What 40 tomato seedlings cost in spring and in the autumn"
+    task = {"id": "a", "instruction": "Say what 40 tomato seedlings cost.", "worker": "buyer", "title": title}
     body = {"goal": "It", "plan": {"tasks": [task]}}
     good = home.client.post("/api/teams/garden/plan", json=body).json()
     assert [finding for finding in good["findings"] if finding.get("grave", True)] == []
     assert good["forecast"]["critical_path"] == ["a"]
-    assert good["plan"]["tasks"][0]["title"] == "Say what 40 tomato seedlings cost."
+    assert good["plan"]["tasks"][0]["title"] == "What 40 tomato seedlings cost in spring and in…"
     body["plan"] = {"tasks": [{**task, "worker": "baker"}]}
     bad = home.client.post("/api/teams/garden/plan", json=body).json()
     grave = [(finding["code"], finding["place"]) for finding in bad["findings"] if finding.get("grave", True)]

@@ -145,8 +145,8 @@ BUGS = (
     Bug(
         "leave begins the attempt anew",
         "engine/fold.py",
-        "answers\n    progress.failure = None\n    progress.redo = True",
-        "answers\n    progress.failure = None\n    progress.redo = False",
+        "progress.failure = None\n    progress.redo = True\n    enqueue(state, progress)",
+        "progress.failure = None\n    progress.redo = False\n    enqueue(state, progress)",
     ),
     Bug(
         "a plan that was never finished passes for whole",
@@ -514,8 +514,8 @@ MONEY = (
     Bug(
         "a call that was shrunk is made at full length",
         "agents/spending.py",
-        "return self._spending.limit_reply(model, self.request, self.limit)",
-        "return self._spending.limit_reply(model, self.request, 8192)",
+        "self.limit_reply(model, reservation.request, limit)",
+        "self.limit_reply(model, reservation.request, 8192)",
     ),
 )
 """What teams inside teams must find, by what a provider really bills."""

@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { type Problem, clockAhead, get, isOnline, runPath, serverNow } from "./api.ts";
 import type { Entry } from "./events.ts";
+import { type Example, exampleOf } from "./examples.ts";
 import { foldEntries, foldEntry } from "./fold.ts";
 import { beginRun } from "./run_changes.ts";
 import { type Run, openQuestion } from "./run_state.ts";
@@ -36,16 +37,19 @@ export class RunStore {
   readonly clock = signal(0);
   readonly info = signal<RunInfo | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
-  /** What the models of running tasks have written so far, where the server tells. */
+  /** What the models of running tasks have written so far. */
   readonly words = signal<Record<string, string>>({});
   private live: Run;
   private frame = 0;
   private seen = 0;
-  private isLean = true;
   private stops: (() => void)[] = [];
+
+  /** The example that this is, if it is none of the server's runs. */
+  readonly example: Example | undefined;
 
   constructor(readonly name: string) {
     this.live = beginRun(name);
+    this.example = exampleOf(name);
   }
 
   /** The run as it is looked at. */
@@ -88,6 +92,10 @@ export class RunStore {
   }
 
   open(): () => void {
+    if (this.example) {
+      void this.replay(this.example.address);
+      return () => {};
+    }
     this.follow();
     void this.load();
     const timer = setInterval(() => {
@@ -98,7 +106,14 @@ export class RunStore {
     return () => { for (const stop of this.stops) stop(); };
   }
 
+  /** Take in the entries of a run that comes with the page. */
+  private async replay(address: string): Promise<void> {
+    const entries = (await (await fetch(address)).json()) as Entry[];
+    for (const entry of entries) this.take({ ...entry, run: this.name });
+  }
+
   async load(): Promise<void> {
+    if (this.example) return;
     try {
       const info = await get<RunInfo>(runPath(this.name));
       if (info.now !== undefined) clockAhead.value = info.now - Date.now() / 1000;
@@ -110,9 +125,8 @@ export class RunStore {
   }
 
   private follow(): void {
-    const flags = (): string => (this.isLean ? "&lean=true&words=true" : "");
     const stop = follow({
-      path: () => `${runPath(this.name)}/events?after=${this.seen}${flags()}`,
+      path: () => `${runPath(this.name)}/events?after=${this.seen}&lean=true&words=true`,
       hear: (events) => {
         for (const event of events) {
           if (event.name === "words") this.hearWords(JSON.parse(event.data) as Words);
@@ -120,12 +134,7 @@ export class RunStore {
         }
       },
       over: () => { void this.load(); },
-      refused: (problem) => {
-        if (problem.status === 422 && this.isLean) {
-          this.isLean = false; // a server that does not know it yet
-          this.follow();
-        } else this.problem.value = problem;
-      },
+      refused: (problem) => { this.problem.value = problem; },
     });
     this.stops.push(stop);
   }

@@ -148,11 +148,11 @@ def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
     worker = able[0] if len(able) == 1 else reply.worker
     inputs = dict.fromkeys([*reply.after, *reply.optional])  # some name an optional input only there
     inputs.pop(name, None)  # nothing waits for itself
-    task = Task(TaskId(name), instruction, worker, title=reply.title)
-    if not inputs and not reply.replaces:
+    task = Task(TaskId(name), instruction, worker)
+    if not inputs and not reply.replaces and not reply.title:
         return task
     after = (Edge(TaskId(source), "optional") if source in reply.optional else TaskId(source) for source in inputs)
-    return structs.replace(task, after=tuple(after), replaces=TaskId(reply.replaces))
+    return structs.replace(task, after=tuple(after), replaces=TaskId(reply.replaces), title=reply.title)
 
 
 def _texts(texts: Sequence[str]) -> tuple[str, ...]:

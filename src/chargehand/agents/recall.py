@@ -22,6 +22,7 @@ from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
+from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import Product
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
@@ -75,6 +76,10 @@ class BlockView(Struct, frozen=True, omit_defaults=True):
     tainted: bool = False
     untainted: str = ""
     """What a tainted block held before text from outside got in."""
+    start: int = -1
+    """In a journal: where what is new of the text begins; `text` is only that, and `untainted` is as before."""
+    removed: int = 0
+    """In a journal: how many characters it replaces."""
 
     @property
     def is_useful(self) -> bool:
@@ -183,7 +188,7 @@ class Recall(Struct, eq=False):
         look = await self.context.step("memory", self._look, kind="memory", shape=Look)
         self._looked = True
         for block in look.blocks:
-            self.blocks[block.label] = block
+            self.blocks[block.label] = restore_text(self.blocks.get(block.label), block)
         for label in look.gone:
             self.blocks.pop(label, None)
         if look.turns is not None:
@@ -252,8 +257,9 @@ class Recall(Struct, eq=False):
             misled = first and self.context.where.planned and await _is_misled(memory.memory)
         except (StoreError, Refused) as error:
             raise WorkFailed(Failure("resource", f"memory cannot be read: {error}"), NOTHING) from error
+        changed = [block for block in visible.values() if self.blocks.get(block.label) != block]
         look = Look(
-            blocks=tuple(block for block in visible.values() if self.blocks.get(block.label) != block),
+            blocks=tuple(only_new_text(self.blocks.get(block.label), block) for block in changed),
             gone=tuple(label for label in self.blocks if label not in visible),
             misled=misled,
         )
@@ -407,6 +413,22 @@ async def shared_blocks(memory: OpenMemory) -> tuple[BlockView, ...]:
 
 
 # --- memory as models see it
+
+
+def only_new_text(old: BlockView | None, new: BlockView) -> BlockView:
+    """The new view for a journal that has the old one: with no more text than was added since."""
+    if old is None or new.untainted != old.untainted:
+        return new
+    change = splice(old.text, new.text)
+    return structs.replace(new, text=change.added, untainted="", start=change.start, removed=len(change.removed))
+
+
+def restore_text(old: BlockView | None, new: BlockView) -> BlockView:
+    """The whole view that `only_new_text` was made from."""
+    if old is None or new.start < 0:
+        return new
+    text = old.text[: new.start] + new.text + old.text[new.start + new.removed :]
+    return structs.replace(new, text=text, untainted=old.untainted, start=-1, removed=0)
 
 
 def visible_blocks(attached: Iterable[Attached]) -> dict[str, BlockView]:

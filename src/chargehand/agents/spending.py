@@ -43,7 +43,7 @@ class Reservation:
     Its reply has at most `most` tokens; fewer, down to `LEAST_REPLY`, where the budget has no more.
     """
 
-    __slots__ = ("_estimate", "_most", "_spending", "claim", "models", "read", "request")
+    __slots__ = ("_estimate", "_most", "_spending", "_turn", "claim", "keeps_floor", "models", "read", "request")
 
     def __init__(
         self, spending: "Spending", models: Sequence[Model], request: Request, *, read: int, most: int, estimate: Amount
@@ -51,16 +51,21 @@ class Reservation:
         self._spending = spending
         self._most = most
         self._estimate = estimate
+        self._turn: Model | None = None
+        """The model of which a call may be under way."""
         self.models = models
         self.request = request
         self.read = read
         """Tokens that the call reads."""
         self.claim: Claim | None = None
         """What is reserved for it, once it is, where the budget is capped."""
+        self.keeps_floor = False
+        """It is a call of the supervisor that is not for the answer."""
 
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""
-        self.claim = Claim(self._cost(self._most), self._cost(min(self._most, LEAST_REPLY)))
+        least = self._cost(min(self._most, LEAST_REPLY))
+        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, turn=self)
         return self.claim
 
     @property
@@ -98,9 +103,23 @@ class Reservation:
         micros = self._estimate.micros if price is None else ceil(price * observed.price)
         return Amount(tokens=read + out, micros=micros, calls=1)
 
-    def request_for(self, model: Model) -> Request:
-        """The request as it is sent to one model: for no longer a reply than is reserved, and than it can write."""
-        return self._spending.limit_reply(model, self.request, self.limit)
+    async def wait_for_turn(self, model: Model) -> None:
+        """Wait until a call of one of the models may be under way; that of the one before it is over."""
+        self.end_turn()
+        await self._spending.observations.enter(model)
+        self._turn = model
+
+    async def rejoin(self) -> None:
+        """Wait for another turn, and claim what the call takes by then."""
+        await self.wait_for_turn(self.models[0])
+        if self.claim is not None:
+            self.claim.wanted = self._cost(self._most)
+            self.claim.least = self._cost(min(self._most, LEAST_REPLY))
+
+    def end_turn(self) -> None:
+        if self._turn is not None:
+            self._spending.observations.leave(self._turn)
+            self._turn = None
 
 
 class Spending:
@@ -161,7 +180,7 @@ class Spending:
             return context.step(name, call, kind=kind, request=request, effect=effect, shape=shape)
 
         async def step_in_turn() -> _Shape:
-            async with self.turn(reservation.models[0]):
+            async with self.turn(reservation):
                 reserve = reservation.make_claim()
                 return await context.step(
                     name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
@@ -170,13 +189,13 @@ class Spending:
         return step_in_turn()
 
     @asynccontextmanager
-    async def turn(self, model: Model) -> AsyncGenerator[None]:
+    async def turn(self, reservation: Reservation) -> AsyncGenerator[None]:
         """Wait until one more call of a model may be under way: those that may write more than asked start slowly."""
-        await self.observations.enter(model)
+        await reservation.wait_for_turn(reservation.models[0])
         try:
             yield
         finally:
-            self.observations.leave(model)
+            reservation.end_turn()
 
     async def call(
         self, reservation: Reservation, context: StepContext, *, hear: Hear | None = None
@@ -187,23 +206,22 @@ class Spending:
         for model in reservation.models:
             if failed:
                 _note_fallback(context, failed[-1], model)
+                if reservation.claim is not None:
+                    await reservation.wait_for_turn(model)
                 if not reservation.is_covered:
                     context.note(f"{model.card.handle} is not called: what is reserved does not cover its reply")
                     continue
+            limit = reservation.limit
             try:
-                reply = await model.reply(reservation.request_for(model), hear)
+                reply = await model.reply(self.limit_reply(model, reservation.request, limit), hear)
             except Exception as error:  # noqa: BLE001 - a foreign model may raise anything; the next one may answer
                 failed.append((model, model_failed(error)))
                 continue
             if self.capped:
-                self._observe(model, reservation, reply)
+                self.observations.of(model).add_reply(model.card, read=reservation.read, limit=limit, reply=reply)
             return reply, self._cost(model, reply, failed, reserved)
         last = failed[-1][1]
         raise WorkFailed(last.failure, self._sum(_failed_cost(model, error) for model, error in failed)) from last
-
-    def _observe(self, model: Model, reservation: Reservation, reply: Reply) -> None:
-        observed = self.observations.of(model)
-        observed.add_reply(model.card, read=reservation.read, limit=reservation.limit, reply=reply)
 
     def _cost(self, model: Model, reply: Reply, failed: FailedCalls, reserved: Amount) -> Amount | None:
         """What a reply cost together with the calls that failed before it; None: what was reserved."""

@@ -50,10 +50,19 @@ class SupervisorRole(Struct):
     """What is held for one call in any case."""
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees; None: the team has no memory."""
+    _systems: dict[str, str] = {}
+    """The system prompts that were last used, by name."""
 
     async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
         return () if self.shared is None else await self.shared()
+
+    def system(self, prompt: str, slots: Mapping[str, str]) -> str:
+        """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
+        text = self.prompts.text(prompt, instructions=self.instructions, **slots)
+        if self._systems.get(prompt) != text:
+            self._systems[prompt] = text
+        return self._systems[prompt]
 
 
 class Lead(SupervisorRole, kw_only=True):
@@ -137,8 +146,7 @@ class ModelQuestion(Struct, frozen=True, kw_only=True):
     """The place that such a finding names."""
 
     def request(self, role: SupervisorRole) -> Request:
-        slots = {"instructions": role.instructions, **self.slots}
-        system = role.prompts.text(self.prompt, **slots) + instructions(self.blocks)
+        system = role.system(self.prompt, self.slots) + instructions(self.blocks)
         cut = shortened(self.blocks, role.model.card.window // 4)
         shared = material(self.blocks, (), self.nonce, cut).strip()
         user = "\n\n".join(part for part in (shared, *self.parts) if part)
@@ -172,7 +180,7 @@ class SupervisorCalls:
         request = question.request(self.role)
         handle = self.model.card.handle
         self.context.prompt(handle, request.messages)
-        reservation = await self.hold(request, extra=question.extra)
+        reservation = await self.hold(request, extra=question.extra, keeps_floor=question.extra)
         if reservation is None:
             raise too_expensive(question.purpose, permanent=question.alone)
         reply = await self.write(reservation, hear)
@@ -191,17 +199,24 @@ class SupervisorCalls:
         return WorkFailed(Failure("logic", problem or message), self.total(), (finding,))
 
     async def hold(
-        self, request: Request, *, extra: bool = False, at_least: int = 0, at_most: int = 0
+        self,
+        request: Request,
+        *,
+        extra: bool = False,
+        keeps_floor: bool = False,
+        at_least: int = 0,
+        at_most: int = 0,
     ) -> Reservation | None:
         """Hold what a call takes; None where the budget does not cover it. For an `extra` one nothing is held yet.
 
-        The reply is to have room for `at_least` so many tokens, if it may, and for `at_most` so many unless the
-        settings say.
+        One that `keeps_floor` leaves what the budget keeps back for the answer. The reply is to have room for
+        `at_least` so many tokens, if it may, and for `at_most` so many unless the settings say.
         """
         if at_most and request.settings.max_tokens is None:
             request = structs.replace(request, settings=structs.replace(request.settings, max_tokens=at_most))
         role = self.role
         reservation = role.spending.reserve([self.model], request, estimate=role.reserve, at_least=at_least)
+        reservation.keeps_floor = keeps_floor
         if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):
             return reservation
         return None
@@ -222,7 +237,7 @@ class SupervisorCalls:
         if reply.finish != "length" or longer <= limit:
             return reply
         request = structs.replace(reservation.request, settings=settings)
-        again = await self.hold(request, extra=True, at_least=longer)
+        again = await self.hold(request, extra=True, keeps_floor=reservation.keeps_floor, at_least=longer)
         if again is None or again.limit <= limit:
             return reply
         handle = self.model.card.handle
@@ -232,7 +247,7 @@ class SupervisorCalls:
     async def _call(self, reservation: Reservation, hear: Hear | None) -> Reply:
         if reservation.claim is None:
             return await self._call_and_settle(reservation, None, hear)
-        async with self.role.spending.turn(self.model):
+        async with self.role.spending.turn(reservation):
             claim = reservation.claim
             if not reservation.is_covered:  # the model was seen to write more than it is asked for
                 self.context.release(claim.held)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import cast
 
 from msgspec import Struct, field, structs
 
@@ -49,7 +50,6 @@ from chargehand.models.wrappers import (
     Hedging,
     ReplicaLoad,
     ReplicaPool,
-    as_model,
     model_handle,
     pool_handle,
 )
@@ -89,8 +89,8 @@ class TeamSpec(Struct, frozen=True):
     @property
     def models(self) -> tuple[str | Model, str | Model, str | Model]:
         """The models of the workers, the planner and the judge."""
-        model = as_model(self.supervisor.model)
-        return model, as_model(self.supervisor.planner or model), as_model(self.supervisor.judge or model)
+        model = _role_model(self.supervisor.model)
+        return model, _role_model(self.supervisor.planner or model), _role_model(self.supervisor.judge or model)
 
     @property
     def combine(self) -> Combine | None:
@@ -125,11 +125,11 @@ class TeamSpec(Struct, frozen=True):
 
     def agent(self, worker: Worker) -> Agent:
         """One of them as the scheduler sees it."""
-        handles = [model_handle(model) for model in worker.replicas or (worker.model or self.models[0],)]
+        handles = [model_handle(model) for model in self._called_models(worker)]
         agent = roster_agent(worker, pool_handle(handles))
         names = tuple(self.checks.by_name)  # all of them: a task may name what its worker does not
         marks = (self.checks.mark(names),) if names else ()
-        fallback_models = tuple(model_handle(model) for model in worker.fallback_models)
+        fallback_models = tuple(model_handle(_role_model(model)) for model in worker.fallback_models)
         return structs.replace(agent, spec=digest(worker.name, agent.spec, *marks), fallback_models=fallback_models)
 
     @property
@@ -173,7 +173,7 @@ class TeamSpec(Struct, frozen=True):
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """
-        declared: list[AnyModel] = self._factory_models()
+        declared: list[str | Model] = self._factory_models()
         if not floor.micros:
             declared += [*self.models[1:], *(model for _, model in self._verifiers())]
         for worker in self.everybody:
@@ -251,13 +251,17 @@ class TeamSpec(Struct, frozen=True):
             shared=lead.shared,
         )
 
-    def _worker_models(self, worker: Worker) -> list[AnyModel]:
+    def _worker_models(self, worker: Worker) -> list[str | Model]:
         """The models that a worker names: those it calls, then those it falls back to."""
         if worker.is_delegated:
             return []
-        return [*(worker.replicas or (worker.model or self.models[0],)), *worker.fallback_models]
+        return [*self._called_models(worker), *map(_role_model, worker.fallback_models)]
 
-    def _factory_models(self) -> list[AnyModel]:
+    def _called_models(self, worker: Worker) -> list[str | Model]:
+        """Those that share its calls, or the one that it calls."""
+        return [_role_model(model) for model in worker.replicas or (worker.model or self.models[0],)]
+
+    def _factory_models(self) -> list[str | Model]:
         factory = self.supervisor.factory
         return [] if factory is None else [factory.model or self.models[0]]
 
@@ -315,17 +319,17 @@ class TeamSpec(Struct, frozen=True):
 
         return find_route_embedding(self.supervisor.strategy, self.cards(), lookup)
 
-    def _named_models(self) -> list[AnyModel]:
+    def _named_models(self) -> list[str | Model]:
         """Every model that the team names."""
-        models: list[AnyModel] = [*self.models, *(model for _, model in self._verifiers()), *self._factory_models()]
+        models: list[str | Model] = [*self.models, *(model for _, model in self._verifiers()), *self._factory_models()]
         for worker in self.everybody:
             models += self._worker_models(worker)
         return models
 
-    def _asked_models(self, *, plans: bool) -> list[AnyModel]:
+    def _asked_models(self, *, plans: bool) -> list[str | Model]:
         """Every model that a run may ask; the planner's where it `plans`. A fixed plan and functions ask none."""
         _, planner, judge = self.models
-        models: list[AnyModel] = [model for _, model in self._verifiers()]
+        models: list[str | Model] = [model for _, model in self._verifiers()]
         models += [planner] if plans else []
         models += [judge] if self._asks_judge() else []
         for worker in self.everybody:
@@ -382,6 +386,10 @@ def lent(
     )
 
 
-def _find_model(finder: Finder, declared: AnyModel) -> Model:
-    model = as_model(declared)
+def _role_model(model: AnyModel) -> str | Model:
+    """A model of a worker or supervisor, which has made one of whatever it was given."""
+    return cast("str | Model", model)
+
+
+def _find_model(finder: Finder, model: str | Model) -> Model:
     return finder.find(model) if isinstance(model, str) else finder.with_price(model)

@@ -219,7 +219,9 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
     while fronts and len(events) < free:
         (_, order), number = fronts[0]
         progress = state.ordered[order]
-        event = _reuse(state, progress) or _refused(state, progress) or _abandoned(state, progress)
+        event = _reuse(state, progress) or _refused(state, progress)
+        if progress.redo:
+            event = event or _abandoned(state, progress)
         event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
             heappop(fronts)  # no worker of this queue is free
@@ -288,8 +290,8 @@ def _refused(state: RunState, progress: Progress) -> ev.Event | None:
 
 
 def _abandoned(state: RunState, progress: Progress) -> ev.Event | None:
-    """The end of an attempt that was to be resumed, where its process died too often: it may be what kills it."""
-    if not progress.redo or progress.crashes <= state.requested.policy.limits.resumes:
+    """The end of an attempt that is to be resumed, where its process died too often: it may be what kills it."""
+    if progress.crashes <= state.requested.policy.limits.resumes:
         return None
     message = f"the process died {progress.crashes} times during this attempt"
     failure = ev.Failure("resource", message, permanent=True)

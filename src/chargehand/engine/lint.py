@@ -145,7 +145,7 @@ class _Linter(Struct):
             self.add("too_many_tasks", -1, "", total, self.limits.max_tasks)
 
     def repair(self, index: int, task: Task) -> Task:
-        """The task with a title, without blanks around names, with its worker spelled right and each input once."""
+        """The task without blanks around names, with its worker spelled right, each input once and no long title."""
         repaired = structs.replace(
             task,
             id=task.id.strip(),
@@ -153,7 +153,7 @@ class _Linter(Struct):
             after=_unique_inputs(task) if task.after else (),
             for_each=task.for_each.strip(),
             replaces=task.replaces.strip(),
-            title=title_of(task.title or task.instruction),
+            title=title_of(task.title) if task.title else "",
         )
         if repaired == task:
             return task

@@ -54,9 +54,8 @@ def as_model(model: AnyModel) -> str | Model:
     return OwnModel(model, ModelCard(getattr(model, "__name__", type(model).__name__)))
 
 
-def model_handle(model: AnyModel) -> str:
-    """The handle by which people know a model, however it was given."""
-    model = as_model(model)
+def model_handle(model: str | Model) -> str:
+    """The handle by which people know a model."""
     return model if isinstance(model, str) else model.card.handle
 
 

@@ -29,6 +29,7 @@ from chargehand.runtime.executor import (
     NestedRun,
     PromptMessage,
     Proposal,
+    Turn,
     Where,
     WorkFailed,
 )
@@ -300,7 +301,7 @@ class _StepContext:
         fits = amount not in (refused, NOTHING) and claim.least.within(amount)
         if fits and claim.wanted.within(amount * 2):
             return amount
-        if await self._refunded():
+        if await self._refunded(claim.turn):
             return claim.wanted
         if fits:
             return amount
@@ -313,9 +314,14 @@ class _StepContext:
         room = state.ledger.room(answer.max(state.requested.budget.floor))
         return room + state.tasks[self._work.task].reserved
 
-    async def _refunded(self) -> bool:
+    async def _refunded(self, turn: Turn | None) -> bool:
+        if turn is not None:
+            turn.end_turn()
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
-            return await self._line.refunded()
+            is_refunded = await self._line.refunded()
+        if turn is not None:
+            await turn.rejoin()
+        return is_refunded
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
@@ -346,7 +352,7 @@ class _StepContext:
         state = self._line.state
         covered = NOTHING if extra else state.requested.roster.supervision
         while True:
-            amount = claim.wanted.min(self._room_beside_answer() + covered + self._spare)
+            amount = claim.wanted.min(self._room_for(claim) + covered + self._spare)
             if not claim.least.within(amount):
                 return False
             beyond = amount.beyond(covered)
@@ -362,12 +368,13 @@ class _StepContext:
                 claim.held = amount
                 return True
 
-    def _room_beside_answer(self) -> Amount:
-        """What the supervisor may still take for what it does now."""
+    def _room_for(self, claim: Claim) -> Amount:
+        """What the supervisor may still take for a call."""
         state = self._line.state
+        floor = state.requested.budget.floor
         if self._work.kind == "answer":
-            return state.ledger.room(NOTHING)
-        room = state.ledger.room(state.requested.roster.supervision.max(state.requested.budget.floor))
+            return state.ledger.room(floor if claim.keeps_floor else NOTHING)
+        room = state.ledger.room(state.requested.roster.supervision.max(floor))
         return room // 2 if self._work.kind == "plan" else room
 
     async def _hold_more(self, amount: Amount) -> None:

@@ -50,6 +50,18 @@ class Done(Struct, frozen=True):
     audit: AnswerAudit | None = None
 
 
+class Turn(Protocol):
+    """The turn of a call, where few calls of its model may be under way at once."""
+
+    def end_turn(self) -> None:
+        """Let another call go first."""
+        ...
+
+    async def rejoin(self) -> None:
+        """Wait for another turn, and claim what the call takes by then."""
+        ...
+
+
 class Claim(Struct):
     """Money for one call: what it wants, and the least it can do with where the budget has no more."""
 
@@ -57,6 +69,10 @@ class Claim(Struct):
     least: Amount = NOTHING
     held: Amount = NOTHING
     """What the run holds for it, before the call is made."""
+    keeps_floor: bool = False
+    """It is not for the answer itself: what the budget keeps back for that stays untouched."""
+    turn: Turn | None = None
+    """Given up while the call waits for money: what it waits for may be held by one that waits for its turn."""
 
 
 class Proposal(Struct, frozen=True, gc=False):

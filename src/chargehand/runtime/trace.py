@@ -16,7 +16,7 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
 from chargehand.engine.facts import NotedFact
 from chargehand.engine.fold import begin, fold
-from chargehand.engine.plan import NO_TASK, Task, TaskId, needs
+from chargehand.engine.plan import NO_TASK, Task, TaskId, needs, title_of
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.state import Progress, RunState, Status
 from chargehand.engine.value import decode_value
@@ -325,7 +325,8 @@ class Tracer:
                 task = progress.task
                 self._progress[name] = progress
                 after = tuple(need for need, _ in needs(task))
-                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, task.title, after)
+                title = task.title or title_of(task.instruction)
+                self.tasks[name] = TaskTrace(name, task.instruction, progress.worker or task.worker, title, after)
 
     # --- planning, refining, answering
 

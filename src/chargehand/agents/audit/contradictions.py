@@ -46,6 +46,7 @@ _UNSURE = re.compile(
     re.IGNORECASE,
 )
 _VERDICT = re.compile(r"\W*(yes|no|true|false)\b(?=\s*(?:[,.;:!\u2013\u2014-]|$))", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _NO_MEASURE = re.compile(r"(?:^|[_\s])(?:id|year|month|day|date|week|code|no|rank|quarter)s?$", re.IGNORECASE)
 
 
@@ -143,9 +144,12 @@ def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
             yield from _read_figure(result, artifact.label, f"{artifact.value} {artifact.unit}")
         elif isinstance(artifact, Table):
             yield from _read_table(result, artifact)
-    for sentence in split_sentences(product.text[:room], ".!?;"):
+    text = product.text[:room]
+    if not _DIGIT.search(text):  # it states no number and no date, as most do
+        return
+    for sentence in split_sentences(text, ".!?;"):
         is_plain = len(sentence) <= _MAX_SENTENCE and not sentence.startswith(("|", ">"))
-        if is_plain and any(map(str.isdigit, sentence)) and not _UNSURE.search(sentence):
+        if is_plain and _DIGIT.search(sentence) and not _UNSURE.search(sentence):
             yield from _read_sentence(result, " ".join(sentence.split()))
 
 

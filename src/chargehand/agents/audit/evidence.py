@@ -98,7 +98,8 @@ class Evidence:
         self._row_names: dict[tuple[str, ...], set[Row]] = {}
         self._tables = 0
         for value in values:
-            self._read(cast("Json", msgspec.json.decode(msgspec.json.encode(value))))
+            is_plain = isinstance(value, str | int)  # of all else a copy is read: that takes tables apart
+            self._read(cast("Json", value if is_plain else msgspec.json.decode(msgspec.json.encode(value))))
 
     # --- looking up
 
