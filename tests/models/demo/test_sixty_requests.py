@@ -26,24 +26,10 @@ def _best(held: list[dict[str, str]], key: str, *, lowest: bool = False) -> str:
     return sorted(groups, key=lambda name: groups[name], reverse=not lowest)[0]
 
 
-def _average(values: list[float]) -> str:
-    return f"{sum(values) / len(values):.2f}"
-
-
 SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ("shop", "What was the revenue in May 2026?", lambda: [_money(total(shop_orders("2026-05")))]),
     ("shop", "revenue may 2026", lambda: [_money(total(shop_orders("2026-05")))]),
-    (
-        "shop",
-        "Total revenue in 2025 without Germany?",
-        lambda: [_money(total([row for row in shop_orders("2025") if row["name"] != "Germany"]))],
-    ),
     ("shop", "How many orders came from Italy in 2025?", lambda: [str(len(shop_orders("2025", "Italy")))]),
-    (
-        "shop",
-        "How many orders were not from Germany in May 2026?",
-        lambda: [str(sum(row["name"] != "Germany" for row in shop_orders("2026-05")))],
-    ),
     (
         "shop",
         "How many tents did we sell in June 2026?",
@@ -63,11 +49,6 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ("shop", "How many orders were placed on 2026-05-03?", lambda: [f": {len(shop_orders('2026-05-03'))} "]),
     ("shop", "Convert 250 euros to Swiss francs on 15 May 2026.", lambda: ["234.78 CHF"]),
     ("shop", "How long do customers have to return an item?", lambda: ["within 30 days"]),
-    (
-        "shop",
-        "How many orders per channel, except wholesale?",
-        lambda: [f"web {sum(row['channel'] == 'web' for row in shop_orders())}"],
-    ),
     ("support", "How many orders has Ada Brandt placed?", lambda: [": 2."]),
     ("support", "Which customers have late orders?", lambda: ["Bilal Haddad", "Freya Lindgren"]),
     ("support", "How many orders were refunded?", lambda: [_count("support", "data/orders.csv", status="refunded")]),
@@ -91,27 +72,8 @@ SERVED: list[tuple[str, str, Callable[[], list[str]]]] = [
     ("tech_support", "How long does a job with 900000 rows run at 5000 rows per second?", lambda: ["180 seconds"]),
     ("portfolio", "Which fund has the lowest fee?", lambda: ["Corran Government Bonds 0.12"]),
     ("portfolio", "What was the price of Fintry Gold on 2026-06-30?", lambda: ["41.24"]),
-    (
-        "product_launch",
-        "What is the average budget of hikers who are not from France?",
-        lambda: [
-            _average(
-                [
-                    float(row["budget_eur"])
-                    for row in rows("product_launch", "data/people.csv")
-                    if row["segment"] == "hikers" and row["country"] != "France"
-                ]
-            )
-        ],
-    ),
     ("curriculum", "Which topics are for beginners?", lambda: ["spread", "probability", "reading data"]),
     ("letta_crew", "Which framework has the most employees?", lambda: ["Rookery 130"]),
-    ("letta_crew", "How many downloads did Corvid have since March 2026?", lambda: ["334,000"]),
-    (
-        "contract_review",
-        "How many invoices were not paid late?",
-        lambda: [_count("contract_review", "data/invoices.csv", paid_late="no")],
-    ),
     ("competitive_intelligence", "How many deals did we win against Kanbrio?", lambda: [": 2 "]),
     ("competitive_intelligence", "Which rivals have single sign-on?", lambda: ["Kanbrio", "Plotline", "Stackmoor"]),
     ("patient_case", "What medicines does Vos take?", lambda: ["warfarin", "amiodarone", "naproxen"]),
@@ -138,6 +100,12 @@ REFUSED = [
     ("shop", "What was the revenue in May 2026 compared with May 2025?"),
     ("shop", "What is the cheapest product?"),
     ("shop", "How many orders came in through web or wholesale in 2026?"),
+    ("shop", "Total revenue in 2025 without Germany?"),
+    ("shop", "How many orders were not from Germany in May 2026?"),
+    ("shop", "How many orders per channel, except wholesale?"),
+    ("product_launch", "What is the average budget of hikers who are not from France?"),
+    ("letta_crew", "How many downloads did Corvid have since March 2026?"),
+    ("contract_review", "How many invoices were not paid late?"),
     ("shop", "Hello!"),
     ("shop", "Write a poem about tents."),
     ("support", "Which customers have not ordered?"),

@@ -191,14 +191,14 @@ def _first_word(text: str) -> str:
 
 
 def _split_sentence(sentence: str) -> list[Clause]:
-    """The clauses of one sentence; a period at its beginning, or at the end of questions alike, holds for all."""
+    """The clauses of one sentence; a period at its beginning holds for all."""
     tokens = tokenize(sentence)
     starts = [0]
     starts += [token.start for before, token in pairwise(tokens) if _begins_clause(sentence, before, token)]
     pieces = [sentence[start:end] for start, end in pairwise([*starts, len(sentence)])]
     texts = [_COURTESY.sub("", _LINK_BEHIND.sub("", piece.strip())).strip(" ,;") for piece in pieces]
     texts = [text for text in texts if text]
-    shared = _shared_period(sentence, texts)
+    shared = _shared_period(sentence)
     clauses: list[Clause] = []
     for text in texts:
         lacks_period = not find_periods(text) and _first_word(text) not in _KINDS
@@ -220,14 +220,12 @@ def _begins_clause(sentence: str, before: Token, token: Token) -> bool:
     return token.low in _IMPERATIVES and (after_link or after_comma)
 
 
-def _shared_period(sentence: str, texts: list[str]) -> str:
-    """The period at the beginning ("In May 2026, ..."), or the one behind short questions ("how many orders and")."""
+def _shared_period(sentence: str) -> str:
+    """The period at the beginning ("In May 2026, ...")."""
     leading = find_periods(sentence[:60])
     if leading and _SCOPE.match(sentence[: leading[0].start]) and sentence[leading[0].end :].startswith(","):
         return leading[0].text
-    periods = find_periods(sentence)
-    are_short = all(len(text.split()) <= 3 for text in texts[:-1])
-    return periods[0].text if len(texts) > 1 and are_short and len(periods) == 1 else ""
+    return ""
 
 
 def _read_clause(text: str, *, is_statement: bool = False) -> Clause:

@@ -63,7 +63,7 @@ _FORMS = (
 
 E asks (which, list), C counts (how many), A is an aggregate, R a rank, G groups (per, by), T is the base table, K
 another table or a column that rows can be put together by, P a month, year or day, M a measure, S sold, # a number.
-No form has N (a negation without a value), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
+No form has N (a negation), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
 refer to).
 """
 _LAST_OPENING = 3
@@ -75,8 +75,7 @@ _OF_A_COUNT = word_set("most fewest least")
 _DID = word_set("did do does")
 _AUXILIARIES = _DID | word_set("has have had was were is are")
 _RANGES = {("between", "and"), ("from", "to"), ("from", "until"), ("from", "through")}
-_TESTS = {"since": ">= '{first}'", "after": "> '{last}'", "before": "< '{first}'"}
-_UNCLEAR = word_set("by from to through until till")
+_UNCLEAR = word_set("by from to through until till since after before between")
 _SKIPPED = word_set("the in of month")
 _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 """Periods, and how many characters of a date name them."""
@@ -209,8 +208,6 @@ class _QueryReader:
             self._read_value(item)
         for item in self._tagged("G"):
             self._read_group(item)
-        for item in self._tagged("K"):
-            self._drop_repetition(item)
         self._read_form()
         account = Account(self.clause)
         account.use_words(_LIGHT_VERBS)
@@ -355,31 +352,24 @@ class _QueryReader:
         words = f"{'on' if first.day else 'in'} {first.text}"
         if is_range:
             words = f"from {first.text} to {last.text}"
-        elif before in _TESTS:
-            words = f"{before} {first.text}"
-        if is_range or before in _TESTS:
             self._take(preceding[-1])
         self._take(*(item for item in self.items if first.end <= item.start < last.start))
         self._take(*(item for item in self.items if column in {noun.column for noun in item.nouns}))
-        test = _TESTS.get(before, "BETWEEN '{first}' AND '{last}'").format(first=first.first_day, last=last.last_day)
-        self.query.conditions.append(Condition(f"{column.sql} {test}", "", column))
+        sql = f"{column.sql} BETWEEN '{first.first_day}' AND '{last.last_day}'"
+        self.query.conditions.append(Condition(sql, "", column))
         self.query.time_words = words
 
     def _read_value(self, item: Item) -> None:
-        """A value that rows have ("from Italy", "paid late") or have not ("without Germany")."""
+        """A value that rows have ("from Italy", "paid late")."""
         column = self._column(item, "value")
         assert column is not None, "what has the tag V names a value"
         self._check_value(item, column)
         text = next(noun.value for noun in item.nouns if noun.column == column)
         before = self._beside(item, -1)
-        is_excluded = before.operator == "N"
-        if is_excluded or before.low == "by":  # "placed by Ada Brandt"
+        if before.low == "by":  # "placed by Ada Brandt"
             self._take(before)
-        test = "<>" if is_excluded else "="
         quoted = text.replace("'", "''")
-        sql = f"{column.sql} {test} '{quoted}'"
-        words = f"not {item.text}" if is_excluded else item.text
-        self.query.conditions.append(Condition(sql, words, column, is_excluded))
+        self.query.conditions.append(Condition(f"{column.sql} = '{quoted}'", item.text, column))
         self._take(item)
 
     def _check_value(self, item: Item, column: Column) -> None:
@@ -411,17 +401,6 @@ class _QueryReader:
         if self.query.group is not None:
             raise RefusedError("it groups by several things; ask for one")
         self.query.group = group
-
-    def _drop_repetition(self, item: Item) -> None:
-        """Take a column that stands beside its value ("the Main stage"), or a table that a condition is about."""
-        conditions = {condition.column for condition in self.query.conditions}
-        columns = {noun.column for noun in item.nouns if noun.column is not None}
-        tables = {noun.table.name for noun in item.nouns if noun.column is None}
-        beside = [*self._beside(item, -1).nouns, *self._beside(item, 1).nouns]
-        has_value = any(noun.value and noun.column in columns & conditions for noun in beside)
-        has_condition = not tables.isdisjoint(column.table for column in conditions)
-        if self._beside(item, -1).operator != "E" and (has_value or has_condition):
-            self._take(item)
 
     # --- the forms
 
@@ -488,8 +467,6 @@ class _QueryReader:
     def _read_asked(self, parts: FormParts) -> Grouping:
         """What is listed: "which customers"."""
         group = self._group_by(parts["asked"])
-        if not group.is_row and any(condition.is_excluded for condition in self.query.conditions):
-            raise RefusedError("whether others without such a row are meant is not clear")
         self._set_group(group)
         return group
 

@@ -227,7 +227,6 @@ class Condition(Struct, frozen=True):
     sql: str
     words: str
     column: Column
-    is_excluded: bool = False
 
 
 class Query(Struct, frozen=True):
