@@ -59,7 +59,7 @@ class SupervisorRole(Struct):
 
     def system(self, prompt: str, slots: Mapping[str, str]) -> str:
         """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
-        text = self.prompts.text(prompt, instructions=self.instructions, **slots)
+        text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
         if self._systems.get(prompt) != text:
             self._systems[prompt] = text
         return self._systems[prompt]
