@@ -86,5 +86,5 @@ async def test_the_toolbox_knows_its_tools_by_name() -> None:
     }
     with pytest.raises(Invalid, match="did you mean 'calculator'"):
         built_in("calculater", lambda: NOON)
-    with pytest.raises(Invalid, match="there are calculator, chart, dates"):
+    with pytest.raises(Invalid, match="there are ask_person, calculator, chart, dates"):
         built_in("xyz", lambda: NOON)
