@@ -28,7 +28,7 @@ from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.call_errors import shorten_words
 from chargehand.models.messages import Message, ToolCall, wrap
 from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, structs
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Figure
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calculator import calculator
 from chargehand.tools.chart import chart
 from chargehand.tools.tool import Tool, ToolFailed, tool

@@ -43,7 +43,7 @@ from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, reply, unknown
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 from chargehand.tools.schema import problems
 
 

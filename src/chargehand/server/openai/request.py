@@ -28,7 +28,7 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem
 from chargehand.team import Team
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 MAX_EARLIER = 32_000
 """Characters of earlier turns that are kept, the latest first."""
