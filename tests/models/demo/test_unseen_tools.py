@@ -108,6 +108,20 @@ def test_what_no_call_accounts_for_is_refused(folder: Path, request_text: str) -
     assert any("docs/first-model.md" in gap.message for gap in result.gaps)
 
 
+def test_a_day_in_another_clause_may_hold_here_too() -> None:
+    @tool
+    def guest_count(day: str = "2026-01-01") -> str:
+        """How many guests the house has on a day (YYYY-MM-DD)."""
+        return f"12 guests on {day}"
+
+    hotel = Worker("hotel", "Knows how many guests the house has.", tools=[guest_count])
+    request = "How many guests does the house have and how many guests does the house have on 1 June 2026?"
+    result = Team([hotel], supervisor=Supervisor(model="demo")).run_sync(request)
+    assert "12 guests on 2026-06-01" in str(result.answer)
+    assert "2026-01-01" not in str(result.answer)
+    assert ["whether it is of 1 June 2026 too is not said" in gap.message for gap in result.gaps] == [True]
+
+
 def test_a_tool_that_fails_is_named_as_it_is_called() -> None:
     @tool
     def room_count(city: str) -> int:

@@ -437,8 +437,8 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         if overlap < _FITS:
             return None
         raise RefusedError(refusal.reason, understood=overlap) from refusal
-    open_names = " ".join(parameter.name for parameter in tool.parameters if parameter.name not in calls.arguments[0])
-    unfilled = said_words(open_names) - own
+    not_filled = [parameter for parameter in tool.parameters if parameter.name not in calls.arguments[0]]
+    unfilled = said_words(" ".join(parameter.name for parameter in not_filled)) - own
     matched = 0.0
     for at, token in account.open_words.items():
         weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
@@ -448,6 +448,9 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     if matched < _FITS:
         return None
     account.settle(f"{tool.name} takes nothing that says")
+    if clause.period_beside and any(parameter.type == "day" for parameter in not_filled):
+        reason = f"whether it is of {clause.period_beside} too is not said"
+        raise RefusedError(reason, understood=account.understood)
     score = matched + len(calls.arguments[0])
     return Fit(worker, tool, score / 2 if calls.has_free_text else score, calls)
 
