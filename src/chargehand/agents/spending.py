@@ -65,7 +65,7 @@ class Reservation:
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""
         least = self._cost(min(self._most, LEAST_REPLY))
-        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor)
+        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, pause=self._leave_turn)
         return self.claim
 
     @property
@@ -108,6 +108,16 @@ class Reservation:
         self.end_turn()
         await self._spending.observations.enter(model)
         self._turn = model
+
+    @asynccontextmanager
+    async def _leave_turn(self) -> AsyncGenerator[None]:
+        """Let other calls go first while this one waits for money: it may be theirs that gives some back."""
+        self.end_turn()
+        yield
+        await self.wait_for_turn(self.models[0])
+        if self.claim is not None:
+            self.claim.wanted = self._cost(self._most)
+            self.claim.least = self._cost(min(self._most, LEAST_REPLY))
 
     def end_turn(self) -> None:
         if self._turn is not None:

@@ -276,9 +276,10 @@ class _StepContext:
 
     async def _start(self, started: ev.StepStarted, reserve: Amount | Claim) -> None:
         """Record a step before it is made, with the money for it."""
-        if started.effect != "read":
-            await self._line.planned()
         claim = reserve if isinstance(reserve, Claim) else Claim(reserve, reserve)
+        if started.effect != "read":
+            async with claim.pause():
+                await self._line.planned()
         amount = claim.wanted
         while True:
             try:
@@ -299,9 +300,11 @@ class _StepContext:
         fits = amount not in (refused, NOTHING) and claim.least.within(amount)
         if fits and claim.wanted.within(amount * 2):
             return amount
-        if await self._refunded():
+        async with claim.pause():
+            is_refunded = await self._refunded()
+        if is_refunded:
             return claim.wanted
-        if fits:
+        if fits and claim.least.within(amount):
             return amount
         raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
 

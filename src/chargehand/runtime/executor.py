@@ -4,6 +4,7 @@ How a model or a tool is called is not known here.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -59,6 +60,8 @@ class Claim(Struct):
     """What the run holds for it, before the call is made."""
     keeps_floor: bool = False
     """It is not for the answer itself: what the budget keeps back for that stays untouched."""
+    pause: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Surrounds waiting until there is money; what is claimed may be another amount afterwards."""
 
 
 class Proposal(Struct, frozen=True, gc=False):
