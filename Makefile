@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -92,6 +92,9 @@ peers: $(VENV)/dev.stamp $(VENV)/peers.stamp ## Run the programs of docs/coming-
 
 web: web/node_modules/.installed ## Build the page into the package, after a change in web/ (needs node)
 	cd web && npx tsc --noEmit && node build.mjs
+
+screens: $(VENV)/dev.stamp ## Make the pictures of docs/page.md in a browser
+	PAGE_SCREENS=docs/pictures $(BIN)/pytest -q tests/page/test_page.py tests/page/test_hostile.py
 
 web/node_modules/.installed: web/package-lock.json
 	cd web && npm ci --no-progress && cp package-lock.json node_modules/.installed

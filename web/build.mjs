@@ -26,7 +26,8 @@ const result = await build({
   target: ["chrome123", "firefox120", "safari17.5"],
   jsx: "automatic",
   jsxImportSource: "preact",
-  loader: { ".woff2": "file" },
+  loader: { ".woff2": "file", ".entries": "file" },
+  publicPath: "/assets/",
   legalComments: "none",
   metafile: true,
 });
@@ -48,7 +49,7 @@ writeFileSync(join(out, "index.html"), page);
 
 let total = 0;
 for (const name of readdirSync(assets).sort()) {
-  if (!/\.(js|css|svg)$/.test(name)) continue;
+  if (!/\.(js|css|svg|entries)$/.test(name)) continue;
   const packed = gzipSync(readFileSync(join(assets, name)), { level: 9 });
   packed[9] = 255; // the operating system, which says nothing here
   writeFileSync(join(assets, `${name}.gz`), packed);

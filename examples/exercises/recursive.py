@@ -65,10 +65,8 @@ if __name__ == "__main__":
         levels = ", ".join(f"level {level}: {count}" for level, count in sorted(splitter.calls.items()))
         print(f"depth {depth}: {len(result.plan.tasks)} tasks, ${result.cost:.3f}, calls to split: {levels}")
     tree(run(2)[0])
-    narrow, splitter = run(1, breadth=2)
-    print(f"breadth 2: {len(narrow.plan.tasks)} tasks after {splitter.calls[1]} tries, {narrow.ending}:")
+    narrow, _ = run(1, breadth=2)
+    print(f"breadth 2: {len(narrow.plan.tasks)} tasks, {narrow.ending}:")
     print(f"  {narrow.gaps[0].message}")
     result, splitter = run(8, most=20)
-    kept = [note.text for note in result.trace().notes if "stays whole" in note.text]
     print(f"depth 8, at most 20 tasks: {len(result.plan.tasks)} tasks, {splitter.calls.total()} calls to split")
-    print(f"  {kept[0] if kept else ''}")

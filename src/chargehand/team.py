@@ -46,7 +46,15 @@ from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
 from chargehand.models.resolve import Finder, Lookup
 from chargehand.models.wrappers import Hedging
-from chargehand.runtime.approving import Answer, OnApproval, check_on_approval, read_answer
+from chargehand.runtime.approving import (
+    Answer,
+    Callbacks,
+    OnApproval,
+    OnQuestion,
+    check_on_approval,
+    check_on_question,
+    read_answer,
+)
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
 from chargehand.runtime.run_loop import TextListener, check_listener
@@ -375,13 +383,19 @@ class Team:
 
     @check_declared("run", elsewhere=_KEYWORDS)
     async def run(
-        self, goal: Goal, *, run: str = "", listener: Listener | None = None, on_text: TextListener | None = None
+        self,
+        goal: Goal,
+        *,
+        run: str = "",
+        listener: Listener | None = None,
+        on_text: TextListener | None = None,
+        on_question: OnQuestion | None = None,
     ) -> Result:
-        """Pursue a goal to its end."""
+        """Pursue a goal to its end. `on_question` answers what workers ask a person (the tool `ask_person`)."""
         team = await self.keep_budget()
         request = team.request(goal, time.time())
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self._driver(team, listener, on_text) as (driver, journal):
+        async with self._driver(team, listener, on_text, on_question) as (driver, journal):
             also = await team.offered(journal, request)
             return await self._result(team, await driver.start(name, request, also=also, keep_entries=True), journal)
 
@@ -407,19 +421,25 @@ class Team:
 
     @check_declared("resume", elsewhere=_KEYWORDS)
     async def resume(
-        self, run: RunName, *answers: Answer, reason: str = "", listener: Listener | None = None
+        self,
+        run: RunName,
+        *answers: Answer,
+        reason: str = "",
+        listener: Listener | None = None,
+        on_question: OnQuestion | None = None,
     ) -> Result:
         """Go on with a run that a crash, a pause, a question or leaving its stream left unfinished.
 
         `"approve"` or `"reject"`, or True or False, answers the open question, with a `reason`; where several calls
-        wait, a mapping answers each by its number. Other answers are events, such as `InputAnswered`.
+        wait, a mapping answers each by its number. A question in words is answered by text. Other answers are events,
+        such as `InputAnswered`.
         """
         in_words = any(isinstance(answer, bool | str | Mapping) for answer in answers)
         if reason and not in_words:
             raise Invalid(f'the reason {reason!r} belongs to no answer; write resume({run!r}, "reject", reason=...)')
         await self._streams.close_left(run)
         team = await self.keep_budget()
-        async with self._driver(team, listener, None) as (driver, journal):
+        async with self._driver(team, listener, None, on_question) as (driver, journal):
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
@@ -451,7 +471,7 @@ class Team:
                         run=run,
                         request=request,
                         also=await team.offered(journal, request),
-                        on_approval=self._on_approval,
+                        callbacks=self._callbacks(None),
                     )
                 ) as entries,
             ):
@@ -467,13 +487,24 @@ class Team:
 
     @asynccontextmanager
     async def _driver(
-        self, team: Self, listener: Listener | None, on_text: TextListener | None
+        self,
+        team: Self,
+        listener: Listener | None,
+        on_text: TextListener | None,
+        on_question: OnQuestion | None = None,
     ) -> AsyncGenerator[tuple[Runner, Journal]]:
         """A runner on this team's journal. `team` is this one with a budget that can be kept."""
         if listener is not None:
             check_listener(listener)
+        callbacks = self._callbacks(on_question)
         async with self.open_journal() as journal, team.executor() as executor:
-            yield Runner(journal, executor, listener=listener, on_text=on_text, on_approval=self._on_approval), journal
+            yield Runner(journal, executor, listener=listener, on_text=on_text, callbacks=callbacks), journal
+
+    def _callbacks(self, on_question: OnQuestion | None) -> Callbacks | None:
+        if on_question is not None:
+            check_on_question(on_question)
+        is_asked = self._on_approval is not None or on_question is not None
+        return Callbacks(self._on_approval, on_question) if is_asked else None
 
     def open_journal(self) -> AbstractAsyncContextManager[Journal]:
         """The journal of this team, open inside the context."""

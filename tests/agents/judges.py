@@ -74,6 +74,9 @@ class Desk:
 
     def release(self, amount: Amount) -> None: ...
 
+    def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
+        pass
+
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self.prompts.append(messages)
 

@@ -60,6 +60,9 @@ class Notes:
 
     def expect_work(self, workers: Sequence[str]) -> None: ...
 
+    def record_call(self, model: str, seconds: float, tokens: tuple[int, int], used: Amount | None) -> None:
+        pass
+
     def prompt(self, model: str, messages: Sequence[Message], tools: tuple[str, ...] = ()) -> None:
         self.told.append(messages)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.report import report
+from chargehand.cli.runs import report
 from chargehand.journal.store import read_run
 from chargehand.runtime.trace import trace
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from chargehand.cli.console import Console
 from chargehand.cli.diagrams import timeline_lines
-from chargehand.cli.report import report
+from chargehand.cli.runs import report
 from chargehand.cli.transcript import Transcript
 from chargehand.engine import events as ev
 from chargehand.engine.plan import Plan, Task, TaskId

@@ -84,7 +84,7 @@ def test_one_model_can_stand_in_for_all(tmp_path: Path) -> None:
     ("worker", "words"),
     [
         ("tools: [twise]", "workers.ann.tools[0]: there is no tool 'twise'; did you mean 'twice'?"),
-        ("tools: [zzz]", "workers.ann.tools[0]: there is no tool 'zzz'; there are twice, calculator"),
+        ("tools: [zzz]", "workers.ann.tools[0]: there is no tool 'zzz'; there are twice, ask_person"),
         (
             "tools: [twice, twice]",
             "workers.ann.tools: worker 'ann' has two tools called 'twice'; give one",
@@ -136,7 +136,7 @@ def test_what_leads_nowhere_is_said(tmp_path: Path, worker: str, words: str) -> 
         ("{python: 'tools:zzz'}", "'tools' has no 'zzz'; it has "),
         ("{python: 'toolz:double'}", "there is no module 'toolz', neither beside the team file nor installed; did you"),
         ("{python: 'tools:RATE'}", "'tools:RATE' is int, not a tool, a function"),
-        ("nonsense", "'nonsense' is no tool; write module:attribute, or one of calculator"),
+        ("nonsense", "'nonsense' is no tool; write module:attribute, or one of ask_person"),
         ("{sql: ../data}", "'../data' leads out of the team's folder"),
         ("{sql: nowhere.db}", "there is no 'nowhere.db' beside the team file"),
         ("{documents: nowhere}", "there is no 'nowhere' beside the team file"),

@@ -312,6 +312,28 @@ def asked() -> Stage:
     return stage
 
 
+class Wonders(Asks):
+    """Says what its model took, and asks a person in words."""
+
+    async def plan(self, brief: Brief, context: StepContext) -> Proposal:
+        await asyncio.sleep(2.0)
+        context.record_call("model-a", 2.0, (90, 10), CALL)
+        return Proposal((task("a"),), "merge", used=CALL)
+
+    async def attempt(self, brief: Brief, context: StepContext) -> Done:
+        if "colour" not in (brief.replies or {}):
+            question = ev.Question("question", workers=("ann",), key="colour", options=("red", "blue"))
+            raise WorkFailed(ev.Failure("approval", "Which colour?", question=question), CALL)
+        return await super().attempt(brief, context)
+
+
+def question() -> Stage:
+    stage = Stage(Wonders(Script(otherwise=PAID)))
+    stage.start(request(None, ROSTER))
+    stage.resume(ev.InputAnswered(1, "answer", result=encode_value("blue"), by="ada"))
+    return stage
+
+
 def released() -> Stage:
     """Five orderly stops in the middle of one long attempt."""
     stage = Stage(ScriptedExecutor(Script(otherwise=Move(seconds=40.0, used=CALL))))
@@ -362,6 +384,7 @@ def unplanned() -> Stage:
 
 HISTORIES: tuple[Callable[[], Stage], ...] = (
     asked,
+    question,
     retries,
     cascade,
     approval,

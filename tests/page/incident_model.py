@@ -1,14 +1,15 @@
 """The model of the incident team: plans, calls tools, gives up, rewrites and answers by a script."""
 
 import json
+import os
 import re
 
 from tests.page.attacks import EVERYTHING
 from tests.server.model_server import Answer, Call, Question
 
-PACE = 0.2
+PACE = float(os.environ.get("INCIDENT_PACE", "0.2"))
 DAY = "2026-11-12"
-_INSTRUCTIONS = {
+_INSTRUCTIONS: dict[str, tuple[str, list[str], str]] = {
     "t1": (
         "logs",
         [],
@@ -182,6 +183,11 @@ def _rewritten(asked: str) -> str:
 
 def _work(question: Question) -> Answer:
     task = question.user
+    if "which language" in task and not question.results:
+        asked = {"question": "In which language is the note to be?", "options": ["English", "German"]}
+        return Answer(calls=(Call("ask_person", asked),), seconds=0.3 * PACE)
+    if "which language" in task:
+        return Answer(f"The note is in {question.results[-1]}.", seconds=0.3 * PACE)
     last = question.messages[-1]
     if last["role"] == "tool" and '"error"' in str(last["content"])[:300]:
         found = re.search(r'"error":\s*"([^"]+)"', str(last["content"]))

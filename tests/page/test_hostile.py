@@ -16,7 +16,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) -> None:
-    tasks = [{"id": "t1", "instruction": f"Repeat this: {EVERYTHING}", "worker": "writer", "title": ATTACKS[1][:48]}]
+    tasks: list[dict[str, object]] = [
+        {"id": "t1", "instruction": f"Repeat this: {EVERYTHING}", "worker": "writer", "title": ATTACKS[1][:48]},
+    ]
     tasks.append({"id": "t2", "instruction": f"Repeat <b>this</b>: {ATTACKS[0]}", "worker": "analyst", "after": ["t1"]})
     run = visitor.shop.begin(f"{ATTACKS[1]} {EVERYTHING}", plan={"tasks": tasks})
     shown = visitor.shop.wait(run, "complete", "partial", "failed")

@@ -21,6 +21,7 @@ def settled(page: Page) -> None:
 
 def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
     with visitor.visit() as page:
+        expect(page.get_by_role("button", name="New run")).to_be_visible()
         page.keyboard.press("n")
         dialog = page.get_by_role("dialog", name="New run")
         expect(dialog.get_by_role("button", name="Start")).to_be_disabled()
@@ -82,6 +83,8 @@ def test_an_ended_run_tells_what_was_retried_and_what_was_changed(visitor: Visit
         expect(side).not_to_contain_text("</data")
         page.keyboard.press("5")
         expect(side).to_contain_text("attempt.started")
+        page.locator(".tm-row", has_text="plan").first.click()
+        expect(side).to_contain_text("tokens in")
         page.goto(f"{visitor.shop.url}/runs/{ended_run}?task=t5&tab=prompt")
         expect(side).to_contain_text("input from t1")
         visitor.picture(page, "prompt")
@@ -158,7 +161,7 @@ def test_a_plan_is_edited_and_checked_before_it_is_carried_out(visitor: Visitor)
             dialog.get_by_title(f"Remove {task}").click()
         dialog.get_by_label("Instruction of t2").fill("Say what checkout is.")
         dialog.get_by_role("tab", name="Changes").click()
-        expect(dialog.locator(".plan-changes ins", has_text="Say")).to_be_visible()
+        expect(dialog.locator(".plan-changes")).to_contain_text("Say what checkout is.")
         dialog.get_by_role("button", name="Carry out this plan").click()
         expect(page.locator(".gr-card")).to_have_count(2)
         visitor.shop.wait(run, "complete", "partial", "failed")
@@ -305,3 +308,33 @@ def test_tasks_of_a_live_run_are_skipped_and_given_away_in_place(visitor: Visito
         expect(page.locator('[data-task="t10"]')).to_have_class(re.compile("is-skip"))
         expect(page).to_have_url(re.compile(run))
         visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})
+
+
+def test_a_question_of_a_worker_is_answered_in_words(visitor: Visitor) -> None:
+    tasks = [{"id": "t1", "instruction": "Ask which language the note is to be in and write it.", "worker": "writer"}]
+    run = visitor.shop.begin("Write a note for customers.", plan={"tasks": tasks})
+    with visitor.visit() as page:
+        page.get_by_role("region", name="Needs you").get_by_text("Answer a question").click()
+        needs = page.get_by_role("region", name="Needs you")
+        expect(needs).to_contain_text("writer asks: In which language is the note to be?")
+        needs.get_by_role("button", name="German").click()
+        expect(needs).to_have_count(0)
+        visitor.shop.wait(run, "complete", "partial")
+        page.locator('[data-task="t1"]').click()
+        expect(page.get_by_label("Inspector")).to_contain_text("German")
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Inspector")).to_contain_text("answered by operator")
+
+
+def test_a_server_without_runs_shows_examples(visitor: Visitor) -> None:
+    with visitor.visit() as page:
+        page.route("**/api/runs?*", lambda route: route.fulfill(json={"runs": [], "next": None}))
+        page.route("**/api/runs/events*", lambda route: route.fulfill(status=204))
+        page.goto(f"{visitor.shop.url}/?again")
+        expect(page.get_by_text("Nothing has run here yet")).to_be_visible()
+        page.get_by_role("region", name="Examples").get_by_role("link").first.click()
+        expect(page.locator(".gr-card")).to_have_count(10)
+        expect(page.get_by_label("Inspector")).to_contain_text("The slowdown was our own change.")
+        expect(page.get_by_role("button", name="Fork")).to_have_count(0)
+        page.keyboard.press("j")
+        expect(page.get_by_label("Inspector")).to_contain_text("Error classes")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.cli.report import report
+from chargehand.cli.runs import report
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.failure import Failure, Gap

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from chargehand import __version__
+from tests.cli.commands import chargehand
 from tests.server.api import BOTH, Garden, garden, key_for
-from tests.server.model_server import Answer
+from tests.server.model_server import Answer, Call, Question, fake_model
+from tests.server.running import running, settings_in
 from tests.server.test_openai import desk
 
 
@@ -196,3 +198,124 @@ def test_an_attempt_is_stopped_and_its_task_given_up_while_the_run_goes_on(home:
     assert (shown["summary"]["state"], shown["tasks"][1]["status"]) == ("failed", "skipped")
     failure = shown["tasks"][0]["failure"]
     assert (failure["kind"], failure["message"]) == ("stopped", "operator stopped it: too slow")
+
+
+_PAINTERS = """
+version: 1
+name: painters
+defaults: {{model: "{handle}"}}
+workers:
+  painter: {{description: Paints sheds., tools: [ask_person]}}
+"""
+_ASKED = Call("ask_person", {"question": "How many coats?", "schema": {"type": "integer"}})
+_PAINT = {"tasks": [{"id": "paint", "instruction": "Paint the shed.", "worker": "painter"}], "combine": "forward"}
+
+
+def test_a_worker_asks_a_person_and_the_question_outlives_the_server(tmp_path: Path) -> None:
+    def think(asked: Question) -> Answer | str:
+        return f"I was told {asked.results[-1]}." if asked.results else Answer(calls=(_ASKED,))
+
+    with fake_model(think) as model:
+        team = tmp_path / "team.yaml"
+        team.write_text(_PAINTERS.format(handle=model.handle))
+        settings = settings_in(tmp_path / "data", teams=(team,), grace=0.5)
+        body = {"team": "painters", "goal": "Paint the shed.", "plan": _PAINT}
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            run = client.post("/api/runs", json=body).json()["run"]
+            waiting = Garden(server, client, tmp_path).wait(run, "needs_input")
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            shown: Any = Garden(server, client, tmp_path).show(run)
+            assert shown["summary"]["question"] == {"what": "question", "task": "paint", "text": "How many coats?"}
+            assert shown["question"] == waiting["question"]
+            assert shown["question"]["question"]["schema"] == {"type": "integer"}
+            answer = {"number": 1, "verdict": "answer", "result": "three"}
+            refused = client.post(f"/api/runs/{run}/answer", json=answer)
+            assert (refused.status_code, refused.json()["errors"][0]["place"]) == (422, "result")
+            assert client.post(f"/api/runs/{run}/answer", json={**answer, "result": 3}).status_code == 200
+            done: Any = Garden(server, client, tmp_path).wait(run)
+            assert (done["summary"]["state"], "\n3\n" in done["answer"]) == ("complete", True)
+            assert done["deadline"] > shown["deadline"]
+
+
+def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
+    def think(asked: Question) -> Answer | str:
+        return f"I was told {asked.results[-1]}." if asked.results else Answer(calls=(_ASKED,))
+
+    with fake_model(think) as model:
+        (tmp_path / "team.yaml").write_text(_PAINTERS.format(handle=model.handle))
+        (tmp_path / "plan.json").write_text(json.dumps(_PAINT))
+        words = ("--team", "team.yaml", "--run", "shed", "--plan", "plan.json", "--no-input")
+        waiting = chargehand(tmp_path, "run", *words, "Paint the shed.")
+        assert (waiting.returncode, "How many coats?" in waiting.stderr) == (4, True), waiting.stderr
+        assert "--answer TEXT" in waiting.stderr
+        done = chargehand(tmp_path, "resume", "shed", "--team", "team.yaml", "--answer", "three")
+        assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
+
+
+def test_runs_are_listed_by_label_and_a_fork_has_the_labels_of_its_run(home: Garden) -> None:
+    labelled = home.begin(labels={"customer": "ott", "kind": "price"})
+    home.wait(labelled)
+    home.wait(home.begin())
+    forked = home.client.post(f"/api/runs/{labelled}/fork", json={}).json()["run"]
+    home.wait(forked)
+
+    def listed(*labels: str) -> list[str]:
+        return [line["run"] for line in home.client.get("/api/runs", params={"label": labels}).json()["runs"]]
+
+    assert listed("customer:ott") == listed("kind:price", "customer:ott") == [forked, labelled]
+    assert listed("customer:lehm") == []
+    assert home.client.get("/api/runs", params={"label": "customer"}).status_code == 422
+    wrong = home.client.post("/api/runs", json={"team": "garden", "goal": "x", "labels": {"a:b": "c"}})
+    assert wrong.status_code == 422
+
+
+def test_a_fork_is_previewed_with_what_it_takes_over_and_does_again(home: Garden) -> None:
+    run = home.begin(plan={"tasks": _CHAIN["tasks"][:2]})
+    home.wait(run)
+    path = f"/api/runs/{run}/fork/preview"
+    assert home.client.post(path, json={}).json() == {"reused": ["price", "again"], "again": [], "usd": 0.0}
+    assert home.client.post(path, json={"again": ["again"]}).json()["again"] == ["again"]
+    assert home.client.post(path, json={"again": ["price"]}).json()["again"] == ["price", "again"]
+    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+
+
+def test_a_run_is_deleted_by_an_administrator_once_it_is_not_under_way(home: Garden, tmp_path: Path) -> None:
+    home.hold()
+    run = home.begin()
+    home.tool_called(run)
+    assert home.client.delete(f"/api/runs/{run}").status_code == 409
+    home.let_go()
+    home.wait(run)
+    assert len(home.client.get("/api/runs").json()["runs"]) == 1
+    assert home.client.delete(f"/api/runs/{run}", headers=key_for(tmp_path, "main")).status_code == 403
+    assert home.client.delete(f"/api/runs/{run}").json() == {"runs": [run]}
+    assert home.client.get(f"/api/runs/{run}").status_code == 404
+    assert home.client.get("/api/runs").json()["runs"] == []
+
+
+def test_a_block_is_shown_and_restored_as_it_was_and_passages_are_listed(home: Garden) -> None:
+    path = "/api/teams/garden/blocks/rules"
+    first = home.client.get(path).json()["value"]
+    home.client.put(path, json={"value": "Prices are in dollars.", "version": 1})
+    old = home.client.get(path, params={"version": 1}).json()
+    assert (old["value"], old["version"]) == (first, 1)
+    assert home.client.get(path, params={"version": 9}).status_code == 404
+    restored = home.client.post(f"{path}/restore", json={"version": 1}).json()
+    assert (restored["value"], restored["version"]) == (first, 3)
+    archives = "/api/teams/garden/archives"
+    assert home.client.get(f"{archives}/findings/passages").json() == {"passages": [], "next": None}
+    assert home.client.get(f"{archives}/attic/passages").status_code == 404
+
+
+def test_calls_of_the_supervisor_are_told_with_their_times(tmp_path: Path) -> None:
+    with (
+        desk(tmp_path, "It is so.") as (server, _),
+        httpx.Client(base_url=server.url, headers=server.headers) as client,
+    ):
+        run = client.post("/api/runs", json={"team": "desk", "goal": "Count."}).json()["run"]
+        Garden(server, client, tmp_path).wait(run)
+        supervision = client.get(f"/api/runs/{run}/trace").json()["supervision"]
+    calls = {duty["duty"]: duty["calls"] for duty in supervision}
+    assert sorted(calls) == ["answer", "plan"]
+    assert calls["plan"][0]["seconds"] > 0
+    assert calls["answer"][0]["seconds"] > 0

@@ -123,7 +123,7 @@ def test_every_reply_tells_browsers_to_keep_and_load_nothing(server: Running, cl
         told = client.get(path, headers=headers).headers
         assert told["content-security-policy"].startswith("default-src 'self'")
         assert (told["x-content-type-options"], told["referrer-policy"]) == ("nosniff", "no-referrer")
-        assert told["cache-control"] == ("no-cache" if path == "/" else "no-store")
+        assert told["cache-control"] == "no-store"
         assert "set-cookie" not in told
 
 

@@ -48,6 +48,31 @@ BUGS = (
         "        state.partial[event.task] = None\n    if state.breakers:\n",
         "        pass\n    if state.breakers:\n",
     ),
+    # what a person is asked
+    Bug(
+        "an answer in words is forgotten",
+        "engine/fold.py",
+        "        progress.replies = {**(progress.replies or {}), question.key: event.result}\n",
+        "        pass\n",
+    ),
+    Bug(
+        "any answer is taken for one of the options",
+        "engine/admit.py",
+        "options and decode_value(report.result) not in options",
+        "options and False",
+    ),
+    Bug(
+        "an answer to the planner is forgotten",
+        "engine/fold.py",
+        "        state.planning.replies = {**state.planning.replies, question.text: said}\n",
+        "        pass\n",
+    ),
+    Bug(
+        "a question of the planner is a failure of it",
+        "engine/fold.py",
+        'event.duty == "plan" and event.failure.kind == "approval"',
+        "False",
+    ),
     # what a person changes in place
     Bug(
         "what needs a skipped task is skipped",
@@ -120,8 +145,8 @@ BUGS = (
     Bug(
         "leave begins the attempt anew",
         "engine/fold.py",
-        "answers\n    progress.failure = None\n    progress.redo = True",
-        "answers\n    progress.failure = None\n    progress.redo = False",
+        "progress.failure = None\n    progress.redo = True\n    enqueue(state, progress)",
+        "progress.failure = None\n    progress.redo = False\n    enqueue(state, progress)",
     ),
     Bug(
         "a plan that was never finished passes for whole",

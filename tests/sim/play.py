@@ -322,6 +322,12 @@ class Play:
             verdict = rng.choice(("done", "again", "fail"))
             result = encode_value("a person says so") if verdict == "done" else ev.NULL
             return [ev.InputAnswered(number, verdict, result=result)]
+        if state.input.what == "question":
+            if rng.random() < 0.3:
+                return [ev.InputAnswered(number, "reject", "who knows")]
+            wrong = ev.InputAnswered(number, "answer", result=encode_value("green"))  # it is not among the options
+            right = ev.InputAnswered(number, "answer", result=encode_value(rng.choice(("red", "blue"))))
+            return [wrong, right] if self.driver is not None and RUN in self.driver.under_way else [right]
         if state.input.what == "tool":
             return [self._leave(state.input, rng)]
         if rng.random() < 0.3 and self.plot.style == "whole" and number < 3:
@@ -555,6 +561,7 @@ def snapshot(state: RunState) -> list[object]:
                 one.taken,
                 one.crashes,
                 sorted((one.answers or {}).items()),
+                sorted((one.replies or {}).items()),
                 None if one.result is None else bytes(one.result),
                 steps,
                 one.items_open,

@@ -7,6 +7,7 @@ from msgspec import Struct, field, structs
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Edge, Task, TaskId
+from chargehand.engine.value import decode_value
 from tests.sim.scenario import Scenario
 
 
@@ -69,6 +70,8 @@ class Shadow:
         self.time_up = False
         self.question: ev.InputRequested | None = None
         self.answered: dict[str, str] = {}  # verdicts of a person, by call
+        self.told_planner: dict[str, object] = {}  # what a person answered to the planner, by question
+        self.replied: dict[str, object] = {}  # what a person answered, by question
         self.asked_at = 0.0
         self.planner_at_work = False
         self.replanned = False
@@ -157,8 +160,16 @@ class Shadow:
         asked = self.question
         self.question = None
         self._give_time(self.at - self.asked_at)
-        if asked is not None and asked.what == "tool":
-            self.require(event.verdict in ("approve", "reject"), f"{event.verdict} does not answer this")
+        if asked is not None and asked.what in ("tool", "question"):
+            words = ("approve", "reject") if asked.what == "tool" else ("answer", "reject")
+            self.require(event.verdict in words, f"{event.verdict} does not answer this")
+            if asked.task == "":
+                said = decode_value(event.result) if event.verdict == "answer" else event.feedback
+                self.told_planner[asked.text] = said
+                return
+            if event.verdict == "answer":
+                self.replied[asked.text] = decode_value(event.result)
+                self.require(self.replied[asked.text] in ("red", "blue"), "23: an answer that was not to choose from")
             self.answered[asked.text] = event.verdict
             texts = {} if asked.question is None else {one.call: one.text for one in asked.question.also}
             for verdict in event.also:
@@ -188,9 +199,9 @@ class Shadow:
         self.asked_at = self.at
         if event.what == "effect":
             self.asked_effect = event.task
-        if event.what != "plan":
+        if event.task:
             node = self.nodes[event.task]
-            wanted = "asks leave" if event.what == "tool" else "failed attempt"
+            wanted = "asks leave" if event.what in ("tool", "question") else "failed attempt"
             self.require(node.status == wanted, f"a person is asked about {event.task}, which is {node.status}")
             node.status = "asking"
 
@@ -363,8 +374,9 @@ class Shadow:
         if event.duty == "refine":
             self._refined(event.task, event.number, event.used)
         else:
-            self.bad_plans += event.duty == "plan"
-            self.planner_failure = event.failure if event.duty == "plan" else self.planner_failure
+            if event.duty == "plan" and event.failure.kind != "approval":
+                self.bad_plans += 1
+                self.planner_failure = event.failure
             self.supervisor_rests[event.duty] = self.at + (0.0 if event.findings else event.failure.retry_after)
             self.planner_at_work = self.planner_at_work and event.duty != "plan"
             self._settle((event.duty, event.number), event.used)

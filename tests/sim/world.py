@@ -55,7 +55,9 @@ class World(Executor):
         task = brief.work.task
         number = brief.work.number
         node = self.shadow.nodes.get(task)
-        if node is None or node.status != "running" or node.attempt != number:
+        is_written = node is not None and node.attempt == number
+        # one that a person stops just as it begins is cancelled at its first wait
+        if node is None or not is_written or (node.status != "running" and not node.is_stopped):
             self.problems.append(f"attempt {number} of {task} was made before it was written down")
         self._check_inputs(brief)
         rng = self.rng("attempt", task, number)
@@ -80,6 +82,9 @@ class World(Executor):
         number = brief.work.number
         if not self.asks or self.rng("leave", task, number).random() < 0.7:
             return
+        if self.rng("in words", task, number).random() < 0.3:
+            self._ask_in_words(brief)
+            return
         wishes = [f"{task}/{number}/{wish}" for wish in range(self.rng("wishes", task, number).randint(1, 3))]
         answers = brief.answers or {}
         for text, verdict in self.shadow.answered.items():
@@ -94,6 +99,18 @@ class World(Executor):
         if waiting:
             question = Question("tool", "pay", call=waiting[0].call, also=tuple(waiting[1:]), key=waiting[0].key)
             raise WorkFailed(Failure("approval", waiting[0].text, question=question), NOTHING)
+
+    def _ask_in_words(self, brief: Brief) -> None:
+        text = f"{brief.work.task}/{brief.work.number}/which?"
+        said = self.shadow.replied.get(text)
+        got = (brief.replies or {}).get(text)
+        if (None if got is None else decode_value(got)) != said:
+            self.problems.append(f"the answer to {text} was {said}, and {got} was taken for it")
+        if text not in self.shadow.answered:
+            question = Question("question", key=text, options=("red", "blue"))
+            raise WorkFailed(Failure("approval", text, question=question), NOTHING)
+        if text not in (brief.answers or {}):
+            self.problems.append(f"what was said to {text} was forgotten")
 
     def fate(self, task: TaskId, number: int) -> str:
         """How this attempt goes, whoever makes it: nothing else decides it."""
@@ -209,6 +226,7 @@ class World(Executor):
         self._asks_to_wait("plan", "", brief.work.number)
         if "planner" in self.plot.faults and rng.random() < 0.4:
             return self._nonsense(rng)
+        self._wonder(brief)
         known = {task.id for task in brief.tasks}
         left = [task for task in self.plot.plan.tasks if task.id not in known]
         if not left:
@@ -223,6 +241,15 @@ class World(Executor):
             await asyncio.sleep(rng.uniform(0, 10))
             left = left[cut:]
         return Proposal(tuple(left), self.plot.plan.combine, used=self._used(rng))
+
+    def _wonder(self, brief: Brief) -> None:
+        """In some worlds the planner asks a person once, and plans the same whatever the answer is."""
+        said = {text: decode_value(reply) for text, reply in (brief.replies or {}).items()}
+        if said != self.shadow.told_planner:
+            self.problems.append(f"the planner was told {said}, and a person had said {self.shadow.told_planner}")
+        if self.asks and self.rng("wonders").random() < 0.5 and not said:
+            question = Question("question", key="why", options=("red", "blue"))
+            raise WorkFailed(Failure("approval", "why?", question=question), NOTHING)
 
     def _again(self, brief: Brief) -> tuple[Task, ...]:
         """A replan: one new task in the place of the first missing one."""

@@ -1,6 +1,6 @@
 """Names that are not known: which ones may be meant."""
 
-from chargehand.text.names import did_you_mean, listed, nearest_names
+from chargehand.text.words import did_you_mean, listed, nearest_names
 
 
 def test_the_nearest_name_is_suggested() -> None:

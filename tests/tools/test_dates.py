@@ -78,6 +78,7 @@ def test_the_end_of_a_month_is_in_it_and_the_next_day_is_not(day: date) -> None:
 async def test_the_toolbox_knows_its_tools_by_name() -> None:
     names = {name: [tool.name for tool in built_in(name, lambda: NOON)] for name in BUILT_IN}
     assert names == {
+        "ask_person": ["ask_person"],
         "calculator": ["calculate"],
         "chart": ["draw_chart"],
         "dates": ["today", "date_info", "days_between", "add_days"],
@@ -85,5 +86,5 @@ async def test_the_toolbox_knows_its_tools_by_name() -> None:
     }
     with pytest.raises(Invalid, match="did you mean 'calculator'"):
         built_in("calculater", lambda: NOON)
-    with pytest.raises(Invalid, match="there are calculator, chart, dates"):
+    with pytest.raises(Invalid, match="there are ask_person, calculator, chart, dates"):
         built_in("xyz", lambda: NOON)

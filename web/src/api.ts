@@ -84,13 +84,13 @@ export const runPath = (run: string): string => `/api/runs/${run.split("/").map(
 
 type Caller = { tenant: string; scopes: string[]; now: number };
 
-/** Learn what the token allows and what the clock of the server says. Older servers do not tell. */
+/** Learn what the token allows and what the clock of the server says. */
 export async function meet(): Promise<void> {
   try {
     const me = await get<Caller>("/api/me");
     scopes.value = me.scopes;
     clockAhead.value = me.now - Date.now() / 1000;
   } catch {
-    // what may not be done is refused when it is tried
+    // a token that is missing is asked for, and a server that is gone is said to be
   }
 }

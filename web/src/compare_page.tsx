@@ -7,12 +7,12 @@ import { count, dollars, seconds, shortRun } from "./format.ts";
 import { Bars } from "./ledgers.tsx";
 import { runAddress } from "./route.ts";
 import { runContext } from "./run_context.ts";
-import { type Run, planned } from "./run_state.ts";
+import { type Run, type Task, planned } from "./run_state.ts";
 import { RunStore, runState } from "./run_store.ts";
 import { moneyLedger, openGaps, timeLedger } from "./run_view.ts";
 import { Bar, Link } from "./shell.tsx";
 import { Chip } from "./states.tsx";
-import { Diff } from "./text.tsx";
+import { Compared } from "./text.tsx";
 import { Value } from "./value_view.tsx";
 
 function useStore(name: string): RunStore {
@@ -45,9 +45,9 @@ export function ComparePage({ left, right }: { left: string; right: string }): J
           </tbody>
         </table>
         <h2>Request</h2>
-        <Diff before={runs[0]!.goal} after={runs[1]!.goal} />
+        <Compared before={runs[0]!.goal} after={runs[1]!.goal} />
         <h2>Plan</h2>
-        <Diff before={planText(runs[0]!)} after={planText(runs[1]!)} />
+        <Plans runs={runs} />
         <h2>Where time and money went</h2>
         <PairedBars runs={runs} stores={stores} />
         <h2>Answer</h2>
@@ -61,8 +61,22 @@ export function ComparePage({ left, right }: { left: string; right: string }): J
   );
 }
 
-const planText = (run: Run): string =>
-  planned(run).map((task) => `${task.id} (${task.worker}) ${task.needs.length ? `after ${task.needs.map((need) => need.task).join(", ")}` : ""}: ${task.instruction}`).join("\n");
+function lineOf(task?: Task): string {
+  if (!task) return "";
+  const needs = task.needs.length ? `, needs ${task.needs.map((need) => need.task).join(", ")}` : "";
+  return `${task.worker}${needs}: ${task.instruction}`;
+}
+
+/** The plans task by task, by their ids. */
+function Plans({ runs }: { runs: Run[] }): JSX.Element {
+  const ids = [...new Set(runs.flatMap((run) => planned(run).map((task) => task.id)))];
+  const line = (run: Run, id: string): string => lineOf(run.tasks.get(id));
+  return (
+    <dl class="plan-changes">
+      {ids.map((id) => <><dt class="mono">{id}</dt><dd><Compared before={line(runs[0]!, id)} after={line(runs[1]!, id)} /></dd></>)}
+    </dl>
+  );
+}
 
 function PairedBars({ runs, stores }: { runs: Run[]; stores: RunStore[] }): JSX.Element {
   const times = runs.map((run, index) => {

@@ -55,6 +55,5 @@ export type Message = { role: string; text?: string; [field: string]: unknown };
 export type NoteFact = { type: string; text?: string; workers?: string[]; scores?: [string, number][] };
 
 /** An event: its own fields follow from `type`, which the fold tells apart. */
-// biome-ignore lint: the union of all events is open, and each fold reads its own fields
 export type Event = { type: string; [field: string]: any };
 export type Entry = { run: string; seq: number; at: number; event: Event };

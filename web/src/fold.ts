@@ -107,7 +107,7 @@ const supervisionStarted: Fold = (run, event, { at, task }) => {
   }
   const duty: Duty = {
     duty: event.duty, number: event.number, task: event.task ?? "", why: event.why ?? "first", began: at,
-    ending: "under way", findings: [], tasks: [], instruction: "", prompts: [], used: nothing(),
+    ending: "under way", findings: [], tasks: [], instruction: "", prompts: [], calls: [], used: nothing(),
     reserved: open ? open.reserved : nothing(),
   };
   add(duty.reserved, event.reserve);
@@ -121,7 +121,8 @@ const supervisionStarted: Fold = (run, event, { at, task }) => {
 
 const supervisionFailed: Fold = (run, event, moment) => {
   const duty = endDuty(run, event.duty, event, moment);
-  if (duty) {
+  if (duty && event.failure.kind === "approval") duty.ending = "asked";
+  else if (duty) {
     duty.ending = "failed";
     duty.failure = event.failure;
     duty.findings = event.findings ?? [];
@@ -169,6 +170,15 @@ const promptSent: Fold = (run, event, { entry, task }) => {
   work?.prompts.push(prompt);
 };
 
+const modelCalled: Fold = (run, event, { at }) => {
+  const used = nothing();
+  add(used, event.used);
+  run.openDuties.get(dutyKey(event.duty, event.task))?.calls.push({
+    model: event.model, began: Math.max(0, at - event.seconds), seconds: event.seconds, input: event.input ?? 0,
+    output: event.output ?? 0, used,
+  });
+};
+
 const FOLDS: Record<string, Fold> = {
   ...TASK_FOLDS,
   "run.requested": requested,
@@ -185,5 +195,6 @@ const FOLDS: Record<string, Fold> = {
   "task.refined": refined,
   "answer.written": answerWritten,
   "prompt.sent": promptSent,
+  "model.called": modelCalled,
   noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", fact: event.fact }); },
 };

@@ -190,6 +190,7 @@ const inputAnswered: Fold = (run, event, { at }) => {
   run.deadline += at - question.asked; // the time a person takes is not the run's
   const task = run.tasks.get(question.task);
   if (task) answerTask(run, task, { what: question.what, isNested: Boolean(question.question?.run), ...event }, at);
+  else if (question.what === "question") return; // the planner goes on with the answer
   else if (event.verdict === "approve") startPlan(run, at);
   else replacePlan(run, event.plan, at);
 };

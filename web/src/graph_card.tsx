@@ -64,7 +64,7 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
     document.querySelector<SVGElement>(`[data-task="${CSS.escape(next)}"]`)?.focus();
   };
   return (
-    <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabIndex={0} aria-label={label}
+    <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabindex={0} aria-label={label}
       aria-pressed={isSelected} data-task={task.id} onClick={() => context.select(task.id)} onKeyDown={onKeyDown}>
       <title>{task.instruction}</title>
       {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} badge={badge} nested={nested} />}

@@ -55,12 +55,9 @@ function onKey(event: KeyboardEvent): void {
 
 function App(): JSX.Element {
   useEffect(() => { void meet(); }, [key.value]);
-  useEffect(() => {
-    addEventListener("keydown", onKey, { capture: true });
-    return () => removeEventListener("keydown", onKey, { capture: true });
-  }, []);
   return <><View key={key.value} /><HelpSheet /></>;
 }
 
+addEventListener("keydown", onKey, { capture: true });
 applyTheme();
 render(<App />, document.getElementById("app")!);

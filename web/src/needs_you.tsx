@@ -6,7 +6,7 @@ import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { type Problem, mayAct, post, runPath } from "./api.ts";
 import { plural } from "./format.ts";
 import { type AskedQuestion, type Run, openQuestion, planned } from "./run_state.ts";
-import { Icon, wordOf } from "./states.tsx";
+import { Icon } from "./states.tsx";
 
 export const VERDICTS: Record<string, string> = {
   approve: "approved", reject: "rejected", edit: "edited", done: "done", again: "again", fail: "given up", answer: "answered",
@@ -131,7 +131,7 @@ function Wording({ run, question }: { run: Run; question: AskedQuestion }): JSX.
     return (
       <>
         <h2>Nobody knows whether this happened</h2>
-        <p>{wordOf("asking")}: <code>{question.text || question.task}</code> was begun when the process died.</p>
+        <p><code>{question.text || question.task}</code> was begun when the process died.</p>
       </>
     );
   }

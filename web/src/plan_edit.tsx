@@ -8,7 +8,7 @@ import type { Edge, Finding, Plan, PlannedTask } from "./events.ts";
 import { shortTitle } from "./run_changes.ts";
 import { type Run, type Task, planned } from "./run_state.ts";
 import { Dialog } from "./shell.tsx";
-import { Diff } from "./text.tsx";
+import { Compared } from "./text.tsx";
 
 const CHECK_AFTER = 400;
 
@@ -94,7 +94,7 @@ function Changes({ before, after }: { before: Plan; after: Plan }): JSX.Element 
   if (!changed.length) return <p class="quiet">Nothing was changed.</p>;
   return (
     <dl class="plan-changes">
-      {changed.map((id) => <><dt class="mono">{id}</dt><dd><Diff before={lineOf(find(before, id))} after={lineOf(find(after, id))} /></dd></>)}
+      {changed.map((id) => <><dt class="mono">{id}</dt><dd><Compared before={lineOf(find(before, id))} after={lineOf(find(after, id))} /></dd></>)}
     </dl>
   );
 }

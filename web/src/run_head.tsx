@@ -25,6 +25,7 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
       </div>
       <div class="facts">
         <Chip state={state} />
+        {store.example && <b>example</b>}
         {state === "interrupted" && <b class="is-bad">Nobody carries this run</b>}
         <Moment context={context} />
         <Elapsed context={context} run={run} />
@@ -97,7 +98,7 @@ function RunActions({ context, state }: { context: RunContext; state: string }):
   const run = context.store.latest;
   const action = useAction();
   const [isSure, setSure] = useState(false);
-  if (!mayAct() || !run.start || run.parent) return null;
+  if (!mayAct() || !run.start || run.parent || context.store.example) return null;
   const base = runPath(run.run);
   const blocked = isBlocked(action);
   const tell = (verb: string): Promise<void> => action.run(async () => { await post(`${base}/${verb}`); await context.store.load(); });

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { shortRun } from "./format.ts";
 import { Graph } from "./graph.tsx";
+import { DutyPanel } from "./duty_panel.tsx";
 import { NeedsYou } from "./needs_you.tsx";
 import { PlanEditor } from "./plan_edit.tsx";
 import { PlanPanel } from "./plan_panel.tsx";
@@ -14,6 +15,7 @@ import { useRunKeys } from "./run_keys.ts";
 import { RunPanel } from "./run_panel.tsx";
 import { attemptCount, openQuestion, planned } from "./run_state.ts";
 import { RunStore } from "./run_store.ts";
+import { ANSWER, PLAN } from "./run_view.ts";
 import { Bar, Empty, Link } from "./shell.tsx";
 import { Icon, stateOf, wordOf } from "./states.tsx";
 import { TaskPanel } from "./task_panel.tsx";
@@ -63,7 +65,7 @@ type Part = (typeof PARTS)[number];
 function RunFrame({ context }: { context: RunContext }): JSX.Element {
   const { store } = context;
   const run = store.shown.value;
-  const task = run.tasks.get(context.selected);
+  const hasTask = run.tasks.has(context.selected) || context.selected === PLAN || context.selected === ANSWER;
   const [isEditing, setEditing] = useState(false);
   const [chosen, setPart] = useState<Part | undefined>(undefined);
   const part = chosen ?? (store.latest.ended ? "answer" : "tasks");
@@ -81,12 +83,21 @@ function RunFrame({ context }: { context: RunContext }): JSX.Element {
       </div>
       <Work context={context} />
       <TaskList context={context} />
-      <aside class={`rp-side ${task ? "has-task" : ""}`} aria-label="Inspector" tabIndex={-1}>
-        {task ? <TaskPanel context={context} task={task} /> : isPlan ? <PlanPanel context={context} /> : <RunPanel context={context} />}
+      <aside class={`rp-side ${hasTask ? "has-task" : ""}`} aria-label="Inspector" tabIndex={-1}>
+        <Inspector context={context} isPlan={isPlan} />
       </aside>
       {isEditing && question && <PlanEditor run={store.latest} number={question.number} close={() => setEditing(false)} />}
     </main>
   );
+}
+
+/** The selected task, or what the supervisor did, or the run. */
+function Inspector({ context, isPlan }: { context: RunContext; isPlan: boolean }): JSX.Element {
+  const task = context.store.shown.value.tasks.get(context.selected);
+  if (task) return <TaskPanel context={context} task={task} />;
+  if (context.selected === PLAN) return <DutyPanel context={context} kind="plan" />;
+  if (context.selected === ANSWER) return <DutyPanel context={context} kind="answer" />;
+  return isPlan ? <PlanPanel context={context} /> : <RunPanel context={context} />;
 }
 
 const LEGEND: [string, string][] = [

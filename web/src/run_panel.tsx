@@ -93,6 +93,7 @@ function gradeOf({ coverage, untraced }: Evidence): string {
 function EvidenceLine({ run, context }: { run: Run; context: RunContext }): JSX.Element | null {
   const [evidence, setEvidence] = useState<Evidence | undefined>(undefined);
   useEffect(() => {
+    if (context.store.example) return;
     get<Evidence>(`${runPath(run.run)}/evidence`).then(setEvidence).catch(() => setEvidence(undefined));
   }, [run.run, context.store.info.value]);
   const others = run.sections.filter((section) => section.kind !== "counted" && section.kind !== "gaps");

@@ -50,6 +50,16 @@ export type Attempt = {
   nested: string[];
 };
 
+/** One call of the supervisor's model. */
+export type ModelCall = {
+  model: string;
+  began: number;
+  seconds: number;
+  input: number;
+  output: number;
+  used: Amount;
+};
+
 export type Duty = {
   duty: "plan" | "refine" | "answer";
   number: number;
@@ -63,6 +73,7 @@ export type Duty = {
   tasks: string[];
   instruction: string;
   prompts: Prompt[];
+  calls: ModelCall[];
   used: Amount;
   reserved: Amount;
 };

@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { type Problem, clockAhead, get, isOnline, runPath, serverNow } from "./api.ts";
 import type { Entry } from "./events.ts";
+import { type Example, exampleOf } from "./examples.ts";
 import { foldEntries, foldEntry } from "./fold.ts";
 import { beginRun } from "./run_changes.ts";
 import { type Run, openQuestion } from "./run_state.ts";
@@ -24,6 +25,9 @@ export type RunInfo = {
 /** Some words of a model as they come. */
 type Words = { work: string; task: string; attempt: number; text: string };
 
+/** Events after which the server knows more of a run than its entries say. */
+const NEWS = new Set(["run.ended", "run.resumed", "run.released"]);
+
 export class RunStore {
   readonly entries: Entry[] = [];
   /** Counts changes of the run, so that views follow it. */
@@ -33,16 +37,19 @@ export class RunStore {
   readonly clock = signal(0);
   readonly info = signal<RunInfo | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
-  /** What the models of running tasks have written so far, where the server tells. */
+  /** What the models of running tasks have written so far. */
   readonly words = signal<Record<string, string>>({});
   private live: Run;
   private frame = 0;
   private seen = 0;
-  private isLean = true;
   private stops: (() => void)[] = [];
+
+  /** The example that this is, if it is none of the server's runs. */
+  readonly example: Example | undefined;
 
   constructor(readonly name: string) {
     this.live = beginRun(name);
+    this.example = exampleOf(name);
   }
 
   /** The run as it is looked at. */
@@ -85,6 +92,10 @@ export class RunStore {
   }
 
   open(): () => void {
+    if (this.example) {
+      void this.replay(this.example.address);
+      return () => {};
+    }
     this.follow();
     void this.load();
     const timer = setInterval(() => {
@@ -95,7 +106,14 @@ export class RunStore {
     return () => { for (const stop of this.stops) stop(); };
   }
 
+  /** Take in the entries of a run that comes with the page. */
+  private async replay(address: string): Promise<void> {
+    const entries = (await (await fetch(address)).json()) as Entry[];
+    for (const entry of entries) this.take({ ...entry, run: this.name });
+  }
+
   async load(): Promise<void> {
+    if (this.example) return;
     try {
       const info = await get<RunInfo>(runPath(this.name));
       if (info.now !== undefined) clockAhead.value = info.now - Date.now() / 1000;
@@ -107,9 +125,8 @@ export class RunStore {
   }
 
   private follow(): void {
-    const flags = (): string => (this.isLean ? "&lean=true&words=true" : "");
     const stop = follow({
-      path: () => `${runPath(this.name)}/events?after=${this.seen}${flags()}`,
+      path: () => `${runPath(this.name)}/events?after=${this.seen}&lean=true&words=true`,
       hear: (events) => {
         for (const event of events) {
           if (event.name === "words") this.hearWords(JSON.parse(event.data) as Words);
@@ -117,12 +134,7 @@ export class RunStore {
         }
       },
       over: () => { void this.load(); },
-      refused: (problem) => {
-        if (problem.status === 422 && this.isLean) {
-          this.isLean = false; // a server that does not know it yet
-          this.follow();
-        } else this.problem.value = problem;
-      },
+      refused: (problem) => { this.problem.value = problem; },
     });
     this.stops.push(stop);
   }
@@ -134,7 +146,7 @@ export class RunStore {
     this.entries.push(entry);
     if (entry.event.type === "attempt.started") this.words.value = { ...this.words.value, [entry.event.task]: "" };
     foldEntry(this.live, entry);
-    const hasNews = entry.event.type === "run.ended" || openQuestion(this.live)?.number !== asked;
+    const hasNews = NEWS.has(entry.event.type) || openQuestion(this.live)?.number !== asked;
     if (hasNews) void this.load();
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
@@ -153,7 +165,7 @@ export function runState(store: RunStore, run: Run): string {
   if (run.ended) return run.ended.ending;
   const isPast = store.moment.value !== undefined;
   if (openQuestion(run)) return "needs_input";
-  if (!isPast && store.info.value?.summary.state === "interrupted" && run.released) return "interrupted";
+  if (!isPast && store.info.value?.summary.state === "interrupted") return "interrupted";
   if (run.paused) return "paused";
   return run.tasks.size ? "running" : "planning";
 }

@@ -111,6 +111,8 @@ export function usualSeconds(run: Run): (worker: string) => number {
 }
 
 export type Foreseen = { at: Map<string, [number, number]>; end: number };
+/** The rows of the supervisor in the time chart. */
+export const PLAN = "(plan)";
 export const ANSWER = "(answer)";
 
 /** When what has not ended may begin and end: after its inputs, for as long as its worker usually takes. */

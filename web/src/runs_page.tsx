@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, mayAct, serverNow } from "./api.ts";
 import { ago, count, dollars, seconds, shortRun } from "./format.ts";
+import { EXAMPLES } from "./examples.ts";
 import { NewRun } from "./new_run.tsx";
 import { go, query, runAddress, setQuery } from "./route.ts";
 import { type RunFilter, type RunLine, RunsStore } from "./runs_store.ts";
@@ -137,8 +138,8 @@ function Segments({ line }: { line: RunLine }): JSX.Element {
   const size = Math.min(line.tasks, MOST_SEGMENTS);
   const share = size / Math.max(1, line.tasks);
   const done = Math.round(line.done * share);
-  const running = Math.min(size - done, Math.ceil((line.running ?? 0) * share));
-  const missing = line.ended === null ? (line.failed ?? 0) : line.gaps;
+  const running = Math.min(size - done, Math.ceil(line.running * share));
+  const missing = line.ended === null ? line.failed : line.gaps;
   const kind = (index: number): string => {
     if (index < done) return "done";
     if (index < done + running) return "run";
@@ -169,6 +170,12 @@ function NoRuns({ isFiltered }: { isFiltered: boolean }): JSX.Element {
     <Empty title="Nothing has run here yet">
       <p>A run begins with a request to a team.</p>
       {mayAct() && <button class="primary" onClick={() => { isNewOpen.value = true; }}>New run</button>}
+      <section class="examples" aria-label="Examples">
+        <h2>Examples</h2>
+        {EXAMPLES.map((example) => (
+          <Link to={runAddress(example.name)}><b>{example.goal}</b><span class="quiet">{example.what}</span></Link>
+        ))}
+      </section>
     </Empty>
   );
 }

@@ -1,4 +1,4 @@
-// The list of runs, kept up to date: by the server's stream of changes, or by asking again where it has none.
+// The list of runs, kept up to date by the server's stream of changes.
 
 import { signal } from "@preact/signals";
 import { type Problem, get, isOnline } from "./api.ts";
@@ -8,7 +8,6 @@ export type RunLine = {
   run: string;
   team: string;
   goal: string;
-  title?: string;
   state: string;
   started: number;
   changed: number;
@@ -18,17 +17,16 @@ export type RunLine = {
   tasks: number;
   done: number;
   gaps: number;
-  failed?: number;
-  running?: number;
+  failed: number;
+  running: number;
   parent: string;
   source: string;
-  question?: { what: string; task: string; text: string } | null;
+  question: { what: string; task: string; text: string } | null;
 };
 export type RunFilter = { text: string; team: string; state: string };
 type RunPage = { runs: RunLine[]; next: number | null };
 
 const PAGE = 60;
-const ASK_AGAIN = 2000;
 
 const fits = (line: RunLine, filter: RunFilter): boolean => {
   const text = filter.text.toLowerCase();
@@ -49,19 +47,14 @@ export class RunsStore {
   }
 
   open(): () => void {
-    let timer = 0;
     void this.load();
-    const poll = (): void => {
-      timer = window.setInterval(() => void this.load(), ASK_AGAIN);
-    };
     const stop = follow({
       path: () => "/api/runs/events",
       hear: (events) => this.take(events.map((event) => JSON.parse(event.data) as RunLine)),
-      refused: poll,
+      refused: (problem) => { this.problem.value = problem; },
     });
     const stopWatching = isOnline.subscribe((online) => { if (online && this.lines.value) void this.load(); });
     return () => {
-      clearInterval(timer);
       stopWatching();
       stop();
     };
@@ -74,22 +67,12 @@ export class RunsStore {
     try {
       const page = await get<RunPage>(`/api/runs?${wanted}`);
       const known = before === undefined ? [] : (this.lines.value ?? []);
-      this.lines.value = await this.withQuestions([...known, ...page.runs]);
+      this.lines.value = [...known, ...page.runs];
       this.next.value = page.next;
       this.problem.value = undefined;
     } catch (error) {
       this.problem.value = error as Problem;
     }
-  }
-
-  /** A server that does not tell questions with the list is asked for each. */
-  private async withQuestions(lines: RunLine[]): Promise<RunLine[]> {
-    const known = new Map((this.lines.value ?? []).map((line) => [line.run, line.question]));
-    return Promise.all(lines.map(async (line) => {
-      if (line.state !== "needs_input" || line.question !== undefined) return line;
-      const question = known.get(line.run) ?? (await questionOf(line.run));
-      return { ...line, question };
-    }));
   }
 
   private take(changed: RunLine[]): void {
@@ -99,13 +82,5 @@ export class RunsStore {
       else lines.delete(line.run);
     }
     this.lines.value = [...lines.values()].sort((a, b) => b.started - a.started);
-  }
-}
-
-async function questionOf(run: string): Promise<RunLine["question"]> {
-  try {
-    return (await get<{ question: RunLine["question"] }>(`/api/runs/${run}`)).question;
-  } catch {
-    return null;
   }
 }

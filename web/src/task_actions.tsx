@@ -39,7 +39,7 @@ export function TaskActions({ context, task }: { context: RunContext; task: Task
   const action = useAction();
   const [wanted, setWanted] = useState<Wanted | undefined>(undefined);
   const [worker, setWorker] = useState("");
-  if (!mayAct() || context.store.moment.value !== undefined || task.parent !== undefined) return null;
+  if (!mayAct() || context.store.example || context.store.moment.value !== undefined || task.parent !== undefined) return null;
   const isOpen = !run.ended;
   const hasBegun = task.attempts.length > 0;
   const isSettled = SETTLED.has(task.status);

@@ -122,3 +122,13 @@ export function Diff({ before, after }: { before: string; after: string }): JSX.
   });
   return <p class="tx-diff">{nodes}</p>;
 }
+
+const LEAST_ALIKE = 0.5;
+
+/** Two texts: as a difference where they are alike, else side by side. */
+export function Compared({ before, after }: { before: string; after: string }): JSX.Element {
+  if (before === after) return <p class="tx-same">{before}</p>;
+  const same = diffWords(before, after).reduce((sum, [kind, text]) => sum + (kind === "same" ? text.trim().length : 0), 0);
+  if (same >= LEAST_ALIKE * Math.max(before.length, after.length)) return <Diff before={before} after={after} />;
+  return <div class="tx-two"><p>{before || "–"}</p><p>{after || "–"}</p></div>;
+}

@@ -6,7 +6,7 @@ import { axisTime, seconds } from "./format.ts";
 import { type LayoutTask, layersOf } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
 import { type AskedQuestion, type Run, type Task, itemsOf, openQuestion, planned } from "./run_state.ts";
-import { ANSWER, criticalPath, foresee } from "./run_view.ts";
+import { ANSWER, PLAN, criticalPath, foresee } from "./run_view.ts";
 import { Icon, stateOf } from "./states.tsx";
 import { type ChartRow, CriticalPath, DutyBars, Ghost, ROW, TaskBars } from "./time_bars.tsx";
 import { type TimeScale, timeScale } from "./time_scale.ts";
@@ -40,7 +40,7 @@ function rowsOf(run: Run, filter: RowFilter, path: string[], now: number): Chart
     "slowest 20": (task) => slowest.has(task),
   };
   const rows: ChartRow[] = sorted.filter(keeps[filter]).map((task) => ({ id: task.id, task }));
-  if (run.duties.some((duty) => duty.duty === "plan")) rows.unshift({ id: "(plan)", duty: "plan" });
+  if (run.duties.some((duty) => duty.duty === "plan")) rows.unshift({ id: PLAN, duty: "plan" });
   const isAnswered = run.duties.some((duty) => duty.duty === "answer");
   if (isAnswered || (!run.ended && tasks.length && run.combine !== "none")) rows.push({ id: ANSWER, duty: "answer" });
   return rows;
@@ -152,7 +152,7 @@ function Row({ row, y, left, width, context, children }: RowProps): JSX.Element 
   const isSelected = context.selected === row.id;
   const isPointed = context.pointed.value === row.id;
   const task = row.task;
-  const choose = (): void => { if (task) context.select(row.id); };
+  const choose = (): void => context.select(row.id);
   return (
     <g class={`tm-row ${isSelected ? "is-selected" : ""} ${isPointed ? "is-pointed" : ""}`} transform={`translate(0,${y})`}
       onClick={choose}>
@@ -163,7 +163,7 @@ function Row({ row, y, left, width, context, children }: RowProps): JSX.Element 
             <Icon state={stateOf(task)} /><b>{row.id}</b><span>{task.title}</span>
           </button>
         ) : (
-          <div class="tm-label"><i class="tm-supervisor" /><b>{row.duty}</b></div>
+          <button class="tm-label" aria-pressed={isSelected}><i class="tm-supervisor" /><b>{row.duty}</b></button>
         )}
       </foreignObject>
       {children}

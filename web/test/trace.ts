@@ -25,7 +25,7 @@ const attempt = (each: Attempt) => ({
 const duty = (each: Duty) => ({
   duty: each.duty, number: each.number, began: each.began, seconds: seconds(each), ending: each.ending, why: each.why,
   task: each.task, failure: each.failure ?? null, findings: each.findings, tasks: each.tasks,
-  instruction: each.instruction, prompts: each.prompts.map(prompt), used: each.used,
+  instruction: each.instruction, prompts: each.prompts.map(prompt), calls: each.calls, used: each.used,
 });
 
 const task = (each: Task) => ({

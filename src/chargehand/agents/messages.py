@@ -31,7 +31,7 @@ from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
 from chargehand.runtime.nested import nesting_of, start_or_resume
 from chargehand.runtime.runner import Runner, checked_goal
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed, tool, with_names
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.inputs import by_id, gap_text, show_inputs, today
+from chargehand.agents.inputs import by_id, gap_text, show_inputs, today, value_text
 from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
@@ -25,13 +25,15 @@ from chargehand.agents.shape import (
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, list_workers, read_instruction
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.facts import Assumed
+from chargehand.engine.failure import Failure, Question
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import LONGEST_TITLE, Combine, Edge, Task, TaskId, fingerprint, needs
+from chargehand.engine.value import decode_value
 from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.model import Hear
 from chargehand.models.request_facts import Planned, Planning, Refining, WorkerCard
-from chargehand.runtime.executor import Proposal, Refined, StepContext
+from chargehand.runtime.executor import Proposal, Refined, StepContext, WorkFailed
 
 # --- the written form of plans
 
@@ -50,7 +52,7 @@ _DECODER = json.JSONDecoder()
 
 
 @lru_cache(maxsize=64)
-def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
+def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int, *, asks: bool = False) -> Raw:
     """The schema for at most so many tasks, in a list. Strict modes take it: every object needs all it names."""
     most = min(most, MOST_IN_SCHEMA)
     ids = [f"t{number}" for number in range(1, most + 1)]
@@ -67,8 +69,10 @@ def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int) -> Raw:
         }
     )
     texts = list_schema(text_schema(300), _MOST_REMARKS)
+    question = {"question": text_schema(_LONGEST), "options": texts} if asks else {}
     return encode_schema(
         {
+            **question,
             "tasks": list_schema(task, most),
             "combine": choice_schema(_COMBINES),
             "assumptions": texts,
@@ -98,13 +102,18 @@ class PlanReply(Struct):
     combine: str = "merge"
     assumptions: list[str] = []
     unserved: list[str] = []
+    question: str = ""
+    """To the person who made the request, instead of a plan."""
+    options: list[str] = []
 
 
 class ReadPlan(Struct, frozen=True):
-    """A proposal as a reply has it, and what was assumed for it."""
+    """A proposal as a reply has it, and what was assumed for it; or a question to a person."""
 
     proposal: Proposal
     assumptions: tuple[str, ...]
+    question: str = ""
+    options: tuple[str, ...] = ()
 
 
 def read(text: str, holders: Holders = NO_HOLDERS) -> ReadPlan:
@@ -119,7 +128,7 @@ def read(text: str, holders: Holders = NO_HOLDERS) -> ReadPlan:
     tasks = tuple(read_task(body, number, holders) for number, body in enumerate(bodies, 1))
     combine = cast("Combine", reply.combine) if reply.combine in _COMBINES else "merge"
     proposal = Proposal(tasks, combine, unserved=_texts(reply.unserved))
-    return ReadPlan(proposal, _texts(reply.assumptions))
+    return ReadPlan(proposal, _texts(reply.assumptions), reply.question.strip(), _texts(reply.options))
 
 
 def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
@@ -184,6 +193,13 @@ class PlanStream:
 # --- a plan
 
 
+_MAX_QUESTIONS = 3
+_MAY_ASK = (
+    "If the plan depends on something that only the person who asks can know, put one `question` to them, with no "
+    "tasks, and with `options` if there are few answers. Otherwise `question` is empty."
+)
+
+
 async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     """The next part of the plan. What is wrong with a reply goes back with the next call, as findings."""
     calls = SupervisorCalls(lead, context)
@@ -191,6 +207,10 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
     grown = set[str]()
     async with _growing(lead, brief, calls, grown) as hear:
         read_plan = await calls.ask(question, partial(read, holders=lead.holders()), hear)
+    if read_plan.question and lead.asks and len(brief.replies or {}) < _MAX_QUESTIONS:
+        asked = read_plan.question
+        fields = Question("question", "ask_person", workers=("supervisor",), options=read_plan.options, key=asked)
+        raise WorkFailed(Failure("approval", asked, question=fields), calls.total())
     for text in read_plan.assumptions:
         context.note(f"assumed: {text}", fact=Assumed(text))
     proposal = read_plan.proposal
@@ -230,6 +250,8 @@ def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) ->
         gaps=brief.gaps,
     )
     parts = [today(brief), f"Request: {brief.goal}"]
+    for question, reply in (brief.replies or {}).items():
+        parts.append(f"You asked: {question}\nThe person answered: {value_text(decode_value(reply))}")
     if findings:
         parts.append("Your last plan cannot run. Mend this:\n" + sent_back(brief.findings, places=True))
     if brief.tasks:
@@ -241,13 +263,14 @@ def _planning_question(lead: Lead, brief: Brief, blocks: Sequence[BlockView]) ->
             " new task may come after old ones, and names in `replaces` the one that failed whose place it takes. Do"
             " not repeat what failed; take another way."
         )
+    instructions = f"{lead.instructions}\n\n{_MAY_ASK}".strip() if lead.asks else lead.instructions
     return ModelQuestion(
         purpose="a plan for a request this long",
         prompt="plan",
         parts=parts,
         subject=subject,
-        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks),
-        slots={"workers": lead.listing, "most": str(lead.max_tasks)},
+        schema=None if brief.tasks else schema(lead.names, tuple(lead.holders()), lead.max_tasks, asks=lead.asks),
+        slots={"workers": lead.listing, "most": str(lead.max_tasks), "instructions": instructions},
         blocks=blocks,
         nonce=nonce,
         alone=not brief.tasks,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.inputs import result_text
+from chargehand.agents.inputs import result_text, value_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.plan import Plan, TaskId, needs
@@ -91,6 +91,12 @@ class Result(Struct, frozen=True, dict=True):
     def trace(self) -> Trace:
         """Every step of the run, as plain data."""
         return self._tracer.snapshot()
+
+    def _repr_html_(self) -> str:
+        """The run as a notebook shows it: the answer, the graph and the timeline."""
+        from chargehand.runtime.drawing import draw_run  # noqa: PLC0415 - only in notebooks
+
+        return draw_run(self.trace(), answer=value_text(self.answer), cost=self.cost)
 
 
 def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "") -> Result:

@@ -198,6 +198,8 @@ class SupervisorKeys(Declared, frozen=True, kw_only=True):
     """The planner sees the results and may add tasks."""
     stream_plan: bool = False
     """Tasks start while the plan is still being written."""
+    ask_person: bool = False
+    """The planner may ask the person who made the request, up to three times; the run waits for the answer."""
     timeout: WrittenDuration | None = None
     """How long one plan, refined task or answer may take; left out, 120 seconds."""
     settings: Settings = Settings()

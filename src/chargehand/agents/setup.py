@@ -24,7 +24,7 @@ from chargehand.memory.session import OpenMemory
 from chargehand.models.messages import Message, ToolSpec
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Skill, WorkerCard
-from chargehand.text.names import did_you_mean, listed
+from chargehand.text.words import did_you_mean, listed
 from chargehand.tools.remember import ARCHIVE_TOOLS, BLOCK_TOOLS, NAMES, described, memory_tools, usual_tools
 from chargehand.tools.rules import check as check_rules
 from chargehand.tools.rules import needs_approval

@@ -65,7 +65,7 @@ class Reservation:
     def make_claim(self) -> Claim:
         """Say what it takes, by what is known of its models now."""
         least = self._cost(min(self._most, LEAST_REPLY))
-        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, pause=self._leave_turn)
+        self.claim = Claim(self._cost(self._most), least, keeps_floor=self.keeps_floor, turn=self)
         return self.claim
 
     @property
@@ -109,11 +109,8 @@ class Reservation:
         await self._spending.observations.enter(model)
         self._turn = model
 
-    @asynccontextmanager
-    async def _leave_turn(self) -> AsyncGenerator[None]:
-        """Let other calls go first while this one waits for money: it may be theirs that gives some back."""
-        self.end_turn()
-        yield
+    async def rejoin(self) -> None:
+        """Wait for another turn, and claim what the call takes by then."""
         await self.wait_for_turn(self.models[0])
         if self.claim is not None:
             self.claim.wanted = self._cost(self._most)

@@ -3,6 +3,7 @@
 Money for each call is held before it is made. A reply that cannot be used becomes a finding, which the next try reads.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
@@ -17,7 +18,7 @@ from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Finding
 from chargehand.errors import Invalid
 from chargehand.memory.archives import Embedding
-from chargehand.models.messages import Message, Reply, Request, Settings
+from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model
 from chargehand.models.reply_limit import longer_limit
 from chargehand.models.request_facts import Subject, WorkerCard
@@ -58,7 +59,7 @@ class SupervisorRole(Struct):
 
     def system(self, prompt: str, slots: Mapping[str, str]) -> str:
         """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
-        text = self.prompts.text(prompt, instructions=self.instructions, **slots)
+        text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
         if self._systems.get(prompt) != text:
             self._systems[prompt] = text
         return self._systems[prompt]
@@ -71,6 +72,8 @@ class Lead(SupervisorRole, kw_only=True):
     max_tasks: int
     stream: bool = False
     review: bool = False
+    asks: bool = False
+    """It may ask the person who made the request."""
     combine: Combine | None = None
     embedding: Embedding | None = None
     """With one, routes go by meaning."""
@@ -257,11 +260,15 @@ class SupervisorCalls:
         """Make a call and book what it used. One that is cancelled before it comes back costs what is held for it."""
         place = len(self._used)
         self._used.append(held)
+        began = asyncio.get_running_loop().time()
         try:
             reply, used = await self.role.spending.call(reservation, self.context, hear=hear)
         except WorkFailed as error:
             self._used[place] = error.used or held
             raise WorkFailed(error.failure, self.total()) from error
+        usage = reply.usage or Usage()
+        seconds = asyncio.get_running_loop().time() - began
+        self.context.record_call(reply.model or self.model.card.handle, seconds, (usage.input, usage.output), used)
         if used is not None:
             self._used[place] = used
             self.context.release((held or NOTHING).beyond(used))

@@ -215,6 +215,7 @@ class TeamSpec(Struct, frozen=True):
             spending=spending,
             stream=self.supervisor.stream_plan,
             review=self.supervisor.review,
+            asks=self.supervisor.ask_person,
             combine=self.combine,
             reserve=roster.supervision,
             shared=shared,

@@ -22,13 +22,13 @@ from chargehand.engine.failure import AskedBecause, CodeError, Failure, PendingC
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Breaking, Instant
-from chargehand.engine.value import DEPTH, encode_or_text, encode_value
+from chargehand.engine.value import DEPTH, decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson
 from chargehand.models.artifacts import Artifact, Passages
 from chargehand.models.call_errors import shorten_words
 from chargehand.models.messages import Message, ToolCall, wrap
 from chargehand.runtime.executor import Claim, Done, StepContext, WorkFailed
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import capped
 from chargehand.tools.rules import NOT_SEEN, Called, Repetition, may_exit, needs_approval, objection
 from chargehand.tools.tool import Caller, Costs, Tool, ToolFailed
@@ -292,7 +292,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
 
     def _always_asks(self, tool: Tool) -> bool:
         """Whether every call of this tool needs approval, by its declaration or by a rule."""
-        return tool.approve or needs_approval(self.ready.worker.rules, tool.name)
+        return tool.approve or tool.asks or needs_approval(self.ready.worker.rules, tool.name)
 
     def _approval_reason(self, call: ToolCall, tool: Tool) -> AskedBecause | None:
         """Why a person is asked before this call; None: no approval is needed."""
@@ -315,30 +315,42 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         answers = self.brief.answers or {}
         if key in answers:
             if refusal := answers[key]:
-                problem = f"A person did not allow this call: {refusal}"
+                refused = "did not answer" if tool.asks else "did not allow this call"
+                problem = f"A person {refused}: {refusal}"
                 self.heard.append(problem)
                 return _PlannedCall(call, tool, problem)
             self._allowed[which] = times
-            return _PlannedCall(call, tool)
+            if not tool.asks:
+                return _PlannedCall(call, tool)
+            reply = decode_value((self.brief.replies or {})[key])
+            self.heard.append(reply)
+            return _PlannedCall(call, tool, earlier=Returned(reply))
         try:
             tool.check(call.arguments)
         except ToolFailed as error:  # a call that cannot be made needs no approval
             return _PlannedCall(call, tool, str(error))
-        line = f"{call.name}({call.arguments})"
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+        line = str(arguments["question"]) if tool.asks else f"{call.name}({call.arguments})"
         pending = PendingCall(
             call=number + 1,
             text=line if times == 1 else f"{line}, for time number {times}",
             tool=call.name,
-            arguments=msgspec.json.decode(call.arguments or "{}", type=dict[str, object]),
+            arguments=arguments,
             because=reason,
             key=key,
         )
         return _PlannedCall(call, tool, pending=pending)
 
     def _ask_person(self, pending: Sequence[PendingCall]) -> None:
-        """End the attempt with a question about the first of these calls; the others are asked about with it."""
+        """End the attempt with a question about the first of these calls; the others are asked about with it.
+
+        A question in words comes first, and alone.
+        """
         if not pending:
             return
+        for call in pending:
+            if self.ready.tools[call.tool].asks:
+                raise WorkFailed(Failure("approval", call.text, question=self._question_in_words(call)), NOTHING)
         first = pending[0]
         question = Question(
             what="tool",
@@ -351,6 +363,18 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             also=tuple(pending[1:]),
         )
         raise WorkFailed(Failure("approval", first.text, question=question), NOTHING)
+
+    def _question_in_words(self, call: PendingCall) -> Question:
+        options = cast("list[str] | None", call.arguments.get("options"))
+        return Question(
+            what="question",
+            tool=call.tool,
+            workers=(self.ready.worker.name,),
+            key=call.key,
+            call=call.call,
+            options=tuple(options or ()),
+            schema=call.arguments.get("schema"),
+        )
 
     def _mistaken(self, problem: str) -> str:
         self._mistakes += 1

@@ -14,7 +14,7 @@ from chargehand.errors import Invalid, Refused
 from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
 from chargehand.sqlite import file_of_url
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years

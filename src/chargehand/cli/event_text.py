@@ -37,7 +37,7 @@ class EventText(Struct, frozen=True):
 def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> EventText:
     """An entry in words; the tracer has heard it. `whole`: notes are not shortened, so that they say why."""
     event = entry.event
-    for describe in (_describe_run, _describe_supervision, _describe_task, _describe_attempt):
+    for describe in (_describe_run, _describe_supervision, _describe_exchange, _describe_task, _describe_attempt):
         described = describe(tracer, event)
         if described is not None:
             break
@@ -49,7 +49,8 @@ def describe_event(tracer: Tracer, entry: ev.Entry, *, whole: bool = False) -> E
     task = getattr(event, "task", "")
     progress = tracer.state.tasks.get(task)
     who = progress.worker if progress is not None else ""
-    if isinstance(event, _SUPERVISED) or (isinstance(event, ev.PromptSent) and event.duty != "attempt"):
+    is_told = isinstance(event, ev.PromptSent | ev.ModelCalled) and event.duty != "attempt"
+    if is_told or isinstance(event, _SUPERVISED):
         who = SUPERVISOR
     return EventText(text=clean(text), task=clean(task), who=clean(who), tone=tone)
 
@@ -90,13 +91,19 @@ _PLANS_BECAUSE = {
     "replan": "plans anew",
 }
 _FAILED_DUTIES = {"plan": "found no plan", "refine": "could not rewrite it", "answer": "wrote no answer"}
-_ASKS = {"effect": "waiting for confirmation of its effect:", "tool": "waiting for approval of a call:"}
+_ASKS = {
+    "effect": "waiting for confirmation of its effect:",
+    "tool": "waiting for approval of a call:",
+    "question": "waiting for an answer:",
+}
 
 
 def _describe_supervision(tracer: Tracer, event: ev.Event) -> _Description | None:
     match event:
         case ev.SupervisionStarted():
             return _describe_duty(tracer, event)
+        case ev.SupervisionFailed(failure=failure) if failure.kind == "approval":  # what it asks is told next
+            return "has a question", "warn"
         case ev.SupervisionFailed(duty=duty, failure=failure, findings=findings):
             reason = describe_failure(failure)
             if findings:
@@ -108,8 +115,17 @@ def _describe_supervision(tracer: Tracer, event: ev.Event) -> _Description | Non
             return _describe_added(event)
         case ev.AnswerWritten():
             return "answered", "good"
+        case _:
+            return None
+
+
+def _describe_exchange(_tracer: Tracer, event: ev.Event) -> _Description | None:
+    """What was said to and by a model of the supervisor, or a person."""
+    match event:
         case ev.PromptSent(model=model, tools=tools):
             return f"prompt for {short(model, 40)}, with {counted(len(tools), 'tool')}", "dim"
+        case ev.ModelCalled(model=model, input=read, output=written):
+            return f"{short(model, 40)} replied: {read} tokens in, {written} out", "dim"
         case ev.InputRequested(what=what, task=task):
             return _ASKS.get(what, f"waiting for plan approval{' of a team:' if task else ''}"), "warn"
         case ev.InputAnswered(verdict=verdict, feedback=feedback, also=also):

@@ -18,7 +18,7 @@ from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.console import Console, OutputLost, clean
 from chargehand.cli.exit_codes import INTERRUPTED, TERMINATED, Terminated, error_exit_code, help_text
 from chargehand.errors import ChargehandError, PlanInvalid, RunUnknown
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 
 VERBS = {
     "run": "plan a request, carry it out and answer it",

@@ -25,7 +25,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Grant, Origin, Restore, Rethink
 from chargehand.memory.chunking import KINDS, read_sources
 from chargehand.memory.session import OpenMemory
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 _MAX_CHANGE = 80  # characters shown of a change
 _NEARLY_FULL = 0.9

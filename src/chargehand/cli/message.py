@@ -14,7 +14,7 @@ from chargehand.errors import Invalid
 from chargehand.journal.protocol import Journal
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 _SPARE = 30.0  # seconds beyond the time each worker has, for starting and writing down
 

@@ -21,7 +21,7 @@ from chargehand.runtime.trace import TaskTrace
 if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
 
-Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail"]
+Verdict: TypeAlias = Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
 _INDENT = "  "
 _BECAUSE = {
     "repeated": "asked because this attempt has made the same call already",
@@ -51,6 +51,8 @@ def format_question(request: ev.InputRequested) -> list[str]:
     if question is None:
         return [format_json(request.text)] if request.text else []
     lines = [_who(request, question), *(f"{_INDENT}{clean(task)}" for task in question.plan)]
+    if request.what == "question":
+        lines += [f"{_INDENT}{clean(request.text)}", *(f"{_INDENT}- {clean(option)}" for option in question.options)]
     if question.because in _BECAUSE:
         lines.append(f"{_INDENT}{_BECAUSE[question.because]}")
     arguments = format_json(question.arguments).splitlines() if question.arguments else []
@@ -138,6 +140,9 @@ class QuestionPrompt:
             console.line(line)
         for line in _EFFECT_HELP.splitlines() if request.what == "effect" else ():
             console.line(line)
+        if request.what == "question":
+            words = await self._read("Your answer?  [Enter: decide later] ")
+            return ev.InputAnswered(request.number, "answer", result=encode_value(words)) if words else None
         prompt = _PROMPTS[request.what]
         while True:
             reply = await self._read(f"{prompt.text}  [{prompt.hint}, Enter: decide later] ")

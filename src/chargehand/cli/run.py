@@ -131,6 +131,7 @@ def add_resume(parser: ArgumentParser) -> None:
             "--approve": {"action": "store_true", "help": "the plan may run, the call may be made"},
             "--reject": {"metavar": "TEXT", "help": "it may not, and why; the planner or worker is asked again"},
             "--plan": {"metavar": "FILE", "help": "run this plan instead"},
+            "--answer": {"metavar": "TEXT", "help": "the answer to a question"},
             "--effect": {"choices": ("done", "again", "fail"), "help": "what became of an effect that is in doubt"},
         },
     )
@@ -171,6 +172,8 @@ def _read_reply(options: Namespace) -> ev.InputAnswered | None:
         return ev.InputAnswered(0, "approve")
     if options.reject is not None:
         return ev.InputAnswered(0, "reject", options.reject)
+    if options.answer is not None:
+        return ev.InputAnswered(0, "answer", result=encode_value(options.answer))
     if options.plan is not None:
         return ev.InputAnswered(0, "edit", plan=read_plan(options.plan))
     if options.effect is not None:

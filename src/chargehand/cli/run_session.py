@@ -47,6 +47,7 @@ ExecutorSource: TypeAlias = Callable[[], AbstractAsyncContextManager[Executor]]
 _ANSWERS = {
     "plan": ("--approve", "or --reject TEXT or --plan FILE"),
     "tool": ("--approve", "or --reject TEXT"),
+    "question": ("--answer TEXT", "or --reject TEXT"),
     # no complete command: an effect must not be paid for twice because the line was copied without finding out
     "effect": ("--effect WHAT", "done: it happened; again: it did not; fail: do without"),
 }

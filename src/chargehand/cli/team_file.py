@@ -19,7 +19,7 @@ from chargehand.config.source import NAMES, TEMPLATES, Detected, detect_model, n
 from chargehand.config.validate import validate
 from chargehand.errors import Invalid, Refused
 from chargehand.models.providers import BUILT_IN
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 USUAL = "minimal"
 _ABOUT = {

@@ -31,7 +31,12 @@ _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
 _INDENT = " " * 14  # of what belongs to the line of an event
-_WAITS_FOR = {"plan": "plan approval", "tool": "approval of a call", "effect": "confirmation of an effect"}
+_WAITS_FOR = {
+    "plan": "plan approval",
+    "tool": "approval of a call",
+    "effect": "confirmation of an effect",
+    "question": "an answer",
+}
 
 
 class Transcript:
@@ -137,7 +142,7 @@ class Transcript:
         if isinstance(event, ev.StepFinished):
             steps = self.state.tasks[event.task].steps or {}
             return event.step in steps and steps[event.step].kind in ("model", *MEMORY_STEPS)
-        return isinstance(event, ev.PromptSent)
+        return isinstance(event, ev.PromptSent | ev.ModelCalled)
 
     def _show_event(self, entry: ev.Entry) -> None:
         console = self.console

@@ -42,7 +42,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.memory.chunking import source_files
 from chargehand.models.messages import Settings
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 from chargehand.tools import rules
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 from chargehand.tools.rules import ToolRule

@@ -246,8 +246,8 @@ class WorkerShape(WorkerKeys, frozen=True, forbid_unknown_fields=True):
     """
     prompt: Prose = ""
     tools: Names = ()
-    """Names of `tools`, or of those that need no entry: `calculator`, `chart`, `dates`, `sandbox`, the memory tools,
-    and those for messages.
+    """Names of `tools`, or of those that need no entry: `ask_person`, `calculator`, `chart`, `dates`, `sandbox`, the
+    memory tools, and those for messages.
     """
     model: Text = ""
     fallback_models: Names = ()
@@ -292,6 +292,8 @@ class ToolSources(FileShape, frozen=True):
     """Exact arithmetic."""
     chart: Nothing | None = None
     """A chart as SVG."""
+    ask_person: Nothing | None = None
+    """A question to the person who made the request; the run waits for the answer."""
     dates: Nothing | None = None
     """Today, days between, and the like; brings several tools."""
 

@@ -31,7 +31,7 @@ from yaml.events import (
 from chargehand.config.environment import Lookup, lookup_beside
 from chargehand.errors import Invalid
 from chargehand.models.providers import BUILT_IN, OWN, is_free
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 
 Path: TypeAlias = tuple[str | int, ...]
 """From the top of a file to a value: keys, and numbers of list items."""

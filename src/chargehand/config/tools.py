@@ -21,7 +21,7 @@ from chargehand.config.schema import PLAIN_SOURCES, SOURCES, ToolShape
 from chargehand.config.source import inside, near
 from chargehand.errors import Invalid
 from chargehand.models.resolve import models_folder
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 from chargehand.tools.tool import Tool, as_tool
 from chargehand.tools.toolbox import renamed, tools_named
 

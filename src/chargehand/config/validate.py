@@ -13,7 +13,7 @@ from msgspec import Struct, inspect
 from chargehand.config.schema import TeamShape, bare_type, scalar_of
 from chargehand.config.source import FileFinding, FileSource, Path, near, scalar_value
 from chargehand.engine.declared import nearest_keyword, synonym_of
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 _MOST = 100
 _WRONG = object()

@@ -11,6 +11,7 @@ from chargehand.engine.failure import EFFECT_IN_DOUBT
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import NO_TASK, Plan, TaskId, fingerprint
 from chargehand.engine.state import Progress, RunState, Status, Work
+from chargehand.engine.value import decode_value
 from chargehand.errors import PlanInvalid, Refused
 
 
@@ -181,6 +182,7 @@ def _idle(state: RunState, task: TaskId, allowed: tuple[Status, ...]) -> Progres
 _PLAN_VERDICTS = ("approve", "edit", "reject")
 _CALL_VERDICTS = ("approve", "reject")
 _EFFECT_VERDICTS = ("done", "again", "fail")
+_QUESTION_VERDICTS = ("answer", "reject")
 
 
 def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
@@ -189,12 +191,17 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
         raise Refused(f"question {report.number} is not being asked")
     if question.what == "effect":
         verdicts = _EFFECT_VERDICTS
+    elif question.what == "question":
+        verdicts = _QUESTION_VERDICTS
     elif question.what == "plan" and not question.task:
         verdicts = _PLAN_VERDICTS
     else:  # the plan of a nested run cannot be edited from here
         verdicts = _CALL_VERDICTS
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
+    options = () if question.question is None else question.question.options
+    if report.verdict == "answer" and options and decode_value(report.result) not in options:
+        raise Refused(f"the answer must be one of {', '.join(map(repr, options))}")
     _check_calls(question, report.also)
     return _edited_plan(state, report) if report.verdict == "edit" else report
 

@@ -381,6 +381,9 @@ def _next(state: RunState, now: Instant) -> ev.Event | None:
         return _finish(state, now)
     if state.paused or state.input is not None or state.planning.is_open:
         return None
+    asks = state.planning.failure
+    if asks is not None and asks.kind == "approval":
+        return ev.InputRequested(state.asked + 1, "question", text=asks.message, question=asks.question)
     if not state.approved and state.planning.next in (None, "more"):
         return ev.InputRequested(state.asked + 1, "plan")
     if state.planning.next is not None:

@@ -25,7 +25,7 @@ from msgspec import UNSET, Meta, Struct, StructMeta
 from msgspec import inspect as type_inspect
 
 from chargehand.errors import Invalid
-from chargehand.text.names import listed, nearest_names
+from chargehand.text.words import listed, nearest_names
 
 _MAX_SHOWN = 80
 _PLAIN_DATA = (str, bytes, int, float, list, tuple, dict, set, NoneType)

@@ -12,7 +12,7 @@ from chargehand.engine.budget import Amount, Budget
 from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
 from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
-from chargehand.engine.policy import Instant, Policy
+from chargehand.engine.policy import Instant, Policy, Seconds
 from chargehand.engine.roster import Roster
 
 NULL = Raw(b"null")
@@ -135,6 +135,8 @@ class RunRequested(_Fact, frozen=True, tag="run.requested"):
     """
     sender: str = ""
     """Who sent the message that this run carries, to all workers that have a task in it; empty: it carries none."""
+    labels: dict[str, str] = {}
+    """What the caller files it under."""
     outside: bool = False
     """Text from outside went into the goal or the inputs: effects may need a person's leave."""
 
@@ -208,16 +210,16 @@ class TasksAdded(_Fact, frozen=True, tag="plan.grown"):
 
 
 class InputRequested(_Fact, frozen=True, tag="input.requested"):
-    """A person is asked to approve the plan or a call of a tool, or what became of an effect."""
+    """A person is asked to approve the plan or a call of a tool, what became of an effect, or a question in words."""
 
     number: int
     """Which question of the run: 1, 2, 3 …"""
     what: Asked
-    """A plan to approve, a call of a tool to approve, or an effect whose outcome is not known."""
+    """A plan to approve, a call of a tool to approve, an effect whose outcome is not known, or a question in words."""
     task: TaskId = NO_TASK
     """Whose call or effect it is; empty for the plan of this run."""
     text: str = ""
-    """The call itself, with its arguments, in one line."""
+    """The call itself, with its arguments, in one line; or the question in words."""
     question: Question | None = None
     """The same in fields: which call, who wants it, and why it is asked."""
 
@@ -238,20 +240,20 @@ class CallVerdict(Struct, frozen=True, omit_defaults=True, gc=False):
 class InputAnswered(_Fact, frozen=True, tag="input.answered"):
     """What the person said.
 
-    Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail. Calls
-    of the same reply that are not answered are asked about next.
+    Plans: approve, edit (with a plan), reject. Calls: approve, reject. Effects: done (with result), again, fail.
+    Questions in words: answer (with result), reject. Calls of the same reply that have no answer are asked about next.
     """
 
     number: int
     """The question that is answered."""
-    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
-    """Plans: approve, edit, reject; calls: approve, reject; effects: done, again, fail."""
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
+    """Plans: approve, edit, reject; calls: approve, reject; effects: done, again, fail; questions: answer, reject."""
     feedback: str = ""
     """Why it is rejected; the planner or the worker reads it."""
     plan: Plan | None = None
     """The plan in its place, with `edit`."""
     result: Raw = NULL
-    """What the effect came to, with `done`."""
+    """What the effect came to, with `done`; the answer to a question, with `answer`."""
     also: tuple[CallVerdict, ...] = ()
     """Verdicts on other calls of the same reply, those that the question names under `also`."""
     by: str = ""
@@ -613,6 +615,27 @@ class PromptSent(_Fact, frozen=True, tag="prompt.sent"):
     """The entry that has the first message, which is left out here; 0: it is here."""
 
 
+class ModelCalled(_Fact, frozen=True, tag="model.called"):
+    """The supervisor's model replied; it decides nothing. The calls of workers are steps."""
+
+    duty: Literal["attempt", "plan", "refine", "answer"]
+    """For which piece of work."""
+    number: int
+    """Which attempt, round of planning or try."""
+    model: str
+    """The model's handle."""
+    seconds: Seconds
+    """How long the call took."""
+    task: TaskId = NO_TASK
+    """The task's id; empty for a plan or an answer."""
+    input: int = 0
+    """The tokens it read; 0: not known."""
+    output: int = 0
+    """The tokens it wrote; 0: not known."""
+    used: Amount | None = None
+    """What it cost; it counts when the piece of work is over. `null`: not known."""
+
+
 class Noted(_Fact, frozen=True, tag="noted"):
     """Something worth showing that decides nothing; it is written along with the next entry."""
 
@@ -639,6 +662,7 @@ Event: TypeAlias = (
     | RunEnded
     | Noted
     | PromptSent
+    | ModelCalled
     | SupervisionStarted
     | SupervisionFailed
     | SupervisionRetryScheduled

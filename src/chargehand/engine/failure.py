@@ -118,7 +118,7 @@ def keyless_advice(model: str) -> str:
     return f"no key is sent to this address; use {handle}"
 
 
-Asked = Literal["plan", "effect", "tool"]
+Asked = Literal["plan", "effect", "tool", "question"]
 AskedBecause = Literal["declared", "repeated", "tainted"]
 
 
@@ -151,7 +151,7 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """
 
     what: Asked = "tool"
-    """What is asked about: a call of a tool, a plan, or an effect whose outcome is not known."""
+    """What is asked about: a call of a tool, a plan, an effect whose outcome is not known; or a question in words."""
     tool: str = ""
     """The tool that is to be called."""
     arguments: dict[str, object] = {}
@@ -176,6 +176,10 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """The other calls of that reply that need leave; a person may decide on them, too."""
     key: str = ""
     """What a person says of it is kept under this: the attempt finds it there when it goes on."""
+    options: tuple[str, ...] = ()
+    """Of a question in words: the answers to choose from; none: any."""
+    schema: object = None
+    """Of a question in words: the JSON Schema of the answer; `null`: it is text."""
 
 
 class Failure(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -27,6 +27,7 @@ from chargehand.engine.state import (
     prune,
     queue_key,
 )
+from chargehand.engine.value import encode_value
 
 
 def begin(entry: ev.Entry) -> RunState:
@@ -132,6 +133,10 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         return
     _close_duty(state, event.duty, event.used)
     duty = _duty_of(state, event.duty)
+    if event.duty == "plan" and event.failure.kind == "approval":  # nothing failed: the planner asks a person
+        duty.failure = event.failure
+        duty.next = "rejected"
+        return
     duty.failures += 1
     state.budget_hit = state.budget_hit or event.failure.kind == "budget"
     duty.failure = event.failure
@@ -342,10 +347,14 @@ def _input_answered(state: RunState, event: ev.InputAnswered) -> None:
         progress = state.tasks[question.task]
         if question.question is not None and question.question.run:
             _answered_inside(state, progress, event, question.question)
-        elif question.what == "tool":
+        elif question.what in ("tool", "question"):
             _call_judged(state, progress, event)
         else:
             _doubt_resolved(state, progress, event)
+    elif question.what == "question":
+        said = event.result if event.verdict == "answer" else encode_value(_refusal(event))
+        state.planning.replies = {**state.planning.replies, question.text: said}
+        state.planning.failure = None
     elif event.verdict == "approve":
         state.approved = True
     else:
@@ -606,6 +615,8 @@ def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -
     for verdict in event.also:
         answers[keys[verdict.call]] = _refusal(verdict)
     progress.answers = answers
+    if event.verdict == "answer":
+        progress.replies = {**(progress.replies or {}), question.key: event.result}
     progress.failure = None
     progress.redo = True
     enqueue(state, progress)
@@ -613,7 +624,7 @@ def _call_judged(state: RunState, progress: Progress, event: ev.InputAnswered) -
 
 def _refusal(answer: ev.InputAnswered | ev.CallVerdict) -> str:
     """Why a call may not be made; empty when it may."""
-    return "" if answer.verdict == "approve" else answer.feedback or "no reason was given"
+    return "" if answer.verdict in ("approve", "answer") else answer.feedback or "no reason was given"
 
 
 def _answered_inside(state: RunState, progress: Progress, event: ev.InputAnswered, question: ev.Question) -> None:
@@ -794,6 +805,6 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     ev.CancelRequested: _cancel_requested,
     ev.TimeRanOut: _time_ran_out,
     ev.RunEnded: _run_ended,
-    **dict.fromkeys((ev.Noted, ev.PromptSent), lambda _state, _event: None),
+    **dict.fromkeys((ev.Noted, ev.PromptSent, ev.ModelCalled), lambda _state, _event: None),
 }
 """One fold for each event; a test holds it against the union."""

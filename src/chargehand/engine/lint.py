@@ -11,8 +11,7 @@ from msgspec import Struct, structs
 from chargehand.engine.plan import Edge, Finding, Need, Task, TaskId, depth, in_order, needs, title_of
 from chargehand.engine.policy import Limits
 from chargehand.engine.roster import Agent, Match, Roster, fits
-from chargehand.text.names import nearest_names
-from chargehand.text.words import STOP_WORDS
+from chargehand.text.words import STOP_WORDS, nearest_names
 
 _MAX_FINDINGS = 20
 """How many findings of one code are reported one by one."""

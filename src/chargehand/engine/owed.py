@@ -54,6 +54,8 @@ class Brief(Struct, frozen=True, gc=False):
     """Why the worker failed that the task was meant for."""
     answers: dict[str, str] | None = None
     """Why a call that needs approval may not be made, by call; empty: it may."""
+    replies: dict[str, Raw] | None = None
+    """What a person answered to questions of the worker or the planner, by question."""
     tasks: tuple[Task, ...] = ()
     """What the plan holds; for an attempt, its own task."""
     findings: tuple[Finding, ...] = ()
@@ -100,6 +102,7 @@ def brief(state: RunState, work: Work) -> Brief:
             findings=duty.feedback,
             gaps=missing,
             replan=state.replans > 0,
+            replies=duty.replies,
             combine=state.combine,
             began=state.began,
             loop=state.loop or LoopState(),
@@ -121,6 +124,7 @@ def brief(state: RunState, work: Work) -> Brief:
         failure=failure,
         first_failure=progress.failure.first if progress.failure is not None else "",
         answers=progress.answers,
+        replies=progress.replies,
         tasks=(progress.task,),
         outside=bool(progress.instruction) or state.is_rerun or progress.round > first or state.requested.outside,
         handed_on=progress.handed_on,

@@ -103,6 +103,7 @@ class Progress(Struct):
     steps: dict[int, Step] | None = None
     effects: dict[str, Raw] | None = None  # what was done in the world by earlier attempts, by request
     answers: dict[str, str] | None = None  # why a person did not allow a call, by call; empty: it is allowed
+    replies: dict[str, Raw] | None = None  # what a person answered to questions of its worker, by question
     handed_on: ev.InputAnswered | None = None  # what a person answered last to a question of the run inside it
     taken: tuple[TaskId, ...] | None = None
     parent: "Progress | None" = None
@@ -149,7 +150,9 @@ class SupervisorDuty(Struct, gc=False):
     reserved: Amount = NOTHING
     feedback: tuple[ev.Finding, ...] = ()
     failure: ev.Failure | None = None
-    """Why it failed, if it did when it was last tried."""
+    """Why it failed, if it did when it was last tried; of the kind `approval`: what the planner asks a person."""
+    replies: dict[str, Raw] = {}
+    """What a person answered to its questions, by question."""
 
 
 class ReadyQueue(Struct):

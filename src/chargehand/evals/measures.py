@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, NO_WORKER, Case, Dataset, Kind, kind_of
 from chargehand.evals.report import Better, EvalReport, Gate, Measure, ReportTable, Score, ScoreChange, Section, Verdict
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 _Z = 1.959964
 """95 % of a normal distribution lie within so many standard deviations."""

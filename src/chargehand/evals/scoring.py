@@ -38,7 +38,7 @@ from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Runner, checked
 from chargehand.team import Team
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.tool import Tool
 
 RUN_SEED = 7

@@ -47,7 +47,7 @@ from chargehand.models.model import Hear, ModelFailed
 from chargehand.models.providers import OWN, install_command, without_secrets
 from chargehand.models.resolve import Finder, Lookup, Options, models_folder
 from chargehand.models.wire import EndpointOptions, HttpModel, ReplyStream, checked_usage, decode_strictly
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 
 if TYPE_CHECKING:
     from genai_prices.types import TieredPrices

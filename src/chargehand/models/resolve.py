@@ -52,7 +52,7 @@ from chargehand.models.providers import (
 from chargehand.models.reply_limit import Observations
 from chargehand.models.testing.scripted import Recorder, Replayer
 from chargehand.models.wire import EndpointOptions
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 
 Lookup: TypeAlias = Callable[[str], str | None]
 

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from chargehand.engine.declared import Write, argument_problem
 from chargehand.engine.failure import AskedBecause
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.state import RunState
+from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused
 
 if TYPE_CHECKING:
@@ -38,6 +39,22 @@ class ApprovalRequest(Struct, frozen=True):
     """The tasks of the plan, each in a line."""
 
 
+class PersonQuestion(Struct, frozen=True):
+    """A question in words that a worker asks."""
+
+    run: str
+    text: str
+    options: tuple[str, ...] = ()
+    """The answers to choose from; none: any."""
+    schema: object = None
+    """The JSON Schema of the answer; None: it is text."""
+    worker: str = ""
+    """Who asks; where a team works for another, from the outermost inwards: `research > reader`."""
+    task: TaskId = NO_TASK
+
+
+OnQuestion: TypeAlias = Callable[[PersonQuestion], object]
+"""Returns the answer, or an awaitable of it; None leaves the question open."""
 Verdict: TypeAlias = bool | str | None
 """True or `"approve"`; False, `"reject"` or `"reject: why"`; None leaves it open."""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
@@ -57,14 +74,27 @@ def check_on_approval(on_approval: OnApproval) -> None:
         raise Invalid(f"on_approval cannot take a request ({problem}); write: def decide(request) -> bool")
 
 
-async def drive_with_approvals(drive: "RunLoop", on_approval: OnApproval, first: Sequence[ev.Event]) -> None:
-    """Drive a run to its end; what it asks meanwhile is answered by `on_approval`.
+def check_on_question(on_question: OnQuestion) -> None:
+    """The same for a function that answers questions in words."""
+    if problem := argument_problem(on_question, "question"):
+        raise Invalid(f"on_question cannot take a question ({problem}); write: async def answer(question) -> str")
 
-    If that raises, the question stays open, the rest is done, and the exception is raised here.
+
+class Callbacks(Struct, frozen=True):
+    """The functions that are asked what a person would be asked; without one, the run waits for a person."""
+
+    on_approval: OnApproval | None = None
+    on_question: OnQuestion | None = None
+
+
+async def drive_with_answers(drive: "RunLoop", callbacks: Callbacks, first: Sequence[ev.Event]) -> None:
+    """Drive a run to its end; what it asks meanwhile is answered by the callbacks.
+
+    If one raises, the question stays open, the rest is done, and the exception is raised here.
     """
     trouble: list[Exception] = []
     async with BareTaskGroup() as jobs:
-        answering = jobs.create_task(_answer_questions(drive, on_approval, trouble))
+        answering = jobs.create_task(_answer_questions(drive, callbacks, trouble))
         try:
             await drive.to_end(first=first, wait_for_input=True)
         finally:
@@ -73,13 +103,13 @@ async def drive_with_approvals(drive: "RunLoop", on_approval: OnApproval, first:
         raise trouble[-1]
 
 
-async def _answer_questions(drive: "RunLoop", on_approval: OnApproval, trouble: list[Exception]) -> None:
+async def _answer_questions(drive: "RunLoop", callbacks: Callbacks, trouble: list[Exception]) -> None:
     number = 0
     while True:
         question = await drive.next_question(number)
         number = question.number
         try:
-            answer = await _answer(drive.run, drive.state, question, on_approval)
+            answer = await _answer(drive.run, drive.state, question, callbacks)
         except Exception as error:  # noqa: BLE001 - of a foreign function; raised when the run is over
             trouble.append(error)
             answer = None
@@ -93,25 +123,48 @@ async def _answer_questions(drive: "RunLoop", on_approval: OnApproval, trouble: 
 
 
 async def _answer(
-    run: str, state: RunState, question: ev.InputRequested, on_approval: OnApproval
+    run: str, state: RunState, question: ev.InputRequested, callbacks: Callbacks
 ) -> ev.InputAnswered | None:
     """The answer to a question, and to what waits behind it; None where the function leaves it open."""
+    if question.what == "question":
+        return await _answer_in_words(run, question, callbacks.on_question)
+    on_approval = callbacks.on_approval
+    if on_approval is None:
+        return None
     requests = _requests(run, state, question)
     verdicts: dict[int, tuple[_Word, str]] = {}
     for call, request in requests.items():
-        verdict = await _decide(on_approval, request)
+        verdict = cast("Verdict", await _call(on_approval, request))
         if verdict is None:
             break  # those after it are asked about when this is decided
         verdicts[call] = _read_verdict("on_approval", verdict)
     return _answered(question, verdicts) if _first_call(question) in verdicts else None
 
 
-async def _decide(on_approval: OnApproval, request: ApprovalRequest) -> Verdict:
-    """What the function says. A plain one may wait for a person, so it runs in a thread."""
-    if inspect.iscoroutinefunction(on_approval):
-        return await on_approval(request)
-    verdict = await asyncio.to_thread(on_approval, request)
-    return await verdict if inspect.isawaitable(verdict) else verdict
+async def _answer_in_words(
+    run: str, asked: ev.InputRequested, on_question: OnQuestion | None
+) -> ev.InputAnswered | None:
+    if on_question is None:
+        return None
+    fields = asked.question or ev.Question("question")
+    question = PersonQuestion(
+        run=run,
+        text=asked.text,
+        options=fields.options,
+        schema=fields.schema,
+        worker=" > ".join(fields.workers),
+        task=asked.task,
+    )
+    value = await _call(on_question, question)
+    return None if value is None else ev.InputAnswered(asked.number, "answer", result=encode_value(value))
+
+
+async def _call(function: Callable[..., object], request: Struct) -> object:
+    """What a function of the program says. A plain one may wait for a person, so it runs in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(request)
+    said = await asyncio.to_thread(function, request)
+    return await said if inspect.isawaitable(said) else said
 
 
 def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int, ApprovalRequest]:
@@ -159,8 +212,7 @@ def _requests(run: str, state: RunState, pending: ev.InputRequested) -> dict[int
 
 def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = "") -> ev.Event:
     """An answer as an event. Refused where nothing is asked, or where one word would have to do for several calls."""
-    answer = _as_word(answer) if isinstance(answer, bool) else answer
-    if not isinstance(answer, str | Mapping):
+    if not isinstance(answer, bool | str | Mapping):
         return answer
     asked = None if state is None else state.input
     if state is None or asked is None:
@@ -168,8 +220,18 @@ def read_answer(run: str, state: RunState | None, answer: Answer, reason: str = 
         raise Refused(f"run {run!r} asks nothing, so there is nothing to answer.{ended}")
     if state.requested.parent is not None:
         raise Refused(f"run {run!r} works for run {state.requested.parent.run!r}; answer that one")
+    if asked.what == "question":
+        return ev.InputAnswered(asked.number, "answer", reason, result=encode_value(answer))
+    answer = _as_word(answer) if isinstance(answer, bool) else answer
     if asked.what == "effect":
         return _read_effect_answer(asked, answer, reason)
+    return _read_call_answer(run, asked, answer, reason)
+
+
+def _read_call_answer(
+    run: str, asked: ev.InputRequested, answer: str | Mapping[int, str], reason: str
+) -> ev.InputAnswered:
+    """Verdicts on the calls that wait, or on the plan."""
     waiting = _waiting_calls(asked)
     if isinstance(answer, str):
         if len(waiting) > 1:

@@ -15,6 +15,7 @@ from chargehand.engine.facts import StepDiverged
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Task, digest
+from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Work
 from chargehand.engine.value import decode_value, encode_or_text, encode_value
 from chargehand.errors import NotJson, Refused
@@ -28,6 +29,7 @@ from chargehand.runtime.executor import (
     NestedRun,
     PromptMessage,
     Proposal,
+    Turn,
     Where,
     WorkFailed,
 )
@@ -68,7 +70,7 @@ class RunPort(Protocol):
 
     def put(self, report: ev.StepStarted) -> None: ...
 
-    def note(self, event: ev.Noted | ev.PromptSent) -> None: ...
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None: ...
 
     def abridged(self, messages: Sequence[PromptMessage]) -> tuple[Raw, int]: ...
 
@@ -276,10 +278,9 @@ class _StepContext:
 
     async def _start(self, started: ev.StepStarted, reserve: Amount | Claim) -> None:
         """Record a step before it is made, with the money for it."""
-        claim = reserve if isinstance(reserve, Claim) else Claim(reserve, reserve)
         if started.effect != "read":
-            async with claim.pause():
-                await self._line.planned()
+            await self._line.planned()
+        claim = reserve if isinstance(reserve, Claim) else Claim(reserve, reserve)
         amount = claim.wanted
         while True:
             try:
@@ -300,11 +301,9 @@ class _StepContext:
         fits = amount not in (refused, NOTHING) and claim.least.within(amount)
         if fits and claim.wanted.within(amount * 2):
             return amount
-        async with claim.pause():
-            is_refunded = await self._refunded()
-        if is_refunded:
+        if await self._refunded(claim.turn):
             return claim.wanted
-        if fits and claim.least.within(amount):
+        if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
         raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
 
@@ -315,9 +314,14 @@ class _StepContext:
         room = state.ledger.room(answer.max(state.requested.budget.floor))
         return room + state.tasks[self._work.task].reserved
 
-    async def _refunded(self) -> bool:
+    async def _refunded(self, turn: Turn | None) -> bool:
+        if turn is not None:
+            turn.end_turn()
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
-            return await self._line.refunded()
+            is_refunded = await self._line.refunded()
+        if turn is not None:
+            await turn.rejoin()
+        return is_refunded
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
@@ -452,6 +456,22 @@ class _StepContext:
                 task=work.task,
                 tools=tools,
                 first_in=first_in,
+            )
+        )
+
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        work = self._work
+        read, written = tokens
+        self._line.note(
+            ev.ModelCalled(
+                duty=work.kind,
+                number=work.number,
+                model=model,
+                seconds=seconds,
+                task=work.task,
+                input=read,
+                output=written,
+                used=used,
             )
         )
 

@@ -4,7 +4,6 @@ How a model or a tool is called is not known here.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.forecast import CostForecast
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
-from chargehand.engine.policy import Instant
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
 
@@ -51,6 +50,18 @@ class Done(Struct, frozen=True):
     audit: AnswerAudit | None = None
 
 
+class Turn(Protocol):
+    """The turn of a call, where few calls of its model may be under way at once."""
+
+    def end_turn(self) -> None:
+        """Let another call go first."""
+        ...
+
+    async def rejoin(self) -> None:
+        """Wait for another turn, and claim what the call takes by then."""
+        ...
+
+
 class Claim(Struct):
     """Money for one call: what it wants, and the least it can do with where the budget has no more."""
 
@@ -60,8 +71,8 @@ class Claim(Struct):
     """What the run holds for it, before the call is made."""
     keeps_floor: bool = False
     """It is not for the answer itself: what the budget keeps back for that stays untouched."""
-    pause: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    """Surrounds waiting until there is money; what is claimed may be another amount afterwards."""
+    turn: Turn | None = None
+    """Given up while the call waits for money: what it waits for may be held by one that waits for its turn."""
 
 
 class Proposal(Struct, frozen=True, gc=False):
@@ -240,6 +251,10 @@ class StepContext(Protocol):
         """Journal what a model is first told for this work."""
         ...
 
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        """Journal that a model replied, for what is no step: the tokens it read and wrote, and what it cost."""
+        ...
+
     @property
     def heard(self) -> bool:
         """Whether text is listened to as it comes; if not, nothing need come piece by piece."""
@@ -316,6 +331,9 @@ class ContextProxy:
 
     def prompt(self, model: str, messages: Sequence[PromptMessage], tools: tuple[str, ...] = ()) -> None:
         self._context.prompt(model, messages, tools)
+
+    def record_call(self, model: str, seconds: Seconds, tokens: tuple[int, int], used: Amount | None) -> None:
+        self._context.record_call(model, seconds, tokens, used)
 
     @property
     def heard(self) -> bool:

@@ -257,9 +257,9 @@ class RunLoop:
         self._waits_for_input = False
         self._wake()
 
-    def note(self, event: ev.Noted | ev.PromptSent) -> None:
+    def note(self, event: ev.Noted | ev.PromptSent | ev.ModelCalled) -> None:
         """Write this along with whatever is written next."""
-        if isinstance(event, ev.Noted):  # a prompt is JSON already, and too long to be kept twice while it waits
+        if not isinstance(event, ev.PromptSent):  # that is JSON already, and too long to be kept twice while it waits
             check(event)
         self._record(event, max(self._clock(), self.state.at), urgent=False)
 

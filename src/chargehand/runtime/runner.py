@@ -26,7 +26,7 @@ from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps, offers
 from chargehand.errors import ChargehandError, Invalid, PlanInvalid, Refused, StoreUnavailable
 from chargehand.journal.protocol import Journal, Lease
-from chargehand.runtime.approving import OnApproval, drive_with_approvals
+from chargehand.runtime.approving import Callbacks, drive_with_answers
 from chargehand.runtime.executor import Executor, Listener
 from chargehand.runtime.nested import NestedRuns, had_effects, runs_waiting_inside
 from chargehand.runtime.run_loop import Clock, RunLoop, TextListener, combine_listeners, steady
@@ -155,7 +155,7 @@ class Runner:
     """Runs of one process on one journal.
 
     `wall` and `ticks` are its clocks; `listener` hears every written entry, `on_text` text as it comes, unkept. Neither
-    hears of `quiet` runs; the listeners of the executor do. `on_approval` is asked what a person would be asked.
+    hears of `quiet` runs; the listeners of the executor do. `callbacks` are asked what a person would be asked.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class Runner:
         ticks: Clock = time.monotonic,
         listener: Listener | None = None,
         on_text: TextListener | None = None,
-        on_approval: OnApproval | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._journal = journal
-        self._on_approval = on_approval
+        self._callbacks = callbacks
         self._members = executor.members
         self._load = executor.load
         self._executor = executor
@@ -345,10 +345,10 @@ class Runner:
         if self._load is not None:
             self._load.enter(lease.run, drive.state)
         try:
-            if self._on_approval is None:
+            if self._callbacks is None:
                 await drive.to_end(first=also, wait_for_input=wait_for_input)
             else:
-                await drive_with_approvals(drive, self._on_approval, also)
+                await drive_with_answers(drive, self._callbacks, also)
         finally:
             del self._under_way[lease.run]
             del self._family[lease.run]
@@ -378,7 +378,7 @@ async def follow(
     run: str,
     request: ev.RunRequested,
     also: Sequence[ev.Event] = (),
-    on_approval: OnApproval | None = None,
+    callbacks: Callbacks | None = None,
 ) -> AsyncGenerator[ev.Entry]:
     """Start a run and yield its entries once they are written, until it has ended or waits for a person.
 
@@ -390,7 +390,7 @@ async def follow(
     async def drive() -> None:
         try:
             driver = Runner(
-                journal, executor, listener=lambda _run, entries: line.put_nowait(entries), on_approval=on_approval
+                journal, executor, listener=lambda _run, entries: line.put_nowait(entries), callbacks=callbacks
             )
             await driver.start(run, request, also=also)
         except Exception as error:  # noqa: BLE001 - raised below: from a group it would cancel the reader

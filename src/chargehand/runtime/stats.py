@@ -406,7 +406,8 @@ def _duty_of(event: ev.Event) -> tuple[tuple[str, TaskId], str, Amount | None]:
     """The duty that an event ends, the kind of failure it ended in, and what it used."""
     match event:
         case ev.SupervisionFailed():
-            return (event.duty, event.task), event.failure.kind, event.used
+            kind = "" if event.failure.kind == "approval" else event.failure.kind  # the planner asks a person
+            return (event.duty, event.task), kind, event.used
         case ev.TaskRefined():
             return ("refine", event.task), "", event.used
         case ev.AnswerWritten():

@@ -74,6 +74,18 @@ class AttemptTrace(Struct, omit_defaults=True):
     """All runs that were started in it, messages as well; only `nested_trace` fills this in."""
 
 
+class CallTrace(Struct, frozen=True, omit_defaults=True):
+    """One call of the supervisor's model."""
+
+    model: str
+    began: Seconds
+    seconds: Seconds
+    input: int = 0
+    """Tokens it read; 0: not known. `output` are those it wrote."""
+    output: int = 0
+    used: Amount = NOTHING
+
+
 class DutyTrace(Struct, omit_defaults=True):
     """Planning, refining a task or writing the answer: one call of the supervisor."""
 
@@ -93,6 +105,7 @@ class DutyTrace(Struct, omit_defaults=True):
     instruction: str = ""
     """What a task was refined to."""
     prompts: list[Prompt] = []
+    calls: list[CallTrace] = []
     used: Amount = NOTHING
 
 
@@ -337,6 +350,9 @@ class Tracer:
 
     def _duty_failed(self, event: ev.SupervisionFailed, at: Seconds, used: Amount) -> None:
         duty = self._close_duty(event.duty, at, used, event.task)
+        if event.failure.kind == "approval":  # what is asked stands among the questions
+            duty.ending = "asked"
+            return
         duty.ending = "failed"
         duty.failure = event.failure
         duty.findings = event.findings
@@ -364,6 +380,19 @@ class Tracer:
             work = self._open_duties.get((event.duty, event.task))
         if work is not None:
             work.prompts.append(Prompt(event.model, _value(event.messages), event.tools, event.first_in))
+
+    def _model_called(self, event: ev.ModelCalled, at: Seconds, _used: Amount) -> None:
+        duty = None if event.duty == "attempt" else self._open_duties.get((event.duty, event.task))
+        if duty is not None:
+            call = CallTrace(
+                model=event.model,
+                began=max(0.0, at - event.seconds),
+                seconds=event.seconds,
+                input=event.input,
+                output=event.output,
+                used=event.used or NOTHING,
+            )
+            duty.calls.append(call)
 
     # --- attempts and their steps
 
@@ -544,6 +573,7 @@ class Tracer:
         ev.TaskRefined: _task_refined,
         ev.AnswerWritten: _answer_written,
         ev.PromptSent: _prompt_sent,
+        ev.ModelCalled: _model_called,
         ev.AttemptStarted: _attempt_started,
         ev.AttemptSucceeded: _attempt_succeeded,
         ev.AttemptFailed: _attempt_failed,

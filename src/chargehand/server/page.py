@@ -31,6 +31,7 @@ _OPEN = re.compile(r"/|/(?:assets|runs|new|teams|memory|evals|compare)(?:/.*)?")
 """The addresses of the page's files and views."""
 _TYPES = {
     ".css": "text/css",
+    ".entries": "application/json",
     ".html": "text/html",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",

@@ -64,6 +64,7 @@ class NewRun(Struct, frozen=True):
     bounds: Bounds
     plan: Plan | None = None
     also: tuple[ev.Event, ...] = ()
+    labels: Mapping[str, str] = {}
 
 
 class ServedTeam:
@@ -85,7 +86,8 @@ class ServedTeam:
         self._tenant.runs.check()
         now = time.time()
         team = await self.keep_budget(new.bounds)
-        request = checked(team.request(new.goal, now, plan=new.plan, seed=seed), now)
+        wanted = structs.replace(team.request(new.goal, now, plan=new.plan, seed=seed), labels=dict(new.labels))
+        request = checked(wanted, now)
         name = run or self.new_name()
         await self.start(team, request, name, *new.also)
         return name

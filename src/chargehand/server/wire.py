@@ -23,7 +23,7 @@ from chargehand.errors import (
     StoreUnavailable,
     Unknown,
 )
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 _KINDS: tuple[tuple[type[ChargehandError], int, str], ...] = (
     (Invalid, 422, "invalid"),

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Annotated
 
 from chargehand.models.artifacts import Figure
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.tool import Tool, ToolFailed, tool
 
 _MAX_CHARS = 500

@@ -32,7 +32,7 @@ from chargehand.memory.session import OpenMemory
 from chargehand.models.artifacts import FoundPassage as Found
 from chargehand.models.artifacts import Passages
 from chargehand.text.dates import parse_instant
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 from chargehand.tools.tool import Caller, Tool, ToolFailed, tool, with_names
 
 Moment: TypeAlias = Annotated[str, "A day or time in ISO 8601, inclusive"]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from chargehand.engine.declared import Count
 from chargehand.errors import Invalid
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 
 class RunFirst(Struct, frozen=True, tag="run_first"):

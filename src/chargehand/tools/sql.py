@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Table
-from chargehand.text.names import nearest_names
+from chargehand.text.words import nearest_names
 from chargehand.tools.query_process import (
     GRACE_SECONDS,
     ROWS,

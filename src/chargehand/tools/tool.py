@@ -77,6 +77,8 @@ class Tool(Declared, frozen=True):
     share: bool = False
     stable: bool = False
     summary: str = ""
+    asks: bool = False
+    """A person answers its calls: nothing is called."""
 
     def __post_init__(self) -> None:
         if not self.timeout > 0 or self.cap < 1:

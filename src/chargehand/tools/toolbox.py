@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import Figure
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools.calculator import calculator
 from chargehand.tools.chart import chart
 from chargehand.tools.tool import Tool, ToolFailed, tool
@@ -90,7 +90,25 @@ def _info(day: date) -> DayInfo:
     )
 
 
-# --- days
+# --- a person
+
+
+def ask_person(
+    question: Annotated[str, Meta(min_length=1, description="One question, with all that is needed to answer it")],
+    options: Annotated[tuple[str, ...], Meta(max_length=20, description="The answers to choose from")] = (),
+    schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of the answer")] | None = None,
+) -> object:
+    """Ask the person you work for what only they can know or decide. The work waits until they answer."""
+    del question, options, schema
+    raise ToolFailed("nobody can be asked here; go on without, and say what you took for granted")
+
+
+def _ask_person(_clock: Clock) -> tuple[Tool, ...]:
+    asking = tool(quick=True, trusted=True, summary="asks the person who made the request")(ask_person)
+    return (structs.replace(asking, asks=True),)
+
+
+# --- all of them
 
 
 Factory: TypeAlias = Callable[[Clock], tuple[Tool, ...]]
@@ -103,6 +121,7 @@ def _sandbox(_clock: Clock) -> tuple[Tool, ...]:
 
 
 BUILT_IN: dict[str, Factory] = {
+    "ask_person": _ask_person,
     "calculator": lambda _: (calculator(),),
     "chart": lambda _: (chart(),),
     "dates": dates,

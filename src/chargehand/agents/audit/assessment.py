@@ -30,7 +30,7 @@ from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps, missing_gaps, results
 from chargehand.models.request_facts import Given
 from chargehand.text.citations import cite, cited_tasks
-from chargehand.text.names import listed
+from chargehand.text.words import listed
 
 _MAX_LISTED = 8
 

@@ -12,7 +12,7 @@ from chargehand.engine.declared import Declared
 from chargehand.engine.plan import Task, digest
 from chargehand.errors import Invalid
 from chargehand.models.model import Model
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 LONGEST_PATTERN = 1000
 _LONGEST_NAME = 64

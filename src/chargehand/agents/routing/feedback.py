@@ -17,7 +17,7 @@ from chargehand.journal.protocol import SOURCES, Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
 from chargehand.runtime.run_loop import Clock
 from chargehand.sqlite import StoreUrl
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from chargehand.agents.strategies.base import Whole
 from chargehand.agents.strategies.chat import Broadcast, Dynamic, RoundRobin
 from chargehand.agents.strategies.loop import Loop
 from chargehand.agents.strategies.recursive import Recursive
 from chargehand.agents.strategies.route import Route
-from chargehand.agents.strategies.whole import Whole
 
 Strategy: TypeAlias = Whole | Route | Loop | Broadcast | RoundRobin | Dynamic | Recursive
 StrategyName: TypeAlias = Literal["plan", "route", "loop", "broadcast", "round_robin", "dynamic", "recursive"]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from chargehand.agents import planner
 from chargehand.agents.supervision import Lead
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.declared import Declared, describe_misfit
@@ -51,3 +52,13 @@ def free_id(tasks: Sequence[Task]) -> str:
     """An id for the next task that none has."""
     taken = {task.id for task in tasks}
     return next(name for number in count(len(taken) + 1) if (name := f"t{number}") not in taken)
+
+
+# --- the strategy `plan`: one plan for the whole request
+
+
+class Whole(StrategyBase, frozen=True, tag="plan"):
+    """One plan for the whole request; more only when the planner reviews or replans."""
+
+    def propose(self, lead: Lead, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]:
+        return planner.plan(lead, brief, context)

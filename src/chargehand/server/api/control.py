@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import structs
@@ -11,19 +11,24 @@ from starlette.responses import Response
 
 from chargehand.agents.result import planned
 from chargehand.engine import events as ev
-from chargehand.engine.plan import Edge, Plan, Task, TaskId, needs
+from chargehand.engine.budget import NOTHING
+from chargehand.engine.plan import Edge, Plan, Task, TaskId, fingerprint, in_order, needs
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import Status
 from chargehand.engine.view import offers
 from chargehand.errors import Refused
+from chargehand.journal.store import journal_store
 from chargehand.runtime.runner import fork_offers
+from chargehand.runtime.trace import Tracer
 from chargehand.server.api.operations import operation
-from chargehand.server.api.runs import begin_once, begin_run, begins_run, bounds_of, run_info
+from chargehand.server.api.runs import RunSummaries, begin_once, begin_run, begins_run, bounds_of, run_info
 from chargehand.server.api.shapes import (
     AnswerBody,
+    DeletedRuns,
     FeedbackBody,
     FeedbackResult,
     ForkBody,
+    ForkPreview,
     ReasonBody,
     ReassignBody,
     RequestBody,
@@ -37,8 +42,9 @@ from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.run_control import RecordedRun, Say, read_run, tell_run
 from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenants import Tenant
-from chargehand.server.wire import Problem, reply, unknown
-from chargehand.text.names import listed
+from chargehand.server.wire import Fault, Problem, reply, unknown
+from chargehand.text.words import listed
+from chargehand.tools.schema import problems
 
 
 async def _tell(tenant: Tenant, run: str, say: Say) -> RunInfo:
@@ -99,7 +105,7 @@ async def answer_run(tenant: Tenant, request: Request, run: str, body: AnswerBod
     result = msgspec.Raw(msgspec.json.encode(body.result))
 
     def answer(recorded: RecordedRun) -> ev.Event:
-        _question(recorded)
+        _check_shape(_question(recorded), body)
         return ev.InputAnswered(
             number=body.number,
             verdict=body.verdict,
@@ -122,6 +128,16 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
     """Who sends a plan means it, so it must not be passed over."""
     if (sent.verdict == "edit") != (sent.plan is not None):
         raise Problem(422, "invalid", "a plan comes with the verdict `edit`, and with no other")
+
+
+def _check_shape(asked: ev.InputRequested, sent: AnswerBody) -> None:
+    """Refuse an answer in words that is not of the form that the question wants."""
+    schema = None if asked.question is None else asked.question.schema
+    if sent.verdict == "answer" and isinstance(schema, dict):
+        misfits = [Fault("result", problem) for problem in problems(sent.result, cast("dict[str, Any]", schema))]
+        if misfits:
+            detail = f"the answer is not of the form that is asked for: {misfits[0].message}"
+            raise Problem(422, "invalid", detail, faults=misfits)
 
 
 def _question(recorded: RecordedRun) -> ev.InputRequested:
@@ -191,13 +207,50 @@ async def retry_run(tenant: Tenant, request: Request, run: str, body: RetryBody)
 @begins_run("/api/runs/{run}/fork")
 async def fork_run(tenant: Tenant, request: Request, run: str, body: ForkBody) -> Response:
     """A new run that takes over what this one finished."""
+    return await _run_again(tenant, request, run, body, lambda old: _forked(tenant, old, body))
 
-    async def make_new(old: RecordedRun) -> NewRun:
-        plan = body.plan or (_plan(old) if body.goal is None else None)
-        offered = await fork_offers(tenant.journal, old.run, old.entries)
-        return _new_run(old, plan, _known_tasks(old, body.again), fork=body, offered=offered)
 
-    return await _run_again(tenant, request, run, body, make_new)
+@operation("POST", "/api/runs/{run}/fork/preview")
+async def preview_fork(tenant: Tenant, run: str, body: ForkBody) -> ForkPreview:
+    """What a fork of this run would take over and what it would do again; nothing is done about it."""
+    old = await read_run(tenant, run)
+    new = await _forked(tenant, old, body)
+    offered = {offer.task for event in new.also if isinstance(event, ev.ResultsOffered) for offer in event.offers}
+    reused: dict[TaskId, None] = {}
+    tasks = in_order(() if new.plan is None else new.plan.tasks)[0]
+    for task in tasks:
+        before = old.state.tasks.get(task.id)
+        is_same = before is not None and fingerprint(before.task) == fingerprint(task)
+        items = [progress.task.id for progress in old.state.tasks.values() if before and progress.parent is before]
+        is_offered = task.id in offered or (bool(items) and offered.issuperset(items))
+        if is_same and is_offered and all(name in reused for name, _ in needs(task)):
+            reused[task.id] = None
+    again = tuple(task.id for task in tasks if task.id not in reused)
+    used = {task.id: task.used for task in Tracer.replay(run, old.entries).snapshot().tasks}
+    cost = sum((used.get(name, NOTHING) for name in again), NOTHING)
+    return ForkPreview(reused=tuple(reused), again=again, usd=cost.usd)
+
+
+async def _forked(tenant: Tenant, old: RecordedRun, body: ForkBody) -> NewRun:
+    plan = body.plan or (_plan(old) if body.goal is None else None)
+    offered = await fork_offers(tenant.journal, old.run, old.entries)
+    return _new_run(old, plan, _known_tasks(old, body.again), fork=body, offered=offered)
+
+
+@operation("DELETE", "/api/runs/{run}", scope="admin")
+async def delete_run(tenant: Tenant, run: str) -> DeletedRuns:
+    """Delete a run and those inside it for good; 409 while it is under way."""
+    recorded = await read_run(tenant, run)
+    if recorded.requested.parent is not None:
+        raise Refused(f"run {run!r} is inside run {recorded.requested.parent.run!r}; delete that one")
+    if tenant.runs.is_running(run):
+        raise Refused(f"run {run!r} is under way; cancel it first")
+    names = (run, *await tenant.journal.inside(run))
+    pruned = await asyncio.to_thread(journal_store(tenant.stores.journal).prune, names)
+    if pruned.held:
+        raise Refused(f"run {run!r} is driven by another process; stop it there")
+    tenant.part(RunSummaries).forget(names)
+    return DeletedRuns(names)
 
 
 @begins_run("/api/runs/{run}/tasks/{task}/skip")
@@ -294,7 +347,8 @@ def _new_run(
     unserved = tuple(old.state.unserved) if plan is not None and goal == old.requested.goal else ()
     undone = _with_dependents(plan, again)
     taken = tuple(offer for offer in results if _planned_task(old, offer) not in undone)
-    return NewRun(goal, bounds, plan, (ev.ResultsOffered(old.run, taken, unserved), *also))
+    also = (ev.ResultsOffered(old.run, taken, unserved), *also)
+    return NewRun(goal, bounds, plan, also, labels=old.requested.labels)
 
 
 def _planned_task(old: RecordedRun, offer: ev.Offer) -> TaskId:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from chargehand.server.routing import Method, Scope
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem, misfit, raw_body, read, reply
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 Shape = TypeVar("Shape", bound=Struct)
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Struct | Response]])

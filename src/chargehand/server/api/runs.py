@@ -68,7 +68,7 @@ def begins_run(path: str) -> Callable[[Handler], Handler]:
 @begins_run("/api/runs")
 async def create_run(tenant: Tenant, request: Request, body: NewRunBody) -> Response:
     """Begin a run; answered when it is on disk."""
-    new = NewRun(body.goal, bounds_of(body), body.plan)
+    new = NewRun(body.goal, bounds_of(body), body.plan, labels=body.labels)
     return await begin_once(tenant, request, body, lambda key: begin_run(tenant, body.team, new, key))
 
 
@@ -201,6 +201,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         running=sum(progress.status is Status.RUNNING for progress in tasks),
         failed=sum(progress.status is Status.FAILED for progress in tasks),
         question=None if question is None else show(question, OpenQuestion),
+        labels=requested.labels,
     )
 
 
@@ -231,6 +232,11 @@ class RunSummaries:
 
     def knows(self, run: str) -> bool:
         return run in self._kept
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """They were deleted."""
+        for run in runs:
+            self._kept.pop(run, None)
 
 
 async def _damaged_summary(tenant: Tenant, run: str, reason: str) -> RunSummary:
@@ -378,7 +384,13 @@ def _may_fit(row: RunRow, query: RunFilter) -> bool:
         return False
     parent = "" if requested.parent is None else requested.parent.run
     summary = RunSummary(
-        run=row.run, state="running", team=requested.team, goal=requested.goal, started=row.started, parent=parent
+        run=row.run,
+        state="running",
+        team=requested.team,
+        goal=requested.goal,
+        started=row.started,
+        parent=parent,
+        labels=requested.labels,
     )
     return _fits(summary, structs.replace(query, state=UNSET, cost=0.0))
 
@@ -389,6 +401,9 @@ def _fits(summary: RunSummary, query: RunFilter) -> bool:
     if query.team not in (UNSET, summary.team) or query.state not in (UNSET, summary.state):
         return False
     if summary.started < query.since or summary.spent.usd < query.cost:
+        return False
+    labels = {f"{name}:{value}" for name, value in summary.labels.items()}
+    if not labels.issuperset(query.label):
         return False
     text = query.text.casefold()
     return text in summary.goal.casefold() or text in summary.run.casefold()

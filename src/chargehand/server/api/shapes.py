@@ -22,6 +22,11 @@ from chargehand.runtime.trace import NoteTrace, ReusedResult
 Goal: TypeAlias = Annotated[str, Meta(min_length=1, max_length=150_000, pattern=r"\S")]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
 Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=500)]
+_LABEL = r"^[^:]+$"
+Labels: TypeAlias = Annotated[
+    dict[Annotated[str, Meta(min_length=1, max_length=63, pattern=_LABEL)], Annotated[str, Meta(max_length=200)]],
+    Meta(max_length=32),
+]
 Words: TypeAlias = Annotated[str, Meta(max_length=20_000)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 QuestionNumber: TypeAlias = Annotated[int, Meta(ge=1, le=2**53)]
@@ -69,11 +74,15 @@ class BoundedBody(RequestBody, frozen=True):
 
 
 class NewRunBody(BoundedBody, frozen=True, kw_only=True):
-    """A run. A given plan is not planned anew; with `approve` the run waits for approval of its plan."""
+    """A run. A given plan is not planned anew; with `approve` the run waits for approval of its plan.
+
+    `labels` are for who lists runs: their names have no colon. Runs that are made from this one have them, too.
+    """
 
     team: Name
     goal: Goal
     plan: Plan | None = None
+    labels: Labels = {}
 
 
 class PlanBody(RequestBody, frozen=True):
@@ -101,11 +110,12 @@ class VerdictBody(RequestBody, frozen=True):
 
 class AnswerBody(RequestBody, frozen=True):
     """An answer to the question a run asks: to plans approve, edit, reject; to calls approve, reject; to effects whose
-    outcome is unknown done (with a result), again, fail. `number` is that of the question.
+    outcome is unknown done (with a result), again, fail; to questions in words answer (with a result), reject.
+    `number` is that of the question.
     """  # noqa: D205 - one sentence
 
     number: QuestionNumber
-    verdict: Literal["approve", "edit", "reject", "done", "again", "fail"]
+    verdict: Literal["approve", "edit", "reject", "done", "again", "fail", "answer"]
     feedback: Words = ""
     plan: Plan | None = None
     result: object = None
@@ -155,6 +165,12 @@ class BlockEdit(RequestBody, frozen=True):
     version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
+class RestoreBody(RequestBody, frozen=True):
+    """The version whose text the block is to have again."""
+
+    version: Annotated[int, Meta(ge=1, le=2**53)]
+
+
 class SearchBody(RequestBody, frozen=True):
     """`archives` are names or ids; left out, all of the team's."""
 
@@ -168,7 +184,10 @@ class SearchBody(RequestBody, frozen=True):
 
 
 class RunFilter(RequestBody, frozen=True):
-    """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars."""
+    """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars.
+
+    `label` is `name:value`; of several, a run has all.
+    """
 
     team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
     state: State | UnsetType = UNSET
@@ -178,6 +197,7 @@ class RunFilter(RequestBody, frozen=True):
     nested: bool = False
     before: Count = LATEST
     limit: PageSize = 50
+    label: Annotated[tuple[Annotated[str, Meta(max_length=264, pattern=r"^[^:]+:")], ...], Meta(max_length=8)] = ()
 
 
 class EntriesAfter(RequestBody, frozen=True):
@@ -217,6 +237,19 @@ class TraceFormat(RequestBody, frozen=True):
 
     format: Literal["json", "jsonl"] = "json"
     nested: bool = False
+
+
+class BlockVersion(RequestBody, frozen=True):
+    """`version`: the text as it was then; left out, as it is."""
+
+    version: Annotated[int, Meta(ge=1, le=2**53)] | UnsetType = UNSET
+
+
+class PassagesAfter(RequestBody, frozen=True):
+    """`after` is the id of the last passage that was seen."""
+
+    after: Annotated[str, Meta(max_length=200)] = ""
+    limit: PageSize = 50
 
 
 class HistoryQuery(RequestBody, frozen=True):
@@ -363,6 +396,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     running: int = 0
     failed: int = 0
     question: OpenQuestion | None = None
+    labels: dict[str, str] = {}
 
 
 class RunPage(Struct, frozen=True):
@@ -474,6 +508,20 @@ class DamageReport(Struct, frozen=True):
     detail: str
 
 
+class ForkPreview(Struct, frozen=True):
+    """What a fork would take over, and do again; `usd` is what the latter cost in this run."""
+
+    reused: tuple[TaskId, ...]
+    again: tuple[TaskId, ...]
+    usd: float
+
+
+class DeletedRuns(Struct, frozen=True):
+    """The run and those inside it, which are gone."""
+
+    runs: tuple[str, ...]
+
+
 class FeedbackResult(Struct, frozen=True):
     """What was made of feedback: workers that the request is an example of now, and of which it is none any more."""
 
@@ -548,6 +596,22 @@ class ArchiveInfo(Struct, frozen=True):
 
 class ArchiveList(Struct, frozen=True):
     archives: tuple[ArchiveInfo, ...]
+
+
+class PassageInfo(Struct, frozen=True):
+    id: str
+    text: str
+    tags: tuple[str, ...]
+    source: str
+    tainted: bool
+    created: Instant
+
+
+class PassageList(Struct, frozen=True):
+    """In the order of inserting; `next` is what `after` must be for more, null after the last."""
+
+    passages: tuple[PassageInfo, ...]
+    next: str | None
 
 
 class SearchHit(Struct, frozen=True):

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+from msgspec import UNSET, structs
 from starlette.requests import Request
 
 from chargehand import __version__
@@ -14,7 +15,7 @@ from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
-from chargehand.memory.archives import Archive, Filter
+from chargehand.memory.archives import Archive, Filter, Passage
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.edits import Rethink
 from chargehand.memory.session import OpenMemory
@@ -29,12 +30,17 @@ from chargehand.server.api.shapes import (
     BlockEdit,
     BlockInfo,
     BlockList,
+    BlockVersion,
     CallerInfo,
     HealthReport,
     History,
     HistoryQuery,
+    PassageInfo,
+    PassageList,
+    PassagesAfter,
     PlanBody,
     PlanDraft,
+    RestoreBody,
     SearchBody,
     SearchHit,
     SearchHits,
@@ -204,10 +210,30 @@ async def list_blocks(tenant: Tenant, team: str) -> BlockList:
 
 
 @operation("GET", _BLOCK)
-async def show_block(tenant: Tenant, team: str, block: str) -> BlockInfo:
-    """A block, by its label or its id."""
+async def show_block(tenant: Tenant, team: str, block: str, query: BlockVersion) -> BlockInfo:
+    """A block, by its label or its id, as it is or with the text of an earlier version."""
     async with _memory(tenant, team) as memory:
-        return show(await _block(memory, block), BlockInfo)
+        current = await _block(memory, block)
+        if query.version is UNSET:
+            return show(current, BlockInfo)
+        text = await _text_at(memory, current, query.version)
+        return show(structs.replace(current, value=text, version=query.version), BlockInfo)
+
+
+async def _text_at(memory: OpenMemory, block: Block, version: int) -> str:
+    if version > block.version:
+        raise unknown("version", str(version))
+    return await memory.catalog.text_at(block.id, version)
+
+
+@operation("POST", f"{_BLOCK}/restore", scope="run")
+async def restore_block(tenant: Tenant, team: str, block: str, body: RestoreBody) -> BlockInfo:
+    """Give a block the text of an earlier version, as a new version."""
+    async with _memory(tenant, team) as memory:
+        current = await _block(memory, block)
+        text = await _text_at(memory, current, body.version)
+        changed = await memory.catalog.edit(current.id, Rethink(text), PERSON, expect=current.version)
+    return show(changed, BlockInfo)
 
 
 @operation("GET", f"{_BLOCK}/history")
@@ -247,6 +273,30 @@ async def list_archives(tenant: Tenant, team: str) -> ArchiveList:
                 )
             )
     return ArchiveList(tuple(archives))
+
+
+@operation("GET", "/api/teams/{team}/archives/{archive}/passages")
+async def list_passages(tenant: Tenant, team: str, archive: str, query: PassagesAfter) -> PassageList:
+    """The passages of an archive, by its name or id, in the order of inserting."""
+    async with _memory(tenant, team) as memory:
+        archives = await memory.catalog.find(Archive, limit=_MAX_LISTED)
+        ids = [found.id for found in archives if archive in (found.id, found.name)]
+        if not ids:
+            raise unknown("archive", archive, [found.name for found in archives])
+        passages = await memory.catalog.passages(ids[0], after=query.after, limit=query.limit)
+    page = tuple(map(_passage_info, passages))
+    return PassageList(page, passages[-1].id if len(passages) == query.limit else None)
+
+
+def _passage_info(passage: Passage) -> PassageInfo:
+    return PassageInfo(
+        id=passage.id,
+        text=passage.text,
+        tags=passage.tags,
+        source=passage.origin.source,
+        tainted=passage.origin.tainted,
+        created=passage.created,
+    )
 
 
 @operation("POST", "/api/teams/{team}/search")

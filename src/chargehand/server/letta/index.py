@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from chargehand.memory.catalog import Order
 from chargehand.server.letta.message_log import MessageLog
-from chargehand.sqlite import StoreUrl, file_of_url
 
 OWN_CONVERSATION = "default"
 """What clients call the conversation that an agent has by itself."""
@@ -119,10 +118,3 @@ class Index(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
-    """The index at a URL, opened when it is first used; `clean` takes secrets out of what is written."""
-    from chargehand.server.letta.sqlite_index import SqliteIndex  # noqa: PLC0415 - it implements this module
-
-    return SqliteIndex(file_of_url(url), clean)

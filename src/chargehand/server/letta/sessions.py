@@ -29,10 +29,11 @@ from chargehand.memory.catalog import KeptConversation, Profile
 from chargehand.runtime.runner import Outcome, Runner
 from chargehand.server.idempotency import Repeats
 from chargehand.server.letta.executor import AgentQueue, LettaExecutor, lock_of
-from chargehand.server.letta.index import Index, SavedLog, open_index
+from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
+from chargehand.server.letta.sqlite_index import open_index
 from chargehand.server.letta.wire import ErrorMessage, LettaMessage, StopReason, format_time
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full

@@ -17,7 +17,7 @@ from chargehand.memory.catalog import Profile
 from chargehand.models.messages import Settings
 from chargehand.server.letta.wire import AgentUpdate, Strings, Table, Window
 from chargehand.server.wire import Problem, check_choice, invalid
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 from chargehand.tools import rules
 from chargehand.tools.rules import ToolRule
 from chargehand.tools.schema import schema_problem

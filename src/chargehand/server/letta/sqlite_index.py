@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from chargehand.server.letta.index import (
     OWN_CONVERSATION,
+    Index,
     IndexedRun,
     ListPage,
     MessageFilter,
@@ -18,6 +19,7 @@ from chargehand.server.letta.index import (
 )
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import LettaMessage
+from chargehand.sqlite import StoreUrl, file_of_url
 from chargehand.sqlite.connection import FileKind
 from chargehand.sqlite.database import FileDatabase, open_in_thread
 
@@ -64,6 +66,11 @@ class _Conditions(Struct):
     def in_conversation(self, conversation: str) -> None:
         if conversation:
             self.add("conversation = ?", "" if conversation == OWN_CONVERSATION else conversation)
+
+
+def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
+    """The index at a URL, opened when it is first used; `clean` takes secrets out of what is written."""
+    return SqliteIndex(file_of_url(url), clean)
 
 
 class SqliteIndex:

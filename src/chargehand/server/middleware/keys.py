@@ -14,7 +14,7 @@ from msgspec import Struct
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Unknown
 from chargehand.server.settings import check_tenant
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 Allowed: TypeAlias = Literal["read", "run", "admin"]
 _LONGEST_NAME = 100

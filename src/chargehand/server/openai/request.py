@@ -28,7 +28,7 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Fault, Problem
 from chargehand.team import Team
-from chargehand.text.names import did_you_mean
+from chargehand.text.words import did_you_mean
 
 MAX_EARLIER = 32_000
 """Characters of earlier turns that are kept, the latest first."""
@@ -323,6 +323,7 @@ _VERDICTS = {
     "plan": '"approve", or "reject" with "feedback"',
     "tool": '"approve" or "reject"',
     "effect": '"done" with a "result", "again" or "fail"',
+    "question": '"answer" with the answer as "result", or "reject"',
 }
 _ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _BODY_CODES = frozenset(("invalid", "not_json", "plan_invalid", "other_body"))
@@ -441,6 +442,7 @@ def _question(recorded: RecordedRun) -> str:
         "plan": f"Before anything is done, a person must agree to this plan:\n{_plan(recorded.state)}",
         "tool": f"Before this call is made, a person must agree to it:\n{question.text}",
         "effect": f"The outcome of this call is unknown; a person must say what happened:\n{question.text}",
+        "question": f"A worker asks:\n{question.text}",
     }[question.what]
     return (
         f"{what}\n\nThe run is {run}. To answer: POST /api/runs/{run}/answer with "

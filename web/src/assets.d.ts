@@ -1,0 +1,5 @@
+declare module "*.css";
+declare module "*.entries" {
+  const address: string;
+  export default address;
+}
