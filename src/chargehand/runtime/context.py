@@ -303,7 +303,7 @@ class _StepContext:
             return amount
         if await self._refunded(claim.turn):
             return claim.wanted
-        if fits:
+        if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
         raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
 
