@@ -4,14 +4,16 @@ import msgspec
 import pytest
 
 from chargehand.agents.inputs import result_text
-from chargehand.models.artifacts import FoundPassage, Passages, Product
+from chargehand.models.artifacts import FoundPassage, Passages, WorkerOutput
 from chargehand.models.request_facts import Given
 
 FOUND = (
     FoundPassage("deed.md#fees", "The fee of Birch Design is 40 crowns.", 9.0),
     FoundPassage("deed.md#term", "Birch Design may be told to leave after two years.", 1.0),
 )
-PRODUCT = Product("The fee is 40 crowns (deed.md#fees).", (Passages("fee", FOUND),), ("deed.md#fees", "deed.md#term"))
+PRODUCT = WorkerOutput(
+    "The fee is 40 crowns (deed.md#fees).", (Passages("fee", FOUND),), ("deed.md#fees", "deed.md#term")
+)
 GIVEN = Given("t1", "clerk", "What is the fee?", msgspec.to_builtins(PRODUCT))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chargehand.agents.audit.assessment import untraced_sections
 from chargehand.agents.audit.claims import trace_answer, unsupported
 from chargehand.engine.facts import Statement, Tracing
-from chargehand.models.artifacts import Figure, FoundPassage, Passages, Product, Table
+from chargehand.models.artifacts import Figure, FoundPassage, Passages, Table, WorkerOutput
 from chargehand.models.request_facts import Given
 from chargehand.text.numbers import find_quantities
 from tests.models.demo.asking import ask, team_of
@@ -21,7 +21,7 @@ SALES = Given(
     "t1",
     "Report sales by shop in 2026.",
     "analyst",
-    Product(
+    WorkerOutput(
         "Kiel sold 1,234.56 EUR, Bremen 815.20 EUR. The share of Kiel is 60.2%.",
         (Table(("shop", "eur"), (("Kiel", 1234.56), ("Bremen", 815.2)), "sales.csv"),),
     ),
@@ -30,7 +30,7 @@ RULES = Given(
     "t2",
     "What do the rules say?",
     "archivist",
-    Product(
+    WorkerOutput(
         "Goods are taken back within thirty days, see https://shop.example/rules/returns.",
         (
             Passages(
@@ -109,7 +109,7 @@ def test_a_result_may_say_what_it_was_made_from() -> None:
 def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
     """It differs from the 0 in the result by itself, and stands in the worker's own text."""
     table = Table(columns=("fee_percent",), rows=(), source="funds.csv", query="SELECT fee_percent FROM funds LIMIT 0")
-    results = [Given("t1", "Find the fee.", "ann", Product("The fee is 0.25%.", (table,)))]
+    results = [Given("t1", "Find the fee.", "ann", WorkerOutput("The fee is 0.25%.", (table,)))]
     tracings = {"t1": Tracing(tools=1, untraced=(Statement(kind="number", text="0.25", origin="words"),))}
     claims = trace_answer("The fee is 0.25%, so four quarters of it are 0.25% again.", results, tracings=tracings)
     assert {claim.origin for claim in claims} == {"words"}
@@ -118,13 +118,17 @@ def test_a_number_that_only_a_worker_says_does_not_follow_from_itself() -> None:
 def test_figures_within_a_long_text_of_a_row_belong_to_that_text() -> None:
     headlines = ("Heron Flask: hot for 12 hours", "Meet the Heron Flask: hot for 12 hours, cold for 24 hours")
     rows = tuple((headline, f"{len(headline)} of 60 characters") for headline in headlines)
-    results = [Given("t1", "Make headlines.", "ann", Product("", (Table(("headline", "length"), rows, "facts.csv"),)))]
+    results = [
+        Given("t1", "Make headlines.", "ann", WorkerOutput("", (Table(("headline", "length"), rows, "facts.csv"),)))
+    ]
     assert unsupported("; ".join(f"{headline}, {length}" for headline, length in rows), results) == ()
 
 
 def test_a_semicolon_ends_what_is_said_of_a_row() -> None:
     rows = ((1041, "2026-10-08", 3), (1045, "2026-10-20", 1))
-    results = [Given("t1", "List orders.", "ann", Product("", (Table(("order", "day", "quantity"), rows, "o.csv"),)))]
+    results = [
+        Given("t1", "List orders.", "ann", WorkerOutput("", (Table(("order", "day", "quantity"), rows, "o.csv"),)))
+    ]
     assert unsupported("Orders: 1041, 2026-10-08 3; 1045, 2026-10-20 1.", results) == ()
 
 

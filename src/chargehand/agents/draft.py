@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from chargehand.agents.checks import Checks, Reviewer, Verifier
-from chargehand.agents.loop import Kit
+from chargehand.agents.loop import TeamResources
 from chargehand.agents.nested import Subteam
 from chargehand.agents.result import planned
 from chargehand.agents.setup import ReadyWorker
@@ -50,7 +50,7 @@ class Means(Struct, frozen=True):
 
     workers: Mapping[str, ReadyWorker]
     writer: Writer
-    kit: Kit
+    resources: TeamResources
     teams: Mapping[str, Subteam]
     checks: Checks
     verifiers: Mapping[str, Model]
@@ -94,11 +94,11 @@ def _task_calls(means: Means, task: Task, name: str) -> list[_Call]:
     calls: list[_Call] = []
     ready = means.workers.get(name)
     if ready is not None:
-        kit = means.kit
+        resources = means.resources
         specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in ready.specs]
         shape = "" if ready.shape is None else bytes(ready.shape.raw).decode()
-        prompt = kit.prompts.text("task", instruction=task.instruction, inputs="")
-        read = _tokens(ready.system(kit.prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
+        prompt = resources.prompts.text("task", instruction=task.instruction, inputs="")
+        read = _tokens(ready.system(resources.prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
         model = ready.models[0]
         estimate = ready.worker.estimate.micros
         is_estimated = model.card.price(1, 1) is None and estimate > 0

@@ -12,7 +12,7 @@ from chargehand.agents import planner
 from chargehand.agents.answer import answer
 from chargehand.agents.checks import NO_CHECKS, Checks
 from chargehand.agents.inputs import read_inputs, request_text
-from chargehand.agents.loop import Attempt, Kit, work
+from chargehand.agents.loop import Attempt, TeamResources, work
 from chargehand.agents.nested import Subteam
 from chargehand.agents.roles import Factory, Worker
 from chargehand.agents.setup import ReadyWorker, make_ready, skills, toolset
@@ -30,7 +30,7 @@ from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.errors import Invalid
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Reply, Request
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Making
@@ -101,7 +101,7 @@ async def call_function(function: WorkerFunction, brief: Brief, context: StepCon
         if not done.value.strip():
             message = f"{called} returned empty text; return a result, or raise an error"
             raise WorkFailed(Failure("logic", message, code="empty_reply"), done.used)
-        return Done(Product(done.value), done.used, tracing=done.tracing)
+        return Done(WorkerOutput(done.value), done.used, tracing=done.tracing)
     return done
 
 
@@ -133,8 +133,8 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     workers: Mapping[str, ReadyWorker]
     lead: Lead
     writer: Writer
-    kit: Kit
-    workshop: "Workshop | None" = None
+    resources: TeamResources
+    worker_maker: "WorkerMaker | None" = None
     strategy: Strategy = _WHOLE
     teams: Mapping[str, Subteam] = _NO_TEAMS
     functions: Mapping[str, WorkerFunction] = _NO_FUNCTIONS
@@ -157,7 +157,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         if brief.worker in self.checks.by_worker or (brief.tasks and brief.tasks[0].accept):
             return self._inspected(brief, context)
         ready = self.workers.get(brief.worker)
-        return self._delegate(brief, context) if ready is None else work(ready, self.kit, brief, context)
+        return self._delegate(brief, context) if ready is None else work(ready, self.resources, brief, context)
 
     def _delegate(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
         """The attempt of a worker without a model of its own: a team, a function, or one that is made first."""
@@ -178,13 +178,13 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         checked = CheckedAttempt(inspector, names, brief, witness)
         if ready is None:
             return checked.run(self._delegate(brief, witness))
-        attempt = Attempt(ready, self.kit, brief, witness)
+        attempt = Attempt(ready, self.resources, brief, witness)
         return checked.run(attempt.run(), attempt)
 
     async def _attempt_by_made_worker(self, brief: Brief, context: StepContext) -> Done:
         ready = None
-        if self.workshop is not None and brief.worker == self.workshop.factory.name:
-            ready = await self.workshop.make(brief, context, self.kit)
+        if self.worker_maker is not None and brief.worker == self.worker_maker.factory.name:
+            ready = await self.worker_maker.make(brief, context, self.resources)
         if ready is None:
             names = ", ".join((*self.workers, *self.teams, *self.functions)) or "none"
             raise WorkFailed(
@@ -195,7 +195,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
                     code="unknown_worker",
                 )
             )
-        return await work(ready, self.kit, brief, context)
+        return await work(ready, self.resources, brief, context)
 
     def refine(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Refined]:
         return planner.refine(self.lead, brief, context)
@@ -213,14 +213,14 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         from chargehand.agents.draft import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
 
         workers = dict(self.workers)
-        if self.workshop is not None:
-            factory = self.workshop.factory
+        if self.worker_maker is not None:
+            factory = self.worker_maker.factory
             stand_in = Worker(factory.name, tools=factory.tools, steps=factory.steps)
-            workers[factory.name] = make_ready(stand_in, [self.workshop.model])
+            workers[factory.name] = make_ready(stand_in, [self.worker_maker.model])
         means = Means(
             workers=workers,
             writer=self.writer,
-            kit=self.kit,
+            resources=self.resources,
             teams=self.teams,
             checks=self.checks,
             verifiers=self.verifiers,
@@ -232,7 +232,7 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
         """Whether nothing it does costs anything."""
         models = [self.lead.model, self.writer.model, *self.verifiers.values()]
         models += [model for worker in self.workers.values() for model in worker.models]
-        models += [] if self.workshop is None else [self.workshop.model]
+        models += [] if self.worker_maker is None else [self.worker_maker.model]
         if self.functions or any(worker.card.price(1, 1) != 0 for worker in models):
             return False
         return all(team.free for team in self.teams.values())
@@ -245,7 +245,7 @@ class Made(Struct, frozen=True):
     tools: tuple[str, ...] = ()
 
 
-class Workshop:
+class WorkerMaker:
     """Makes workers for tasks, within what its factory allows."""
 
     def __init__(self, factory: Factory, model: Model) -> None:
@@ -253,16 +253,16 @@ class Workshop:
         self.model = model
         self._tools = toolset(f"factory {factory.name!r}", factory.tools)
 
-    async def make(self, brief: Brief, context: StepContext, kit: Kit) -> ReadyWorker:
+    async def make(self, brief: Brief, context: StepContext, resources: TeamResources) -> ReadyWorker:
         """A worker for the task of a brief. Who was made is journaled, so a resumed attempt has the same one."""
-        request = self._request(brief, kit)
-        reservation = kit.spending.reserve([self.model], request)
+        request = self._request(brief, resources)
+        reservation = resources.spending.reserve([self.model], request)
 
         async def call(_key: str) -> Done:
-            reply, used = await kit.spending.call(reservation, context)
+            reply, used = await resources.spending.call(reservation, context)
             return Done(self._read(reply, used), used)
 
-        profile = await kit.spending.step(
+        profile = await resources.spending.step(
             context, reservation, "make_worker", call, kind="make_worker", request=brief.instruction, shape=Made
         )
         worker = Worker(
@@ -273,9 +273,9 @@ class Workshop:
         )
         return make_ready(worker, [self.model])
 
-    def _request(self, brief: Brief, kit: Kit) -> Request:
+    def _request(self, brief: Brief, resources: TeamResources) -> Request:
         listing = "\n".join(f"- {tool.name}: {tool.spec.description}" for tool in self._tools.values()) or "(none)"
-        system = kit.prompts.text("make", most=str(self.factory.max_tools), tools=listing)
+        system = resources.prompts.text("make", most=str(self.factory.max_tools), tools=listing)
         messages = (Message("system", system), Message("user", f"Task: {brief.instruction}"))
         return Request(messages, subject=Making(brief.instruction, skills(self._tools)))
 

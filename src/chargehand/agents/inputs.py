@@ -14,7 +14,7 @@ from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
-from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Product, Table
+from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
 from chargehand.models.messages import Message, new_nonce, wrap
 from chargehand.models.request_facts import Given
 from chargehand.tools.calling import capped
@@ -279,7 +279,7 @@ def result_text(given: Given, *, whole: bool = False) -> str:
     if isinstance(given.value, str):
         return given.value
     try:
-        product = msgspec.convert(given.value, Product)
+        product = msgspec.convert(given.value, WorkerOutput)
     except msgspec.ValidationError:
         return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
     unrelated = frozenset[str]() if whole else _unrelated_sources(product)
@@ -290,7 +290,7 @@ def result_text(given: Given, *, whole: bool = False) -> str:
     return "\n\n".join([product.text, *(text for text in texts if text and text not in product.text)])
 
 
-def _unrelated_sources(product: Product) -> frozenset[str]:
+def _unrelated_sources(product: WorkerOutput) -> frozenset[str]:
     """The sources of passages that the result does not name and that fit much worse than those it names."""
     artifacts = [artifact for artifact in product.artifacts if isinstance(artifact, Passages)]
     passages = [passage for artifact in artifacts for passage in artifact.found]

@@ -20,7 +20,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.policy import Breaking
 from chargehand.errors import Invalid
 from chargehand.memory.conversations import Turn
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Reply, Request, ToolSpec, new_nonce, wrap
 from chargehand.models.partial_text import missing_parts
 from chargehand.models.reply_limit import longer_limit, reply_limit
@@ -33,7 +33,7 @@ _MAX_MISSING = 20
 """How many parts of its task a worker can say it left out."""
 
 
-class Kit(Struct, eq=False, frozen=True):
+class TeamResources(Struct, eq=False, frozen=True):
     """What the attempts of a team share."""
 
     prompts: Prompts
@@ -41,9 +41,11 @@ class Kit(Struct, eq=False, frozen=True):
     breakers: ToolBreakers = field(default_factory=lambda: ToolBreakers(Breaking()))
 
 
-def work(ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
+def work(ready: ReadyWorker, resources: TeamResources, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
     """Do the task of a brief; WorkFailed when it does not work out."""
-    return Attempt(ready, kit, brief, context).run()  # not awaited here: thousands may wait, and each frame counts
+    return Attempt(
+        ready, resources, brief, context
+    ).run()  # not awaited here: thousands may wait, and each frame counts
 
 
 class Attempt:
@@ -68,16 +70,16 @@ class Attempt:
         "_tried",
     )
 
-    def __init__(self, ready: ReadyWorker, kit: Kit, brief: Brief, context: StepContext) -> None:
+    def __init__(self, ready: ReadyWorker, resources: TeamResources, brief: Brief, context: StepContext) -> None:
         self._equipped = ready
-        self._kit = kit
+        self._kit = resources
         self._context = context
         self._brief = brief
         self._doubted: Done | None = None  # a result that was sent back, for when no better one comes
         nonce = new_nonce()
         inputs = show_inputs(brief, nonce, by_handle=True)
-        task = kit.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
-        opening = (ready.system(kit.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
+        task = resources.prompts.text("task", instruction=brief.instruction, inputs=inputs.text).strip()
+        opening = (ready.system(resources.prompts), Message("user", f"({day_text(brief.began // DAY)})\n\n{task}"))
         self._task = opening[1]
         self._history = WorkerHistory(opening, ready.window, nonce)
         for handle, text in inputs.kept.items():
@@ -180,16 +182,16 @@ class Attempt:
     async def _remind(self, recall: Recall, step: int) -> None:
         """Show what memory holds now, before the model is asked."""
         ready = self._equipped
-        kit = self._kit
+        resources = self._kit
         history = self._history
         summarizer = Summarizer(
-            prompts=kit.prompts,
+            prompts=resources.prompts,
             uses_model=self._uses_words,
-            spending=kit.spending,
+            spending=resources.spending,
             models=ready.models,
             estimate=ready.worker.estimate,
         )
-        system = ready.system(kit.prompts)
+        system = ready.system(resources.prompts)
         if await recall.look(summarizer, tokens(system.text) + tokens(self._task.text)):
             history.reopen(recall.opening(system, self._task.text, history.nonce))
             blocks = block_facts(recall.blocks.values())
@@ -268,9 +270,9 @@ class Attempt:
             except Invalid as error:
                 order = "Send the whole reply again: one JSON value and nothing else"
                 return self._again(f"That cannot be used: {error}. {order}.", str(error), "wrong_output")
-        product = Product(reply.text.strip())
+        product = WorkerOutput(reply.text.strip())
         if (calls := self._tried) is not None:
-            product = Product(product.text, tuple(calls.artifacts), tuple(calls.sources))
+            product = WorkerOutput(product.text, tuple(calls.artifacts), tuple(calls.sources))
         missing = _missing_parts(product.text, self._history.messages)
         return Done(product, NOTHING, missing=Missing(missing) if missing else None)
 

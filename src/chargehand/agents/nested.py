@@ -21,7 +21,7 @@ from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import results
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.journal.protocol import Journal
-from chargehand.models.artifacts import Artifact, Product
+from chargehand.models.artifacts import Artifact, WorkerOutput
 from chargehand.models.resolve import Finder
 from chargehand.runtime.executor import (
     Claim,
@@ -275,10 +275,10 @@ def handed(outcome: Came) -> object:
     if not outcome.missing and not isinstance(outcome.answer, str):
         return outcome.answer  # a list or a record stays one
     if not outcome.missing:
-        return Product(text(outcome.answer), outcome.artifacts, outcome.sources)
+        return WorkerOutput(text(outcome.answer), outcome.artifacts, outcome.sources)
     answer = text(outcome.answer).strip()
     listed = "\n".join(f"- {part}" for part in outcome.missing)
-    return Product(f"{answer}\n\nNot answered:\n{listed}", outcome.artifacts, outcome.sources)
+    return WorkerOutput(f"{answer}\n\nNot answered:\n{listed}", outcome.artifacts, outcome.sources)
 
 
 def text(value: object) -> str:
@@ -340,14 +340,14 @@ def _own(answer: str, name: str, state: RunState) -> str:
     return rename_citations(answer, state.tasks, f"{mark}_")
 
 
-def _product(value: object) -> Product | None:
+def _product(value: object) -> WorkerOutput | None:
     try:
-        return msgspec.convert(value, Product)
+        return msgspec.convert(value, WorkerOutput)
     except msgspec.ValidationError:
         return None
 
 
-def _artifacts(products: Sequence[Product]) -> tuple[Artifact, ...]:
+def _artifacts(products: Sequence[WorkerOutput]) -> tuple[Artifact, ...]:
     artifacts = [artifact for product in products for artifact in product.artifacts]
     return tuple(artifact for artifact in artifacts if len(msgspec.json.encode(artifact)) <= _LARGEST_ARTIFACT)[
         :_MOST_ARTIFACTS

@@ -24,7 +24,7 @@ from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
@@ -386,7 +386,7 @@ def _quote(turns: Sequence[Turn], room: int) -> str:
 
 
 def _words(value: object) -> str:
-    if isinstance(value, Product):
+    if isinstance(value, WorkerOutput):
         return value.text
     return value if isinstance(value, str) else bytes(encode_value(value)).decode()
 

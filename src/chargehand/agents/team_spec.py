@@ -8,8 +8,8 @@ from typing import cast
 from msgspec import Struct, field, structs
 
 from chargehand.agents.checks import NO_CHECKS, Checks, Verifier
-from chargehand.agents.executor import AgentExecutor, Workshop
-from chargehand.agents.loop import Kit
+from chargehand.agents.executor import AgentExecutor, WorkerMaker
+from chargehand.agents.loop import TeamResources
 from chargehand.agents.messages import MessageTools, allowance, check_contacts
 from chargehand.agents.nested import RunnableTeam, Subteam
 from chargehand.agents.prompts import Prompts
@@ -201,7 +201,7 @@ class TeamSpec(Struct, frozen=True):
         """The executor, its models found."""
         planner, judge = (_find_model(finder, model) for model in self.models[1:])
         spending = Spending(budget, finder.observations)
-        kit = Kit(self.prompts, spending, self.tool_breakers)
+        resources = TeamResources(self.prompts, spending, self.tool_breakers)
         models = {worker.name: self._models_of(worker, finder) for worker in self.everybody}
         workers = await self._ready_workers(models, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
@@ -225,8 +225,8 @@ class TeamSpec(Struct, frozen=True):
             workers=workers,
             lead=lead,
             writer=self._writer(judge, lead),
-            kit=kit,
-            workshop=self._workshop(finder),
+            resources=resources,
+            worker_maker=self._worker_maker(finder),
             strategy=self.supervisor.strategy,
             teams=teams,
             functions={worker.name: worker.call for worker in self.workers if worker.call is not None},
@@ -296,11 +296,11 @@ class TeamSpec(Struct, frozen=True):
                 ready[worker.name] = await make_ready_with_memory(worker, models[worker.name], available, memory)
         return ready
 
-    def _workshop(self, finder: Finder) -> Workshop | None:
+    def _worker_maker(self, finder: Finder) -> WorkerMaker | None:
         factory = self.supervisor.factory
         if factory is None:
             return None
-        return Workshop(factory, _find_model(finder, factory.model or self.models[0]))
+        return WorkerMaker(factory, _find_model(finder, factory.model or self.models[0]))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""

@@ -26,7 +26,7 @@ from chargehand.config.tools import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import CaseNumber, Expect, as_tuple
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
 from chargehand.models.request_facts import Given
@@ -217,7 +217,7 @@ def _checked_result(answer: Answer) -> CheckedResult:
     if isinstance(answer.value, str):
         return CheckedResult(value=answer.value, text=answer.text, json=answer.value)
     try:
-        own = msgspec.convert(answer.value, Product).text
+        own = msgspec.convert(answer.value, WorkerOutput).text
     except msgspec.ValidationError:
         own = msgspec.json.encode(answer.value).decode()
     return CheckedResult(value=answer.value, text=answer.text, json=own)

@@ -64,7 +64,7 @@ PICTURES = frozenset(("svg", "plotted"))
 Artifact: TypeAlias = Table | Figure | Passages | Chart
 
 
-class Product(Struct, frozen=True, omit_defaults=True):
+class WorkerOutput(Struct, frozen=True, omit_defaults=True):
     """What a worker without an output shape of its own returns: its words, and what its tools returned for them."""
 
     text: str

@@ -27,7 +27,7 @@ from chargehand.agents.audit.evidence import (
 )
 from chargehand.engine.facts import Conflict, Kind, Origin, Statement, Tracing
 from chargehand.engine.value import decode_value, encode_value
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.request_facts import Given
 from chargehand.text.citations import blank_citations, cite, cite_before_full_stop, cited_tasks, strip_citations
 from chargehand.text.dates import Date, find_dates
@@ -251,7 +251,7 @@ def describe(statement: Statement) -> str:
 
 def _text_of(value: object) -> str:
     """What a result says, line by line. Of data, every record is a line; grades that it gives are left out."""
-    if isinstance(value, Product):
+    if isinstance(value, WorkerOutput):
         return value.text
     if isinstance(value, str):
         return value

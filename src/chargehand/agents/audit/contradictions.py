@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from chargehand.agents.audit.evidence import KnownNumbers
 from chargehand.engine.facts import Contradiction
-from chargehand.models.artifacts import Figure, Product, Table
+from chargehand.models.artifacts import Figure, Table, WorkerOutput
 from chargehand.models.request_facts import Given
 from chargehand.text.citations import strip_citations
 from chargehand.text.dates import MONTH, Date, find_dates
@@ -200,11 +200,11 @@ def _content_words(text: str) -> frozenset[str]:
     return frozenset(singular(word.casefold()) for word in WORD.findall(text) if word.casefold() not in _STOP_WORDS)
 
 
-def _as_product(value: object) -> Product:
+def _as_product(value: object) -> WorkerOutput:
     """A result as its text and artifacts; empty where it is other data."""
     if isinstance(value, str):
-        return Product(value)
+        return WorkerOutput(value)
     try:
-        return msgspec.convert(value, Product)
+        return msgspec.convert(value, WorkerOutput)
     except msgspec.ValidationError:
-        return value if isinstance(value, Product) else Product("")
+        return value if isinstance(value, WorkerOutput) else WorkerOutput("")

@@ -31,7 +31,7 @@ from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
 from chargehand.engine.value import decode_value, encode_value
 from chargehand.errors import ChargehandError, Invalid
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Given, Reviewing
@@ -75,7 +75,7 @@ def read_result(result: object) -> CheckedResult:
     """NotJson for what cannot be kept. Of a product the words are its text, else all that is outcome in it."""
     raw = encode_value(result)
     value = decode_value(raw)
-    if isinstance(result, Product):
+    if isinstance(result, WorkerOutput):
         return CheckedResult(value, result.text, result.text)
     if isinstance(value, str):
         return CheckedResult(value, value, value)
@@ -512,7 +512,7 @@ class CheckedAttempt(Struct):
     def _material(self, result: object) -> tuple[Given, ...]:
         """What there was to work from: inputs, and what tools returned, else what the result shows."""
         material = [*read_inputs(self.brief, {}), *self.context.returned]
-        if isinstance(result, Product) and not self.context.returned:
+        if isinstance(result, WorkerOutput) and not self.context.returned:
             for number, artifact in enumerate(result.artifacts, 1):
                 label = f"tool {number}"
                 material.append(Given(task=label, instruction="", worker="", value=artifact, from_tool=True))

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct, field
 
-from chargehand.models.artifacts import Artifact, Figure, FoundPassage, Passages, Product, Table
+from chargehand.models.artifacts import Artifact, Figure, FoundPassage, Passages, Table, WorkerOutput
 from chargehand.models.demo.words import stems
 from chargehand.models.messages import Message, ToolCall
 
@@ -135,22 +135,22 @@ def _add_object(material: Material, value: dict[str, object], depth: int) -> Non
         _add(material, item, depth + 1)
 
 
-def _as_product(value: dict[str, object]) -> Product | None:
+def _as_product(value: dict[str, object]) -> WorkerOutput | None:
     """What a tool or a worker returned; None for any other object."""
     try:
         if "artifacts" in value or {"text"} <= set(value) <= {"text", "sources"}:
-            return msgspec.convert(value, Product, strict=False)
+            return msgspec.convert(value, WorkerOutput, strict=False)
         if "kind" in value:
-            return Product("", (msgspec.convert(value, Artifact, strict=False),))
+            return WorkerOutput("", (msgspec.convert(value, Artifact, strict=False),))
     except msgspec.ValidationError:
         pass
     return None
 
 
-def read_product(value: object) -> Product:
+def read_product(value: object) -> WorkerOutput:
     """A result as what its worker said and what its tools returned."""
     material = gather([value])
-    return Product("\n".join(material.texts), tuple(material.artifacts))
+    return WorkerOutput("\n".join(material.texts), tuple(material.artifacts))
 
 
 # --- numbers

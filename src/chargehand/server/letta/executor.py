@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 from msgspec import structs
 
-from chargehand.agents.loop import Kit, work
+from chargehand.agents.loop import TeamResources, work
 from chargehand.agents.messages import WorkerMessage, replies_value, send
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.roles import Worker
@@ -171,7 +171,7 @@ class LettaExecutor(Executor):
         self._queue = queue
         self._listener = listener
         self._catalog = tenant.memory.catalog
-        self._kit = Kit(Prompts({"work": _WORK, "task": _TASK}), Spending(Budget()))
+        self._kit = TeamResources(Prompts({"work": _WORK, "task": _TASK}), Spending(Budget()))
         self._allowances = MessageAllowances(tenant.settings.limits)
         self._message_tools = AgentMessages(self).tools
         tenant.memory.agents = _EveryAgent()

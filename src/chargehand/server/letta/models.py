@@ -16,7 +16,7 @@ from chargehand.agents.spending import CallCap
 from chargehand.engine.failure import Failure
 from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid
-from chargehand.models.artifacts import Product
+from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Reply, Request
 from chargehand.models.model import Hear, Model, ModelCard, ModelFailed
 from chargehand.models.providers import BUILT_IN, OTHERS, OWN, RECORDED, RECORDING, key_variable, without_secrets
@@ -140,7 +140,7 @@ class JsonReply(JsonShape):
             msgspec.json.decode(stripped)
         except (msgspec.DecodeError, UnicodeError, RecursionError):  # there was something around it
             stripped = bytes(encode_value(value)).decode()
-        return Product(stripped)
+        return WorkerOutput(stripped)
 
 
 class BoundedModel(Struct, frozen=True):
