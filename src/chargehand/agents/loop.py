@@ -43,9 +43,8 @@ class TeamResources(Struct, eq=False, frozen=True):
 
 def work(ready: ReadyWorker, resources: TeamResources, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Done]:
     """Do the task of a brief; WorkFailed when it does not work out."""
-    return Attempt(
-        ready, resources, brief, context
-    ).run()  # not awaited here: thousands may wait, and each frame counts
+    attempt = Attempt(ready, resources, brief, context)
+    return attempt.run()  # not awaited here: thousands may wait, and each frame counts
 
 
 class Attempt:
