@@ -11,8 +11,9 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
-from chargehand.evals.cases import append_case, case_of_run, read_dataset
+from chargehand.evals.cases import read_dataset
 from chargehand.evals.run import evaluate
+from chargehand.evals.saving import append_case, case_of_run
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Lease
 from chargehand.models import request_facts as subjects

@@ -356,7 +356,7 @@ BUGS = (
     Bug(
         "an attempt is resumed however often its process died",
         "engine/decide.py",
-        "    if not progress.redo or progress.crashes <= state.requested.policy.limits.resumes:\n        return None\n",
+        "    if progress.crashes <= state.requested.policy.limits.resumes:\n        return None\n",
         "    return None\n",
     ),
     Bug(

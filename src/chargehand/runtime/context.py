@@ -193,6 +193,19 @@ def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
     return cast("_Shape", decode_value(result)) if shape is object else msgspec.json.decode(result, type=shape)
 
 
+_Awaited = TypeVar("_Awaited")
+
+
+async def _without_turn(turn: Turn | None, awaited: Awaitable[_Awaited]) -> _Awaited:
+    """Wait for something while other calls of the same model may go first: it may be one of them that is waited for."""
+    if turn is None:
+        return await awaited
+    turn.end_turn()
+    outcome = await awaited
+    await turn.rejoin()
+    return outcome
+
+
 class _StepContext:
     __slots__ = ("_effects", "_holding", "_line", "_number", "_open_steps", "_recorded", "_spare", "_work")
 
@@ -278,9 +291,9 @@ class _StepContext:
 
     async def _start(self, started: ev.StepStarted, reserve: Amount | Claim) -> None:
         """Record a step before it is made, with the money for it."""
-        if started.effect != "read":
-            await self._line.planned()
         claim = reserve if isinstance(reserve, Claim) else Claim(reserve, reserve)
+        if started.effect != "read" and self._line.state.planning.is_open:
+            await _without_turn(claim.turn, self._line.planned())
         amount = claim.wanted
         while True:
             try:
@@ -315,13 +328,8 @@ class _StepContext:
         return room + state.tasks[self._work.task].reserved
 
     async def _refunded(self, turn: Turn | None) -> bool:
-        if turn is not None:
-            turn.end_turn()
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
-            is_refunded = await self._line.refunded()
-        if turn is not None:
-            await turn.rejoin()
-        return is_refunded
+            return await _without_turn(turn, self._line.refunded())
 
     def _diverge(self) -> None:
         """It asks for something else this time: of what was recorded only the effects count, which stay done."""
