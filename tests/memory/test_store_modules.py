@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "chargehand"
-STORES = frozenset(SRC.glob("memory/sqlite_*.py")) | {SRC / "memory" / "vectors.py"}
+STORES = frozenset(SRC.glob("memory/sqlite_*.py")) | {SRC / "memory" / "vector_index.py"}
 OPENER = SRC / "memory" / "session.py"
 SQL = re.compile(r"\b(?:SELECT\b.+\bFROM|INSERT INTO|UPDATE \w+ SET|DELETE FROM|PRAGMA)\b", re.DOTALL)
-STORE_NAME = re.compile(r"SqliteCatalog|memory\.sqlite_\w+")
+STORE_NAME = re.compile(r"SqliteCatalog|memory\.(?:sqlite_\w+|vector_index)")
 
 
 def test_no_other_module_of_the_memory_holds_sql_or_imports_sqlite() -> None:

@@ -15,12 +15,12 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.memory import sqlite_passages as rows
-from chargehand.memory import vectors
+from chargehand.memory import vector_index, vectors
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Passage
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.memory.sqlite_passages import Holding, holding
 from chargehand.memory.sqlite_search import search
-from chargehand.memory.vectors import VectorIndex
+from chargehand.memory.vector_index import VectorIndex
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = Archive("notes", id="archive-1")
@@ -197,7 +197,7 @@ def test_what_comes_later_is_found_and_what_goes_is_not(db: sqlite3.Connection) 
 
 def test_when_much_was_deleted_the_signs_are_read_anew(db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the dead are the nearest here, and more than are forgiven: they would keep the living out."""
-    monkeypatch.setattr(vectors, "FORGIVEN", 50)
+    monkeypatch.setattr(vector_index, "FORGIVEN", 50)
     monkeypatch.setattr("chargehand.memory.sqlite_search.CANDIDATES", 20)
     monkeypatch.setattr("chargehand.memory.sqlite_search.BY_WORDS", 5)
     rng = random.Random(6)

@@ -27,7 +27,7 @@ from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
 from chargehand.sqlite.database import Database, FileDatabase, MemoryDatabase, open_in_thread
 
 if TYPE_CHECKING:
-    from chargehand.memory.vectors import VectorIndex
+    from chargehand.memory.vector_index import VectorIndex
 
 Outcome = TypeVar("Outcome")
 Arguments = ParamSpec("Arguments")
@@ -43,7 +43,7 @@ class _Opened:
     @cached_property
     def index(self) -> "VectorIndex":
         try:
-            from chargehand.memory.vectors import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
+            from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
         except ImportError as error:
             raise passage_rows.no_numpy() from error
         return VectorIndex()

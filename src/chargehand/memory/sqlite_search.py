@@ -28,7 +28,8 @@ from chargehand.memory.sqlite_passages import (
 )
 
 if TYPE_CHECKING:
-    from chargehand.memory.vectors import VectorIndex, VectorQuery
+    from chargehand.memory.vector_index import VectorIndex
+    from chargehand.memory.vectors import VectorQuery
 
 BUDGET = 4_000  # rows to rank: a microsecond each
 _WEIGHED = 48  # terms of it whose rarity is looked up
