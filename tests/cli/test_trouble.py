@@ -67,7 +67,7 @@ def berths(folder: Path) -> None:
     (folder / "tools.py").write_text(TOOLS)
 
 
-ASKED = ("run", "What does a berth in Oslo cost?")
+ASKED = ("run", "What is the price of a berth in Oslo?")
 REMOTE = ("--model", "openai:gpt-5-mini")
 
 

@@ -484,8 +484,8 @@ MONEY = (
     Bug(
         "a turn is never given back",
         "agents/spending.py",
-        "            self.observations.leave(model)",
-        "            pass",
+        "            self._spending.observations.leave(self._turn)\n",
+        "            pass\n",
     ),
     Bug(
         "a reply may be longer than was reserved",

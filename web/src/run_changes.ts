@@ -36,8 +36,11 @@ const needsOf = (task: PlannedTask): Task["needs"] => {
 
 /** The first words of an instruction, for a task that has no title. */
 export function shortTitle(instruction: string): string {
-  const sentence = instruction.replace(/\s+/g, " ").trim().split(/[.;:](?:\s|$)/)[0] ?? "";
-  return sentence.length > 48 ? `${sentence.slice(0, 47).replace(/[\s,]+\S*$/, "")}…` : sentence;
+  const words = [...instruction.replace(/\s+/g, " ").trim()];
+  if (words.length <= 48) return words.join("");
+  const cut = words.slice(0, 48).join("");
+  const whole = cut.slice(0, Math.max(0, cut.lastIndexOf(" ")));
+  return `${(whole || words.slice(0, 47).join("")).replace(/[ ,;:.]+$/, "")}…`;
 }
 
 function newTask(run: Run, task: PlannedTask): Task {
