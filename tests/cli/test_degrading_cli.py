@@ -88,7 +88,7 @@ def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
 @pytest.mark.parametrize(
     ("mode", "words", "again"),
     [
-        ("503", "run it again: what is finished can be taken over", "once more:  "),
+        ("503", "Run it again when the model can be reached", "once more:  "),
         ("401", "check the key in OPENAI_API_KEY. Put that right", "once mended:"),
     ],
 )
