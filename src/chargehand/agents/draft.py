@@ -167,7 +167,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
     """The plan for a request; PlanInvalid with what is wrong, when no plan was found that can run.
 
     BudgetExceeded, where the budget does not cover asking for it. A draft is a run that stops to have its plan
-    approved, in a journal that nobody keeps.
+    approved, in a journal that is not kept.
     """
     policy = structs.replace(request.policy, approve=True)
     runner = Runner(MemoryJournal(), _PlanningExecutor(executor))
@@ -191,7 +191,7 @@ async def draft(executor: Executor, request: ev.RunRequested) -> Draft:
 
 
 class _PlanningExecutor(Executor):
-    """Plans as another executor does; nobody hears of it, and no load is counted."""
+    """Plans as another executor does, without listeners and without counting its load."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

@@ -164,7 +164,7 @@ def no_reader(agents: Sequence[Agent], match: Match) -> str:
     return f"No other worker carries {' and '.join(wanted) or 'any tags'}; the tags there are: {there}."
 
 
-# --- who may write to whom; a person may write to anybody
+# --- which workers may write to which; a person may write to all
 
 
 def reach(contacts: Sequence[str], agents: Sequence[Agent], sender: str) -> tuple[Agent, ...]:
@@ -193,7 +193,7 @@ def check_contacts(workers: Sequence[Worker]) -> None:
 
 
 def _no_contact(entry: str, sender: str, others: Mapping[str, Sequence[str]]) -> str:
-    """Why there is nobody to write to under an entry."""
+    """Why an entry names no worker to write to."""
     if entry == sender:
         return "is the worker itself; name another worker"
     if not entry.startswith(TAG):

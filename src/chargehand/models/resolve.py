@@ -241,7 +241,7 @@ class Finder:
         url = _checked_url(handle, options.get("base_url") or self._ask(place.base) or place.url)
         variable = options.get("variable", "") or place.key
         key = self._key(handle, options, variable, needed=place.needs_key and url == place.url)
-        return Reach(handle, provider, name, place, url, key, variable)
+        return Reach(handle, provider, name, place, url=url, key=key, variable=variable)
 
     def guard(self, reach: Reach, model: Model, options: Options) -> Guarded:
         """What stands around a model behind a URL: the limits of its credential, its breaker and its price."""
@@ -254,7 +254,7 @@ class Finder:
             otherwise=self._price,
         )
         pace = options.get("pace") or self._paces.get(reach.provider) or place.pace
-        return self._guarded(model, tag, f"{reach.url} {reach.key}", reach.name, pace, options)
+        return self._guarded(model, tag, f"{reach.url} {reach.key}", name=reach.name, pace=pace, options=options)
 
     def _other(self, handle: str, provider: str, name: str, options: Options) -> Model:
         try:
@@ -275,10 +275,10 @@ class Finder:
         )
         pace = options.get("pace") or self._paces.get(provider) or Pace()
         tag = PriceTag(provider, name, fixed=options.get("price"), otherwise=self._price)
-        return self._guarded(model, tag, f"{provider} {key}", name, pace, options)
+        return self._guarded(model, tag, f"{provider} {key}", name=name, pace=pace, options=options)
 
     def _guarded(
-        self, model: Model, tag: PriceTag, credential: str, name: str, pace: Pace, options: Options
+        self, model: Model, tag: PriceTag, credential: str, *, name: str, pace: Pace, options: Options
     ) -> Guarded:
         whose = hashlib.sha256(credential.encode()).hexdigest()  # no key is kept where it might be printed
         return Guarded(

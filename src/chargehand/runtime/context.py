@@ -25,11 +25,11 @@ from chargehand.runtime.executor import (
     Claim,
     Done,
     Executor,
+    ModelTurn,
     NestedRequest,
     NestedRun,
     PromptMessage,
     Proposal,
-    Turn,
     Where,
     WorkFailed,
 )
@@ -196,7 +196,7 @@ def _shaped(result: Raw, shape: type[_Shape]) -> _Shape:
 _Awaited = TypeVar("_Awaited")
 
 
-async def _without_turn(turn: Turn | None, awaited: Awaitable[_Awaited]) -> _Awaited:
+async def _without_turn(turn: ModelTurn | None, awaited: Awaitable[_Awaited]) -> _Awaited:
     """Wait for something while other calls of the same model may go first: it may be one of them that is waited for."""
     if turn is None:
         return await awaited
@@ -327,7 +327,7 @@ class _StepContext:
         room = state.ledger.room(answer.max(state.requested.budget.floor))
         return room + state.tasks[self._work.task].reserved
 
-    async def _refunded(self, turn: Turn | None) -> bool:
+    async def _refunded(self, turn: ModelTurn | None) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
             return await _without_turn(turn, self._line.refunded())
 

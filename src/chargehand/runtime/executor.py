@@ -50,7 +50,7 @@ class Done(Struct, frozen=True):
     audit: AnswerAudit | None = None
 
 
-class Turn(Protocol):
+class ModelTurn(Protocol):
     """The turn of a call, where few calls of its model may be under way at once."""
 
     def end_turn(self) -> None:
@@ -71,7 +71,7 @@ class Claim(Struct):
     """What the run holds for it, before the call is made."""
     keeps_floor: bool = False
     """It is not for the answer itself: what the budget keeps back for that stays untouched."""
-    turn: Turn | None = None
+    turn: ModelTurn | None = None
     """Given up while the call waits for money: what it waits for may be held by one that waits for its turn."""
 
 

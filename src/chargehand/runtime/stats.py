@@ -477,8 +477,10 @@ def report(stats: Stats, now: Instant, team: str) -> list[WorkerHealth]:
     """What was called in the runs of a team, or is out of order."""
     lines: list[WorkerHealth] = []
     for called, table in stats.calls.items():
-        lines += [_health(stats, team, called, name, calls, now) for name, calls in table.items() if calls.calls]
-    lines += [_health(stats, team, "model", name, CallStats(), now) for name in _barred_models(stats)]
+        lines += [
+            _health(stats, team, called, name, calls=calls, now=now) for name, calls in table.items() if calls.calls
+        ]
+    lines += [_health(stats, team, "model", name, calls=CallStats(), now=now) for name in _barred_models(stats)]
     return lines
 
 
@@ -488,7 +490,7 @@ def _barred_models(stats: Stats) -> list[str]:
     return [name for name in names if name not in stats.calls["model"] or not stats.calls["model"][name].calls]
 
 
-def _health(stats: Stats, team: str, called: Called, name: str, calls: CallStats, now: Instant) -> WorkerHealth:
+def _health(stats: Stats, team: str, called: Called, name: str, *, calls: CallStats, now: Instant) -> WorkerHealth:
     breaker = _breaker(stats, called, name, calls)
     state: State = "closed" if breaker is None else stand(breaker, now)
     if called == "tool" and breaker is None and calls.failures_in_row >= _FAILURES_IN_ROW:

@@ -78,7 +78,7 @@ class Api:
 
     def add(self, method: Method, path: str, handler: Handler, scope: Scope = "run") -> None:
         pattern, _, convertors = compile_path(path)
-        self.routes.append(ApiRoute(method, path, handler, scope, pattern, convertors))
+        self.routes.append(ApiRoute(method, path, handler, scope, pattern=pattern, convertors=convertors))
 
     async def answer(self, request: Request, tenants: Tenants) -> Response:
         """The answer to a call, also where there is no route for it, or something goes wrong."""

@@ -192,7 +192,7 @@ class Tenants:
             stack.push_async_callback(catalog.close)
             parts = await stack.enter_async_context(AsyncExitStack())
             runs = await stack.enter_async_context(TenantRuns(self.admission, name, self.settings.grace))
-            yield Tenant(name, self, journal, catalog, runs, parts)
+            yield Tenant(name, self, journal=journal, catalog=catalog, runs=runs, stack=parts)
 
     async def _after_opening(self, tenant: Tenant) -> None:
         if self._on_open is None:

@@ -47,7 +47,7 @@ def rename_citations(text: str, tasks: Collection[str], prefix: str) -> str:
 
 
 def names_source(text: str) -> bool:
-    """Whether a text says where anything in it comes from: a task, a file, an address, somebody's words."""
+    """Whether a text says where anything in it comes from: a task, a file, an address, a person's words."""
     return _SOURCE.search(text) is not None
 
 

@@ -16,8 +16,8 @@ from msgspec import Struct, structs
 
 from chargehand.agents.audit.evidence import (
     EMAIL,
-    Evidence,
     KnownNumbers,
+    KnownValues,
     NamedRows,
     Row,
     calendar_day,
@@ -145,24 +145,24 @@ def trace_answer(
     if not results or size_of(results) > MAX_MATERIAL:
         return ()
     sources = [_source_of_result(result, tracings.get(result.task)) for result in results]
-    sources.append(EvidenceSource(Evidence(*known, *[result.instruction for result in results]), "input"))
+    sources.append(EvidenceSource(KnownValues(*known, *[result.instruction for result in results]), "input"))
     invented = [item.text for tracing in tracings.values() for item in tracing.untraced if not item.origin]
     tracer = _Tracer(
-        _ROWS_NOT_SHOWN.sub("", answer), sources, behind=behind or {}, today=today, invented=Evidence(*invented)
+        _ROWS_NOT_SHOWN.sub("", answer), sources, behind=behind or {}, today=today, invented=KnownValues(*invented)
     )
     return tracer.trace()
 
 
 def _source_of_result(result: Given, tracing: Tracing | None) -> "EvidenceSource":
     """A result as a source: what of it no tool returned is known from its tracing."""
-    evidence = Evidence(result.value)
+    evidence = KnownValues(result.value)
     if tracing is None:
         return EvidenceSource(evidence, task=result.task)
     return EvidenceSource(
         evidence,
         origin="tool" if tracing.tools or tracing.unread else "words",
-        given=Evidence(*tracing.given),
-        words=Evidence(*[item.text for item in tracing.untraced]),
+        given=KnownValues(*tracing.given),
+        words=KnownValues(*[item.text for item in tracing.untraced]),
         task=result.task,
     )
 
@@ -201,11 +201,13 @@ async def trace_result(value: object, material: WorkMaterial, today: date) -> Tr
 
 def _trace_result(text: str, material: WorkMaterial, today: date) -> Tracing:
     sources = (
-        EvidenceSource(Evidence(*material.tools)),
-        EvidenceSource(Evidence(*material.given), "input", words=Evidence(*[item.text for item in material.untraced])),
-        EvidenceSource(Evidence(*material.words), "words"),
+        EvidenceSource(KnownValues(*material.tools)),
+        EvidenceSource(
+            KnownValues(*material.given), "input", words=KnownValues(*[item.text for item in material.untraced])
+        ),
+        EvidenceSource(KnownValues(*material.words), "words"),
     )
-    statements = _Tracer(text, sources, behind={}, today=today, invented=Evidence()).trace()
+    statements = _Tracer(text, sources, behind={}, today=today, invented=KnownValues()).trace()
     if not material.has_tools:
         statements = [
             statement if statement.origin or statement.conflict else structs.replace(statement, origin="words")
@@ -284,12 +286,12 @@ def _lines_of(value: object) -> Iterator[str]:
 class EvidenceSource(Struct, frozen=True):
     """What statements may rest on."""
 
-    evidence: Evidence
+    evidence: KnownValues
     origin: Origin = "tool"
     """What its figures rest on, except for those that were `given` or are a worker's `words`."""
-    given: Evidence = Evidence()
+    given: KnownValues = KnownValues()
     """What of it stood in what its worker was given."""
-    words: Evidence = Evidence()
+    words: KnownValues = KnownValues()
     """What of it only a worker says."""
     task: str = ""
     """The task whose result it is; empty: it may always be relied on."""
@@ -325,7 +327,7 @@ class _Claim(Struct):
     is_invented: bool = False
     """A worker that has tools made it up, so it rests on nothing, whatever repeats it."""
 
-    def is_in(self, evidence: Evidence) -> bool:
+    def is_in(self, evidence: KnownValues) -> bool:
         if isinstance(self.value, Number):
             return evidence.holds(self.value, is_rough=self.is_rough)
         if isinstance(self.value, Date):
@@ -335,7 +337,7 @@ class _Claim(Struct):
         pieces = [plain_words(piece) for piece in _OMISSION.split(self.text)]
         return all(evidence.says(piece) for piece in pieces if piece.strip())
 
-    def trace(self, sources: Sequence[EvidenceSource], invented: Evidence) -> None:
+    def trace(self, sources: Sequence[EvidenceSource], invented: KnownValues) -> None:
         """Set the origin to the best that a source has for it: a tool, what was given, a worker's words."""
         origins = {self._origin_in(source) for source in sources}
         self.origin = next(origin for origin in _BEST_FIRST if origin in origins or not origin)
@@ -361,7 +363,7 @@ class _Tracer:
         *,
         behind: Mapping[str, Sequence[str]],
         today: date | None,
-        invented: Evidence,
+        invented: KnownValues,
     ) -> None:
         self._text = text[:_MAX_ANSWER]
         self._sources = sources

@@ -50,7 +50,7 @@ _DIGIT = re.compile(r"\d")
 _NO_MEASURE = re.compile(r"(?:^|[_\s])(?:id|year|month|day|date|week|code|no|rank|quarter)s?$", re.IGNORECASE)
 
 
-class _Fact(Struct, frozen=True):
+class _StatedFact(Struct, frozen=True):
     """What a result says of a subject."""
 
     result: Given
@@ -65,7 +65,7 @@ class _Fact(Struct, frozen=True):
     def text(self) -> str:
         return self.value if isinstance(self.value, str) else f"{self.value.text} {self.unit}".strip()
 
-    def agrees(self, other: "_Fact") -> bool:
+    def agrees(self, other: "_StatedFact") -> bool:
         """Whether two facts about the same say the same, one of them less exactly."""
         first = self.value
         second = other.value
@@ -82,7 +82,7 @@ def find_contradictions(
 ) -> tuple[Contradiction, ...]:
     """Where results contradict each other. One that was made from another (`behind`) may differ from it."""
     room = min(_MAX_RESULT, _MAX_TOGETHER // max(1, len(results)))
-    groups: dict[tuple[frozenset[str], str, type], list[_Fact]] = {}
+    groups: dict[tuple[frozenset[str], str, type], list[_StatedFact]] = {}
     for result in results:
         for fact in _read_facts(result, room):
             groups.setdefault((fact.subject, fact.unit, type(fact.value)), []).append(fact)
@@ -99,16 +99,16 @@ def read_yes_or_no(value: object) -> str:
     return "yes" if match[1].casefold() in ("yes", "true") else "no"
 
 
-def _compare(facts: Sequence[_Fact], behind: Mapping[str, Sequence[str]]) -> Contradiction | None:
+def _compare(facts: Sequence[_StatedFact], behind: Mapping[str, Sequence[str]]) -> Contradiction | None:
     """The first of the facts about one thing against those that say otherwise; a result must agree with itself."""
-    by_task: dict[str, list[_Fact]] = {}
+    by_task: dict[str, list[_StatedFact]] = {}
     for fact in facts:
         by_task.setdefault(fact.result.task, []).append(fact)
     consistent = [own[0] for own in by_task.values() if all(own[0].agrees(fact) for fact in own)]
     if not consistent:
         return None
     first, *rest = consistent
-    others: list[_Fact] = []
+    others: list[_StatedFact] = []
     for other in rest:
         tasks = (first.result.task, other.result.task)
         is_derived = tasks[1] in behind.get(tasks[0], ()) or tasks[0] in behind.get(tasks[1], ())
@@ -119,14 +119,14 @@ def _compare(facts: Sequence[_Fact], behind: Mapping[str, Sequence[str]]) -> Con
     return Contradiction(first.about, tuple((fact.result.task, fact.text) for fact in (first, *others)))
 
 
-def _is_comparable(first: _Fact, second: _Fact) -> bool:
+def _is_comparable(first: _StatedFact, second: _StatedFact) -> bool:
     """Whether two facts with the same words are about the same: their tasks must not tell them apart."""
     if _content_words(first.result.instruction) == _content_words(second.result.instruction):
         return True
     return len(first.subject) > 2 and _distinctions(first) == _distinctions(second)
 
 
-def _distinctions(fact: _Fact) -> frozenset[str]:
+def _distinctions(fact: _StatedFact) -> frozenset[str]:
     """The words of a task that tell one thing from another of its kind (names, numbers, times), besides the subject."""
     words = WORD.findall(fact.result.instruction)
     names = {word for word in words[1:] if word[:1].isupper()}
@@ -134,11 +134,11 @@ def _distinctions(fact: _Fact) -> frozenset[str]:
     return frozenset(singular(word.casefold()) for word in marks) - fact.subject
 
 
-def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
+def _read_facts(result: Given, room: int) -> Iterator[_StatedFact]:
     product = _as_product(result.value)
     if verdict := read_yes_or_no(result.value):
         subject = _content_words(result.instruction)
-        yield _Fact(result=result, about=result.instruction, subject=subject, value=verdict)
+        yield _StatedFact(result=result, about=result.instruction, subject=subject, value=verdict)
     for artifact in product.artifacts:
         if isinstance(artifact, Figure) and artifact.label:
             yield from _read_figure(result, artifact.label, f"{artifact.value} {artifact.unit}")
@@ -153,7 +153,7 @@ def _read_facts(result: Given, room: int) -> Iterator[_Fact]:
             yield from _read_sentence(result, " ".join(sentence.split()))
 
 
-def _read_sentence(result: Given, sentence: str) -> Iterator[_Fact]:
+def _read_sentence(result: Given, sentence: str) -> Iterator[_StatedFact]:
     """The one number or date that a sentence states: the rest says what it is about."""
     values = [*find_quantities(sentence), *find_dates(sentence)]
     if len(values) != 1:
@@ -165,7 +165,7 @@ def _read_sentence(result: Given, sentence: str) -> Iterator[_Fact]:
         yield from _make_fact(result, f"{_STATED.sub(' ', before)} {sentence[value.end :]}", value)
 
 
-def _read_table(result: Given, table: Table) -> Iterator[_Fact]:
+def _read_table(result: Given, table: Table) -> Iterator[_StatedFact]:
     for row in table.rows[:_MAX_ROWS]:
         cells = list(zip(table.columns, row, strict=False))
         names = [str(cell) for column, cell in cells if cell is not None and not _is_measured(column, cell)]
@@ -178,13 +178,13 @@ def _is_measured(column: str, cell: object) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool) and not _NO_MEASURE.search(column)
 
 
-def _read_figure(result: Given, about: str, value: str) -> Iterator[_Fact]:
+def _read_figure(result: Given, about: str, value: str) -> Iterator[_StatedFact]:
     quantities = list(find_quantities(value))
     if len(quantities) == 1:
         yield from _make_fact(result, about, quantities[0])
 
 
-def _make_fact(result: Given, about: str, value: Number | Date) -> Iterator[_Fact]:
+def _make_fact(result: Given, about: str, value: Number | Date) -> Iterator[_StatedFact]:
     """A fact, if there are words that say what it is about."""
     plain = strip_citations(about)
     unit = value.unit if isinstance(value, Number) else ""
@@ -193,7 +193,7 @@ def _make_fact(result: Given, about: str, value: Number | Date) -> Iterator[_Fac
     subject = _content_words(plain) - {unit}
     if 1 <= len(subject) <= _MAX_SUBJECT:
         written = " ".join(WORD.findall(plain)).removeprefix("There ")
-        yield _Fact(result=result, about=written, subject=subject, value=value, unit=unit)
+        yield _StatedFact(result=result, about=written, subject=subject, value=value, unit=unit)
 
 
 def _content_words(text: str) -> frozenset[str]:

@@ -83,7 +83,7 @@ class NamedRows(Struct, frozen=True):
     end: int
 
 
-class Evidence:
+class KnownValues:
     """What some values hold. Any JSON; tables and lists also count for their totals, differences and lengths."""
 
     def __init__(self, *values: object) -> None:

@@ -10,7 +10,7 @@ from chargehand.models.artifacts import Figure, Table
 from chargehand.models.demo.honesty import Account
 from chargehand.models.demo.request import Clause, RefusedError
 from chargehand.models.demo.results import (
-    Material,
+    ResultMaterial,
     as_number,
     column_numbers,
     format_value,
@@ -61,7 +61,7 @@ def chart_subject(clause: Clause) -> str:
     return what.removeprefix("the ") if content_stems(what) - _WORDS["draw"] else ""
 
 
-def chart_arguments(clause: Clause, material: Material) -> dict[str, object]:
+def chart_arguments(clause: Clause, material: ResultMaterial) -> dict[str, object]:
     """The arguments of a chart of the first table of numbers that was given."""
     words = clause.stems
     tables = [table for table in material.of(Table) if number_columns(table)]
@@ -109,7 +109,7 @@ class Conversion(Struct, frozen=True):
         return f"Converted amount: {target} ({format_value(self.amount, 2)} EUR at {rate.value} {label})."
 
 
-def read_conversion(clause: Clause, tool: ToolCard, material: Material) -> Conversion:
+def read_conversion(clause: Clause, tool: ToolCard, material: ResultMaterial) -> Conversion:
     """The conversion of the amount that was given, else of the one that the clause names."""
     targets = [code for code, pattern in _CURRENCIES.items() if re.search(pattern, clause.text, re.IGNORECASE)]
     currencies = [parameter.name for parameter in tool.parameters if set(targets).intersection(parameter.choices)]
@@ -122,7 +122,7 @@ def read_conversion(clause: Clause, tool: ToolCard, material: Material) -> Conve
     return Conversion(_read_amount(clause, material), targets[0], {currencies[0]: targets[0], parameters[0]: days[0]})
 
 
-def _read_amount(clause: Clause, material: Material) -> Decimal:
+def _read_amount(clause: Clause, material: ResultMaterial) -> Decimal:
     """The amount in euros that a clause names, else the one number of the one table that was given."""
     tables = material.of(Table)
     amount = _NAMED_AMOUNT.match(clause.text)

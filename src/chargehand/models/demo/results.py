@@ -31,7 +31,7 @@ class ToolOutcome(Struct, frozen=True):
 _Kind = TypeVar("_Kind", bound=Artifact)
 
 
-class Material(Struct):
+class ResultMaterial(Struct):
     """Everything there is to work from."""
 
     artifacts: list[Artifact] = field(default_factory=list[Artifact])
@@ -76,15 +76,15 @@ def _decode(text: str) -> object:
         return body
 
 
-def gather(values: Iterable[object]) -> Material:
+def gather(values: Iterable[object]) -> ResultMaterial:
     """All values by kind."""
-    material = Material()
+    material = ResultMaterial()
     for value in values:
         _add(material, value, 0)
     return material
 
 
-def _add(material: Material, value: object, depth: int) -> None:
+def _add(material: ResultMaterial, value: object, depth: int) -> None:
     if value is None or depth > _DEEPEST:
         return
     if isinstance(value, bool):
@@ -99,7 +99,7 @@ def _add(material: Material, value: object, depth: int) -> None:
         _add_list(material, list(cast("Sequence[object]", value)), depth)
 
 
-def _add_list(material: Material, items: list[object], depth: int) -> None:
+def _add_list(material: ResultMaterial, items: list[object], depth: int) -> None:
     """Objects that are no artifacts are the rows of a table."""
     rows = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
     if rows and len(rows) == len(items) and "kind" not in rows[0]:
@@ -110,7 +110,7 @@ def _add_list(material: Material, items: list[object], depth: int) -> None:
         _add(material, item, depth + 1)
 
 
-def _add_object(material: Material, value: dict[str, object], depth: int) -> None:
+def _add_object(material: ResultMaterial, value: dict[str, object], depth: int) -> None:
     """An artifact as it is; of any other object one line with its plain fields, and what is nested behind it."""
     product = _as_product(value)
     if product is not None:

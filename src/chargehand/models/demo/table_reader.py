@@ -17,11 +17,11 @@ from chargehand.models.demo.tables import (
     Column,
     Condition,
     Grouping,
-    Measure,
     Noun,
     Phrase,
     Query,
     Schema,
+    TableMeasure,
     TableQuery,
     TableSpec,
     column_measure,
@@ -297,7 +297,7 @@ class _QueryReader:
             is_row=is_row,
         )
 
-    def _measure(self, item: Item, aggregate: str = "") -> Measure:
+    def _measure(self, item: Item, aggregate: str = "") -> TableMeasure:
         """What an item measures: a column with numbers, or revenue, which is quantity times price."""
         column = self._column(item, "number")
         if column is not None:
@@ -312,7 +312,7 @@ class _QueryReader:
             raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
         unit = prices[0].unit
         expression = f"{quantity.sql} * {prices[0].sql}"
-        return Measure(expression, "SUM", "revenue", table=prices[0].table, unit=unit, decimals=2)
+        return TableMeasure(expression, "SUM", "revenue", table=prices[0].table, unit=unit, decimals=2)
 
     def _check_status(self) -> None:
         """RefusedError where rows in which nothing was sold would count as sales."""
@@ -438,8 +438,8 @@ class _QueryReader:
                 if group.table != self.base.name and "rows" not in parts:
                     raise RefusedError("what is to be looked up is not in the tables")
 
-    def _count_rows(self, parts: FormParts) -> Measure:
-        """The number of rows; RefusedError where pieces or what somebody does may be meant."""
+    def _count_rows(self, parts: FormParts) -> TableMeasure:
+        """The number of rows; RefusedError where pieces or actions of a person may be meant."""
         rows = parts["rows"]
         between = self.items[parts["count"].at : rows.at]
         names = (self.base.label, self.base.key) if self.base.key is not None else ()
@@ -447,9 +447,9 @@ class _QueryReader:
             raise RefusedError(f"whether {rows.text!r} is what is counted is not clear")
         if any(condition.column in names for condition in self.query.conditions):
             raise RefusedError("whether rows or pieces are counted is not clear")
-        return Measure("*", "COUNT", f"number of {rows.low}", table=self.base.name)
+        return TableMeasure("*", "COUNT", f"number of {rows.low}", table=self.base.name)
 
-    def _figure(self, parts: FormParts) -> Measure:
+    def _figure(self, parts: FormParts) -> TableMeasure:
         """A sum, an average, or the value of the one row that is meant."""
         aggregate = parts["aggregate"].sql if "aggregate" in parts else ""
         measure = self._measure(parts["measure"], aggregate)
@@ -478,7 +478,7 @@ class _QueryReader:
         if self.open[item.at] == "T":
             if rank.low not in _OF_A_COUNT:
                 raise RefusedError(f"by what the {rank.low} are chosen is not said")
-            measure = Measure("*", "COUNT", f"number of {item.low}", table=self.base.name)
+            measure = TableMeasure("*", "COUNT", f"number of {item.low}", table=self.base.name)
         else:
             measure = self._measure(item, parts["aggregate"].sql if "aggregate" in parts else "")
             column = self._column(item, "number")

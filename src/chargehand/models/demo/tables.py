@@ -168,7 +168,7 @@ def _read_nouns(tables: dict[str, TableSpec]) -> dict[Phrase, list[Noun]]:
 # --- the parts of a query
 
 
-class Measure(Struct, frozen=True):
+class TableMeasure(Struct, frozen=True):
     """What is computed. Without an aggregate it is the value of each row."""
 
     expression: str
@@ -189,7 +189,7 @@ class Measure(Struct, frozen=True):
         return f"ROUND({call}, {self.decimals})" if self.decimals else call
 
 
-def column_measure(column: Column, aggregate: str = "") -> Measure:
+def column_measure(column: Column, aggregate: str = "") -> TableMeasure:
     """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
     aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
     decimals = 0
@@ -198,7 +198,7 @@ def column_measure(column: Column, aggregate: str = "") -> Measure:
     elif aggregate_or_sum == "SUM" and column.is_real:
         decimals = 2
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return Measure(
+    return TableMeasure(
         expression=column.sql,
         aggregate=aggregate_or_sum,
         label=word + column.label,
@@ -243,7 +243,7 @@ class TableQuery(Struct):
 
     base: TableSpec
     group: Grouping | None = None
-    measure: Measure | None = None
+    measure: TableMeasure | None = None
     conditions: list[Condition] = field(default_factory=list[Condition])
     rank: str = ""
     """DESC or ASC where the first places by the measure are asked for."""
@@ -273,7 +273,7 @@ class TableQuery(Struct):
         sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(self.group.columns))} {source} ORDER BY 1"
         return self._query(sql, self.base.name if self.group.is_row else self.group.label)
 
-    def _render_measure(self, measure: Measure, source: str) -> Query:
+    def _render_measure(self, measure: TableMeasure, source: str) -> Query:
         """A figure, or one for each group; with a rank the first places, all that are equal among them."""
         label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())

@@ -45,7 +45,7 @@ class _Property(_Option):
     anyOf: list[_Option] = []  # noqa: N815 - as JSON Schema spells it
 
 
-class _Schema(Struct):
+class _ArgumentSchema(Struct):
     properties: dict[str, _Property] = {}
     required: list[str] = []
 
@@ -100,9 +100,9 @@ def read_tool(name: str, description: str, parameters: Raw) -> ToolCard:
 @lru_cache(maxsize=1_000)
 def _read_tool(name: str, description: str, schema: bytes) -> ToolCard:
     try:
-        read = msgspec.json.decode(schema, type=_Schema)
+        read = msgspec.json.decode(schema, type=_ArgumentSchema)
     except msgspec.DecodeError:
-        read = _Schema()
+        read = _ArgumentSchema()
     parameters = tuple(_read_parameter(key, read.properties[key], read.required) for key in read.properties)
     return ToolCard(name, description, _read_kind(name, description, parameters), parameters)
 

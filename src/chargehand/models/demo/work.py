@@ -17,7 +17,7 @@ from chargehand.models.demo.passages import accept_passages, search_query
 from chargehand.models.demo.products import chart_arguments, read_conversion
 from chargehand.models.demo.request import MENTIONS_MODEL, Clause, RefusedError, parse_request
 from chargehand.models.demo.results import (
-    Material,
+    ResultMaterial,
     ToolOutcome,
     as_number,
     figure_in_words,
@@ -65,7 +65,7 @@ class Job(Struct, frozen=True):
     subject: Working
     tools: list[ToolCard]
     outcomes: list[ToolOutcome]
-    material: Material
+    material: ResultMaterial
     steps: int
 
     def tool(self, name: str) -> ToolCard | None:
@@ -82,7 +82,7 @@ class Job(Struct, frozen=True):
             raise CallsNeededError(missing)
         return [by_arguments[_encode(arguments)] for arguments in calls]
 
-    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[Material]:
+    def call_all(self, tool: str, calls: Sequence[Arguments]) -> list[ResultMaterial]:
         """What calls returned. One that failed is a refusal."""
         outcomes = self.outcomes_of(tool, calls)
         for outcome in outcomes:
@@ -91,7 +91,7 @@ class Job(Struct, frozen=True):
                 raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
         return [gather([outcome.value]) for outcome in outcomes]
 
-    def call(self, tool: str, arguments: Arguments) -> Material:
+    def call(self, tool: str, arguments: Arguments) -> ResultMaterial:
         return self.call_all(tool, [arguments])[0]
 
     def call_for_figure(self, tool: str, arguments: Arguments) -> Figure:

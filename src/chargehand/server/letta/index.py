@@ -39,7 +39,7 @@ class ListPage(Struct, frozen=True):
         return ordered[start:end][: self.limit]
 
 
-class RunFilter(Struct, frozen=True):
+class IndexedRunFilter(Struct, frozen=True):
     """Which runs are listed. An empty field asks nothing."""
 
     agents: Sequence[str] = ()
@@ -91,7 +91,7 @@ class Index(Protocol):
         """Drop the messages of a conversation, or of the agent's own; its runs stay."""
         ...
 
-    async def runs(self, wanted: RunFilter, page: ListPage) -> list[bytes]:
+    async def runs(self, wanted: IndexedRunFilter, page: ListPage) -> list[bytes]:
         """A page of the bodies of runs."""
         ...
 

@@ -11,7 +11,7 @@ from chargehand.server.idempotency import Repeats, is_repeated, mark_of
 from chargehand.server.letta.agents import change_agent, describe_agent
 from chargehand.server.letta.custom_tools import client_side_tools
 from chargehand.server.letta.executor import lock_of
-from chargehand.server.letta.index import IndexedRun, MessageFilter, RunFilter
+from chargehand.server.letta.index import IndexedRun, IndexedRunFilter, MessageFilter
 from chargehand.server.letta.models import check_model
 from chargehand.server.letta.request import approvals_in, check_messages, read_answer, read_request
 from chargehand.server.letta.routing import LettaCall, join_json, route
@@ -185,7 +185,7 @@ async def list_messages(call: LettaCall, agent: str, conversation: str | None) -
 async def list_runs(call: LettaCall) -> Response:
     query = call.query
     page = call.page(100, "desc", "agent_id", "statuses", "stop_reason", "conversation_id", "active")
-    wanted = RunFilter(
+    wanted = IndexedRunFilter(
         agents=query.getlist("agent_id"),
         statuses=query.getlist("statuses"),
         stop=query.get("stop_reason", ""),

@@ -12,9 +12,9 @@ from chargehand.server.letta.index import (
     OWN_CONVERSATION,
     Index,
     IndexedRun,
+    IndexedRunFilter,
     ListPage,
     MessageFilter,
-    RunFilter,
     SavedLog,
 )
 from chargehand.server.letta.message_log import MessageLog
@@ -152,7 +152,7 @@ class SqliteIndex:
 
     # --- runs
 
-    async def runs(self, wanted: RunFilter, page: ListPage) -> list[bytes]:
+    async def runs(self, wanted: IndexedRunFilter, page: ListPage) -> list[bytes]:
         conditions = _Conditions(["agent <> ''"])
         conditions.among("agent", wanted.agents)
         conditions.among("status", wanted.statuses)
