@@ -43,6 +43,11 @@ def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reaso
         ("competitive_intelligence", "How many deals did Plotline win?"),
         ("competitive_intelligence", "Which rival won the most deals?"),
         ("curriculum", "What share of the materials are worksheets?"),
+        ("shop", "Who brought the highest revenue in 2026?"),
+        ("shop", "When was the total revenue in May 2026?"),
+        ("shop", "What should the total revenue in May 2026 be?"),
+        ("shop", "What is the total revenue to be had in May 2026?"),
+        ("support", "How many orders are still to be shipped?"),
     ],
 )
 def test_what_no_part_of_a_query_accounts_for_is_refused(team: str, request_text: str) -> None:

@@ -66,6 +66,15 @@ another table or a column that rows can be put together by, P a month, year or d
 No form has N (a negation), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
 refer to).
 """
+_FIGURE_FORMS = ("count", "sold", "figure", "extreme")
+"""The forms of which a number comes."""
+_NAMING_QUESTIONS = word_set("who whose when where which")
+_NOT_A_FACT = re.compile(
+    r"\b(?:should|must|might|shall|ought|(?:would|could)(?! you\b| we\b| i\b))\b"
+    r"|\b(?:has|have|had|is|are|was|were|yet|still) to\b|\b(?:to|will) be\b",
+    re.IGNORECASE,
+)
+"""What is wished, planned or possible."""
 _LAST_OPENING = 3
 """Behind so many words "what" or "show" opens no question."""
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
@@ -410,9 +419,13 @@ class _QueryReader:
         items = [self.items[at] for at in self.open]
         if "&" in tags:
             raise RefusedError("it names several things; ask for one at a time")
+        if supposed := _NOT_A_FACT.search(self.clause.text):
+            raise RefusedError(f"{supposed[0]!r}: the tables have what is so, not what should or could be")
         for form, pattern in _FORMS:
             match = pattern.fullmatch(tags)
             if match is not None:
+                if form in _FIGURE_FORMS and self.clause.question in _NAMING_QUESTIONS:
+                    raise RefusedError(f"a figure does not say {self.clause.question}; name the column that is wanted")
                 self._read_parts(form, {name: items[match.start(name)] for name in match.groupdict() if match[name]})
                 self._take(*items)
                 return
