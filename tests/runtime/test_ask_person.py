@@ -7,7 +7,7 @@ import pytest
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine.events import InputAnswered
 from chargehand.engine.plan import Plan, Task, TaskId
-from chargehand.errors import Refused
+from chargehand.errors import Invalid, Refused
 from chargehand.models.messages import Reply, Request, ToolCall, Usage
 from chargehand.models.testing.scripted import ScriptedModel
 from chargehand.runtime.approving import PersonQuestion
@@ -56,6 +56,14 @@ async def test_a_callback_answers_and_may_leave_a_question_open() -> None:
     ]
     left_open = await _team().run("Paint the shed.", on_question=lambda _: None)
     assert left_open.ending == "needs_input"
+
+
+async def test_an_answer_that_does_not_fit_is_raised_at_once_and_the_question_stays_open(tmp_path: Path) -> None:
+    team = _team(tmp_path / "runs.db")
+    with pytest.raises(Invalid, match="was refused: the answer must be one of 'red', 'blue'"):
+        await team.run("Paint the shed.", run="one", on_question=lambda _: "green")
+    result = await team.resume("one", "blue")
+    assert (result.ending, "blue" in str(result.answer)) == ("complete", True)
 
 
 async def test_a_question_that_a_person_does_not_answer_is_told_to_the_worker() -> None:

@@ -1,7 +1,6 @@
 // Recorded runs that come with the page, for a server on which nothing has run yet.
 
 import incident from "./examples/incident.entries";
-import lostBranch from "./examples/lost-branch.entries";
 
 export type Example = { name: string; goal: string; what: string; address: string };
 
@@ -11,12 +10,6 @@ export const EXAMPLES: Example[] = [
     goal: "Why was checkout slow on 12 November, who was hit, and what do we tell them?",
     what: "ten tasks, three retries, one approval, two gaps",
     address: incident,
-  },
-  {
-    name: "example/lost-branch",
-    goal: "Why was checkout slow, going by the archive of the logs?",
-    what: "a task that fails for good, and four that fall with it",
-    address: lostBranch,
   },
 ];
 

@@ -26,6 +26,7 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
   const sums = new Map<SliceKind, number>();
   for (const slice of slices) sums.set(slice.kind, (sums.get(slice.kind) ?? 0) + slice.ended - slice.began);
   const sorted = [...sums].sort((a, b) => b[1] - a[1]);
+  const total = slices.reduce((sum, slice) => sum + slice.ended - slice.began, 0) || 1;
   const path = criticalPath(run);
   const label = sorted.map(([kind, sum]) => `${WORDS[kind]} ${seconds(sum)}`).join(", ");
   return (
@@ -33,7 +34,7 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
       <h3>Where the time went <span class="quiet">{seconds(now)}</span></h3>
       <div class="ledger" role="img" aria-label={label}>
         {slices.map((slice) => (
-          <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: slice.ended - slice.began }}
+          <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: (slice.ended - slice.began) / total }}
             title={`${slice.label}: ${seconds(slice.ended - slice.began)}`} {...pointsAt(slice.task)}
             onClick={() => { if (slice.task) context.select(slice.task); }} />
         ))}

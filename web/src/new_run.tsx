@@ -98,7 +98,7 @@ function DraftView({ draft }: { draft: Draft }): JSX.Element {
     <section class="new-draft" aria-label="The plan">
       <p>
         <b>{plural(plan.tasks.length, "task")}</b>
-        {forecast && <>, <b>{seconds(forecast.makespan ?? forecast.critical)}</b> at best, {seconds(forecast.serial)} one after the other</>}
+        {forecast && forecast.timed !== false && <>, <b>{seconds(forecast.makespan ?? forecast.critical)}</b> at best, {seconds(forecast.serial)} one after the other</>}
         {about !== undefined && about !== null && <>, about <b>{dollars(Math.round(about * 1e6))}</b></>}
       </p>
       <ol>{plan.tasks.map((task) => <li><b class="mono">{task.id}</b> {task.title || shortTitle(task.instruction)} <span class="quiet">{task.worker}</span></li>)}</ol>

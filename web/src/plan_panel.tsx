@@ -37,7 +37,7 @@ export function PlanPanel({ context }: { context: RunContext }): JSX.Element {
       <section>
         <h3>What it will take</h3>
         <dl class="pairs">
-          <dt>time</dt><dd><b>{seconds(best)}</b> at best, {seconds(serial)} one after the other</dd>
+          {forecast?.timed !== false && <><dt>time</dt><dd><b>{seconds(best)}</b> at best, {seconds(serial)} one after the other</dd></>}
           <dt>money</dt>
           <dd>
             {about !== undefined && about !== null && <>about <b>{dollars(Math.round(about * 1e6))}</b>, </>}

@@ -10,6 +10,7 @@ import { type Run, openQuestion } from "./run_state.ts";
 import { follow } from "./stream.ts";
 
 export type Forecast = {
+  timed?: boolean;
   critical: number;
   serial: number;
   makespan: number;

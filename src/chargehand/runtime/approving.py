@@ -118,8 +118,12 @@ async def _answer_questions(drive: "RunLoop", callbacks: Callbacks, trouble: lis
             return
         try:
             await drive.ask(answer)
-        except Refused as error:  # it was answered elsewhere, or the run is over
-            logger.info("run %s: an approval came too late: %s", drive.run, error)
+        except Refused as error:
+            if drive.state.input is not None and drive.state.input.number == number:  # the answer does not fit
+                trouble.append(Invalid(f"the answer to question {number} of run {drive.run!r} was refused: {error}"))
+                drive.stop_waiting()
+                return
+            logger.info("run %s: an answer came too late: %s", drive.run, error)
 
 
 async def _answer(
