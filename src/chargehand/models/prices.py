@@ -112,7 +112,7 @@ class PriceTag:
 
     def find(self) -> Price | None:
         if self._base_url and is_local(self._base_url):
-            return FREE
+            return self._otherwise or FREE
         return find_price(self._provider, self._name, self._base_url) or self._otherwise
 
 

@@ -250,7 +250,7 @@ class Finder:
             provider=reach.provider if reach.url == place.url else "",
             name=reach.name,
             base_url=reach.url,
-            fixed=options.get("price") or (self._price or FREE if place.free else None),
+            fixed=options.get("price") or (FREE if place.free and self._price is None else None),
             otherwise=self._price,
         )
         pace = options.get("pace") or self._paces.get(reach.provider) or place.pace
