@@ -100,7 +100,7 @@ def ask_person(
 ) -> object:
     """Ask the person you work for what only they can know or decide. The work waits until they answer."""
     del question, options, schema
-    raise ToolFailed("nobody can be asked here; go on without, and say what you took for granted")
+    raise ToolFailed("no person can be asked here; go on without, and say what you took for granted")
 
 
 def _ask_person(_clock: Clock) -> tuple[Tool, ...]:
