@@ -410,9 +410,9 @@ class Team:
         self._listeners.append(listener)
 
     @check_declared("run_sync", elsewhere=_KEYWORDS)
-    def run_sync(self, goal: Goal, *, run: str = "") -> Result:
+    def run_sync(self, goal: Goal, *, run: str = "", on_question: OnQuestion | None = None) -> Result:
         """The same for code without an event loop."""
-        return without_a_loop("run", lambda: self.run(goal, run=run))
+        return without_a_loop("run", lambda: self.run(goal, run=run, on_question=on_question))
 
     @check_declared("resume_sync", elsewhere=_KEYWORDS)
     def resume_sync(self, run: RunName, *answers: Answer, reason: str = "") -> Result:

@@ -58,6 +58,11 @@ async def test_a_callback_answers_and_may_leave_a_question_open() -> None:
     assert left_open.ending == "needs_input"
 
 
+def test_a_program_without_an_event_loop_answers_too() -> None:
+    result = _team().run_sync("Paint the shed.", on_question=lambda question: question.options[0])
+    assert "red" in str(result.answer)
+
+
 async def test_an_answer_that_does_not_fit_is_raised_at_once_and_the_question_stays_open(tmp_path: Path) -> None:
     team = _team(tmp_path / "runs.db")
     with pytest.raises(Invalid, match="was refused: the answer must be one of 'red', 'blue'"):

@@ -128,6 +128,8 @@ def _describe_exchange(_tracer: Tracer, event: ev.Event) -> _Description | None:
             return f"{short(model, 40)} replied: {read} tokens in, {written} out", "dim"
         case ev.InputRequested(what=what, task=task):
             return _ASKS.get(what, f"waiting for plan approval{' of a team:' if task else ''}"), "warn"
+        case ev.InputAnswered(verdict="answer", result=result):
+            return f"answered: {describe_result(result)}", "warn"
         case ev.InputAnswered(verdict=verdict, feedback=feedback, also=also):
             others = "".join(f"; call {call.call}: {call.verdict}{_because(call.feedback)}" for call in also)
             return f"answered: {verdict}{_because(feedback)}{others}", "warn"
