@@ -148,7 +148,9 @@ def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Pr
     done = asked(team, provider, "hang-before-headers", "--timeout", "3s")
     assert done.returncode == 5, done.stderr
     assert BICYCLES in done.stdout
-    assert "he time ran out before it was finished" in done.stdout
+    assert (
+        "How many passengers did each line carry in May: the time ran out before it was finished. [t1]" in done.stdout
+    )
     assert "; 1 of 2 parts covered; not covered: t1\n" in done.stderr
     assert "--reuse one --timeout TIME\n" in done.stderr
 
@@ -168,7 +170,7 @@ def test_when_the_budget_is_gone_the_results_are_shown_as_they_are(tmp_path: Pat
 def test_with_nearly_no_budget_the_run_says_what_it_could_not_pay_for(tmp_path: Path, provider: Provider) -> None:
     done = asked(ferry(tmp_path, more="budget: {calls: 1}"), provider, "ok")
     assert (done.returncode, done.stdout) == (5, "")
-    assert "the budget does not cover step 1 of 't1'" in done.stderr
+    assert "failed (budget: the budget does not cover step 1 of 't1')" in done.stderr
     assert "There is no answer: the budget is spent." in done.stderr
 
 
@@ -216,5 +218,5 @@ def test_a_provider_that_dies_half_way_costs_only_what_came_after(tmp_path: Path
     assert run.returncode == 3, heard + rest
     assert heard.startswith("notice: Part of this is not the work of a language model")
     assert re.search(r"Count the passengers of May\..*\[first\]", out, re.DOTALL)  # the first echoes its task
-    assert re.search(r"can be reached, then try again\.? \[then\]", out)
+    assert re.search(r"Say what the notes say about them[^\n]*: .* can be reached, then try again\. \[then\]", out)
     assert "chargehand run --reuse one" in rest
