@@ -42,6 +42,7 @@ const requested: Fold = (run, event, { entry }) => {
   run.team = event.team ?? "";
   run.deadline = event.deadline;
   run.budget = event.budget ?? {};
+  run.labels = event.labels ?? {};
   run.parent = event.parent?.run ?? "";
   run.warnings = event.warnings ?? [];
   for (const agent of event.roster?.agents ?? []) run.agents.set(agent.name, agent);
@@ -49,8 +50,8 @@ const requested: Fold = (run, event, { entry }) => {
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
+  run.downs.push({ began: before, ended: at, isOrderly: run.released });
   run.released = false;
-  run.downs.push([before, at]);
   stopAll(run, before, (task) => {
     if (task.status === "refining") {
       endWaits(task, before);
@@ -88,7 +89,7 @@ const timeRanOut: Fold = (run, _event, { at }) => {
 
 const ended: Fold = (run, event, { at }) => {
   cutOff(run, at);
-  run.ended = { ending: event.ending, reason: event.reason, gaps: event.gaps ?? [] };
+  run.ended = { ending: event.ending, reason: event.reason, gaps: event.gaps ?? [], cap: event.cap };
   for (const task of run.tasks.values()) {
     if (!SETTLED.has(task.status) && task.status !== "expanded") task.status = "unfinished";
   }

@@ -42,7 +42,16 @@ export function ago(then: number, now: number): string {
   return new Date(then * 1000).toISOString().slice(0, 10);
 }
 
-export const plural = (number: number, word: string): string => `${number} ${word}${number === 1 ? "" : "s"}`;
+/** A day and a time on it, where the reader is. */
+export function moment(at: number): string {
+  const date = new Date(at * 1000);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
+/** `shown`: how the number is written. */
+export const plural = (number: number, word: string, shown = String(number)): string => `${shown} ${word}${number === 1 ? "" : "s"}`;
 
 /** The last part of a run's name, which tells it from others of its team. */
 export const shortRun = (run: string): string => run.replace(/^.*-(?=[^-/]+)/, "");

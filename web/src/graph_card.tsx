@@ -126,3 +126,36 @@ function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
     </>
   );
 }
+
+const CELL = 15;
+const CELLS_IN_ROW = 11;
+const CELLS_LEFT = 10;
+
+type ItemCellsProps = { context: RunContext; task: Task; run: Run; place: { x: number; y: number } };
+
+/** The items of a `for_each` task below its card, a cell each. */
+export function ItemCells({ context, task, run, place }: ItemCellsProps): JSX.Element {
+  const items = itemsOf(run, task);
+  const height = Math.ceil(items.length / CELLS_IN_ROW) * CELL + CELLS_LEFT * 2 - 3;
+  return (
+    <g class="gr-items" transform={`translate(${place.x},${place.y + CARD.height + 4})`}>
+      <rect class="gr-items-ground" width={CARD.width} height={height} rx="6" />
+      {items.map((item, index) => {
+        const state = stateOf(item);
+        const x = CELLS_LEFT + (index % CELLS_IN_ROW) * CELL;
+        const y = CELLS_LEFT + Math.floor(index / CELLS_IN_ROW) * CELL;
+        const isSelected = context.selected === item.id;
+        const choose = (): void => context.select(item.id);
+        return (
+          <g key={item.id} class={`wf-cell is-${lookOf(state)} ${isSelected ? "is-selected" : ""}`} transform={`translate(${x},${y})`} role="button"
+            tabindex={0} data-task={item.id} aria-label={`${item.id}, ${wordOf(state)}`} aria-pressed={isSelected} onClick={choose}
+            onKeyDown={(event) => { if (event.key === "Enter") choose(); }}>
+            <rect width="12" height="12" rx="2.5" />
+            {item.status === "failed" && <path d="m3 3 6 6m0-6-6 6" />}
+            <title>{`${item.id}: ${wordOf(state)}`}</title>
+          </g>
+        );
+      })}
+    </g>
+  );
+}

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { Refs } from "./chips.tsx";
-import { count, dollars, seconds } from "./format.ts";
+import { count, dollars, plural, seconds } from "./format.ts";
 import { type RunContext, pointsAt } from "./run_context.ts";
 import type { Run } from "./run_state.ts";
 import { type SliceKind, criticalPath, moneyLedger, timeLedger } from "./run_view.ts";
@@ -16,7 +16,7 @@ const WORDS: Record<SliceKind, string> = {
   person: "waiting for a person",
   queue: "waiting for a worker",
   answer: "writing the answer",
-  down: "server down",
+  down: "no process",
 };
 
 export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
@@ -60,7 +60,7 @@ export function MoneyLedger({ run }: { run: Run }): JSX.Element {
     <section>
       <h3>Where the money went <span class="quiet">{dollars(run.spent.micros)}</span></h3>
       {rows.length === 0 && (
-        <p class="quiet">Nothing was paid for: {count(run.spent.tokens)} tokens, {run.spent.calls} calls.</p>
+        <p class="quiet">Nothing was paid for: {count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}.</p>
       )}
       <Bars rows={shown.map(([name, micros]) => ({ name, share: micros / top, text: dollars(micros) }))} />
       {failed > 0 && (

@@ -1,13 +1,13 @@
 // The head of the run page: the request, where it stands, and what can be done about it.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { Refusal, isBlocked, useAction } from "./actions.tsx";
-import { mayAct, post, runPath } from "./api.ts";
+import { CapLine } from "./cap_line.tsx";
 import { count, dollars, plural, seconds, shortRun } from "./format.ts";
-import { go, runAddress } from "./route.ts";
+import { Labels } from "./labels.tsx";
+import { runAddress } from "./route.ts";
+import { RunActions } from "./run_actions.tsx";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Task, openQuestion, planned } from "./run_state.ts";
+import { type Run, type Task, isLost, openQuestion, planned } from "./run_state.ts";
 import { runState } from "./run_store.ts";
 import { foresee } from "./run_view.ts";
 import { Link } from "./shell.tsx";
@@ -17,6 +17,7 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
   const { store } = context;
   const run = store.shown.value;
   const state = runState(store, run);
+  if (!run.start) return <header class="rh is-late"><h1>…</h1></header>;
   return (
     <header class="rh">
       <div class="rh-top">
@@ -33,8 +34,10 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
         <Budget run={run} />
         <span class="quiet">{count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}</span>
         {run.source && <span class="quiet">after <Link class="text-link" to={runAddress(run.source)}>{shortRun(run.source)}</Link></span>}
+        <Labels labels={run.labels} />
         {run.parent && <span class="quiet">inside <Link class="text-link" to={runAddress(run.parent)}>{shortRun(run.parent)}</Link></span>}
       </div>
+      <CapLine run={run} />
     </header>
   );
 }
@@ -61,7 +64,7 @@ const MOST_SEGMENTS = 40;
 function segmentOf(task: Task): string {
   if (task.reused) return "reuse";
   if (task.status === "done") return "done";
-  if (task.status === "failed" || task.status === "skipped" || task.status === "unfinished") return "fail";
+  if (isLost(task)) return "fail";
   if (task.status === "asking") return "ask";
   return task.status === "waiting" || task.status === "ready" ? "wait" : "run";
 }
@@ -91,37 +94,5 @@ function Budget({ run }: { run: Run }): JSX.Element {
       <i><em style={{ width: `${share * 100}%` }} /></i>
       <span><b>{dollars(run.spent.micros)}</b> of {dollars(cap * 1e6)}</span>
     </span>
-  );
-}
-
-function RunActions({ context, state }: { context: RunContext; state: string }): JSX.Element | null {
-  const run = context.store.latest;
-  const action = useAction();
-  const [isSure, setSure] = useState(false);
-  if (!mayAct() || !run.start || run.parent || context.store.example) return null;
-  const base = runPath(run.run);
-  const blocked = isBlocked(action);
-  const tell = (verb: string): Promise<void> => action.run(async () => { await post(`${base}/${verb}`); await context.store.load(); });
-  const begin = (verb: string): Promise<void> =>
-    action.run(async () => go(runAddress((await post<{ run: string }>(`${base}/${verb}`)).run)));
-  const lost = planned(run).some((task) => segmentOf(task) === "fail");
-  return (
-    <div class="rh-acts">
-      <div class="row">
-        {state === "interrupted" && <button class="primary" disabled={blocked} onClick={() => tell("resume")}>Resume</button>}
-        {!run.ended && state !== "interrupted" && (
-          <button id="pause" disabled={blocked} onClick={() => tell(run.paused ? "resume" : "pause")}>{run.paused ? "Resume" : "Pause"}</button>
-        )}
-        {!run.ended && (
-          <button id="cancel" class="danger" disabled={blocked || run.cancelled} onBlur={() => setSure(false)}
-            onClick={() => (isSure ? void tell("cancel") : setSure(true))}>
-            {isSure ? "Really cancel?" : "Cancel"} <kbd>x</kbd>
-          </button>
-        )}
-        {run.ended && lost && <button class="primary" disabled={blocked} onClick={() => begin("retry")}>Retry what failed</button>}
-        {run.ended && <button id="fork" disabled={blocked} onClick={() => begin("fork")}>Fork</button>}
-      </div>
-      <Refusal action={action} />
-    </div>
   );
 }

@@ -1,6 +1,6 @@
 // A run as the page shows it. `fold.ts` makes it from the entries; times are seconds since the run began.
 
-import type { Agent, Amount, Budget, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
+import type { Agent, Amount, Budget, CapReached, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
 
 export type WorkEnding = "under way" | "succeeded" | "failed" | "stopped" | "asked";
 export type Status =
@@ -163,7 +163,7 @@ export type Run = {
   answer?: unknown;
   sections: AnswerSection[];
   statements: Statement[];
-  ended?: { ending: string; reason: string; gaps: Gap[] };
+  ended?: { ending: string; reason: string; gaps: Gap[]; cap?: CapReached | null };
   paused: boolean;
   cancelled: boolean;
   /** The process stopped in an orderly way and has not resumed the run. */
@@ -172,8 +172,9 @@ export type Run = {
   source: string;
   parent: string;
   unserved: string[];
-  /** Stretches in which no process carried the run. */
-  downs: [number, number][];
+  /** Stretches in which no process carried the run; orderly: the one before was stopped, it did not crash. */
+  downs: { began: number; ended: number; isOrderly: boolean }[];
+  labels: Record<string, string>;
   round: number;
   planRedo: boolean;
   openDuties: Map<string, Duty>;
@@ -182,6 +183,10 @@ export type Run = {
 };
 
 export const SETTLED: ReadonlySet<Status> = new Set<Status>(["done", "failed", "skipped"]);
+
+/** Whether a task came to nothing. */
+export const isLost = (task: Task): boolean =>
+  task.status === "failed" || task.status === "skipped" || task.status === "unfinished";
 
 export const openQuestion = (run: Run): AskedQuestion | undefined =>
   run.ended ? undefined : run.questions.find((question) => !question.verdict);

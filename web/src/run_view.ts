@@ -42,7 +42,7 @@ export function timeLedger(run: Run, now: number): Slice[] {
   const put = (kind: SliceKind, label: string, began: number, ended: number | undefined, task = ""): void => {
     parts.push({ kind, label, began, ended: ended ?? now, task });
   };
-  for (const [began, ended] of run.downs) put("down", "the server was down", began, ended);
+  for (const { began, ended } of run.downs) put("down", "no process", began, ended);
   for (const duty of run.duties) {
     if (duty.duty === "plan") put("plan", "planning", duty.began, duty.ended);
     if (duty.duty === "answer") {

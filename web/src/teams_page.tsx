@@ -1,10 +1,11 @@
 // Teams: who is in them, with what, and how they have been doing.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { get } from "./api.ts";
+import { useEffect } from "preact/hooks";
 import { dollars, plural, seconds } from "./format.ts";
-import { Bar, Empty, Link } from "./shell.tsx";
+import { Bar, Empty, Link, LoadProblem, Loading } from "./shell.tsx";
+import { RoutingMatrix, TryOut } from "./team_routing.tsx";
+import { useGet } from "./use_get.ts";
 
 type Worker = { name: string; description: string; tags: string[]; tools: string[]; model: string; concurrency: number };
 type Team = {
@@ -17,19 +18,18 @@ type Health = {
 };
 
 export function TeamsPage({ name }: { name: string }): JSX.Element {
-  const [teams, setTeams] = useState<Team[] | undefined>(undefined);
-  const [health, setHealth] = useState<Health[]>([]);
-  useEffect(() => {
-    document.title = "Teams · chargehand";
-    get<{ teams: Team[] }>("/api/teams").then((reply) => setTeams(reply.teams)).catch(() => setTeams([]));
-    get<{ workers: Health[] }>("/api/health/workers").then((reply) => setHealth(reply.workers)).catch(() => {});
-  }, []);
+  const loaded = useGet<{ teams: Team[] }>("/api/teams");
+  const teams = loaded.value?.teams;
+  const health = useGet<{ workers: Health[] }>("/api/health/workers").value?.workers ?? [];
+  useEffect(() => { document.title = "Teams · chargehand"; }, []);
   const team = teams?.find((each) => each.name === name) ?? teams?.[0];
   return (
     <>
       <Bar />
       <main class="page" id="main">
         <div class="page-tools"><h1>Teams</h1></div>
+        <LoadProblem problem={loaded.problem} />
+        {!teams && !loaded.problem && <Loading />}
         {teams?.length === 0 && <Empty title="No team is served here"><p>Start the server with <code>--team PATH</code>.</p></Empty>}
         <div class="two-panes">
           <nav class="pick-list" aria-label="Teams">
@@ -39,7 +39,7 @@ export function TeamsPage({ name }: { name: string }): JSX.Element {
               </Link>
             ))}
           </nav>
-          {team && <TeamView team={team} health={health} />}
+          {team && <TeamView key={team.name} team={team} health={health} />}
         </div>
       </main>
     </>
@@ -82,6 +82,8 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
           </table>
         </>
       )}
+      <TryOut team={team.name} />
+      <RoutingMatrix team={team.name} />
       {team.examples.length > 0 && <><h3>Examples</h3><ul class="plain-list">{team.examples.map((example) => <li>{example}</li>)}</ul></>}
     </div>
   );

@@ -69,8 +69,8 @@ function tearsOf(run: Run, end: number): Tear[] {
 function reasonOf(run: Run, from: number, to: number): string {
   const covers = (began: number, ended = Infinity): boolean => began <= from + 0.5 && ended >= to - 1;
   if (run.questions.some((question) => covers(question.asked, question.answered))) return "waiting for you";
-  if (run.downs.some(([began, ended]) => covers(began, ended))) return "the server was down";
-  if (run.downs.some(([began, ended]) => began < to && ended > from)) return "the server was down";
+  const down = run.downs.find(({ began, ended }) => covers(began, ended)) ?? run.downs.find(({ began, ended }) => began < to && ended > from);
+  if (down) return down.isOrderly ? "its process was stopped" : "its process was down";
   if (run.questions.some((question) => question.asked < to && (question.answered ?? Infinity) > from)) return "waiting for you";
   return run.paused ? "paused" : "nothing under way";
 }

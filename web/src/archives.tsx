@@ -1,0 +1,74 @@
+// The archives of a team: search in them with scores and reasons, and what they hold.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { Refusal, useAction } from "./actions.tsx";
+import { post, serverNow } from "./api.ts";
+import { ago, plural } from "./format.ts";
+import { LoadProblem } from "./shell.tsx";
+import { useGet } from "./use_get.ts";
+
+type Archive = { id: string; name: string; description: string; embedding: string; passages: number };
+type Passage = { id: string; text: string; tags: string[]; source: string; tainted: boolean; created: number };
+type Hit = Passage & { archive: string; score: number; why: string };
+
+export function Archives({ base }: { base: string }): JSX.Element {
+  const { value, problem } = useGet<{ archives: Archive[] }>(`${base}/archives`);
+  return (
+    <section>
+      <h2>Archives</h2>
+      <Search base={base} />
+      <LoadProblem problem={problem} />
+      {value?.archives.map((archive) => <ArchiveView key={archive.id} base={base} archive={archive} />)}
+    </section>
+  );
+}
+
+function Search({ base }: { base: string }): JSX.Element {
+  const [hits, setHits] = useState<Hit[] | undefined>(undefined);
+  const action = useAction();
+  const search = (event: Event): void => {
+    event.preventDefault();
+    const query = new FormData(event.target as HTMLFormElement).get("query");
+    void action.run(async () => setHits((await post<{ hits: Hit[] }>(`${base}/search`, { query })).hits));
+  };
+  return (
+    <>
+      <form class="row" onSubmit={search}>
+        <input id="search" name="query" type="search" required placeholder="Search what was kept  /" aria-label="Search the archives" />
+        <button>Search</button>
+      </form>
+      <Refusal action={action} />
+      {hits?.length === 0 && <p class="quiet">Nothing fits.</p>}
+      <ul class="hits" aria-label="Passages that fit">
+        {hits?.map((hit) => (
+          <li>
+            <p>{hit.text}</p>
+            <p class="quiet"><b>{hit.score.toFixed(2)}</b> {hit.why} · {hit.archive} · <Facts passage={hit} /></p>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Facts({ passage }: { passage: Passage }): JSX.Element {
+  const facts = [passage.source, passage.tags.join(", "), ago(passage.created, serverNow())].filter(Boolean);
+  return <>{facts.join(" · ")}{passage.tainted && <> <span class="effect is-effect">tainted</span></>}</>;
+}
+
+function ArchiveView({ base, archive }: { base: string; archive: Archive }): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const path = `${base}/archives/${encodeURIComponent(archive.id)}/passages`;
+  const passages = useGet<{ passages: Passage[]; next: string | null }>(isOpen ? path : "");
+  return (
+    <details class="block" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary><b class="mono">{archive.name}</b> <span class="quiet">{archive.description} {plural(archive.passages, "passage")}</span></summary>
+      <LoadProblem problem={passages.problem} />
+      <ul class="hits">
+        {passages.value?.passages.map((passage) => <li><p>{passage.text}</p><p class="quiet"><Facts passage={passage} /></p></li>)}
+      </ul>
+      {passages.value?.next && <p class="quiet">The first {passages.value.passages.length}; search for others.</p>}
+    </details>
+  );
+}
