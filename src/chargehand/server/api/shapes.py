@@ -16,6 +16,7 @@ from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
+from chargehand.evals.report_files import ReportSummary
 from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
@@ -90,6 +91,12 @@ class PlanBody(RequestBody, frozen=True):
 
     goal: Goal
     plan: Plan | None = None
+
+
+class RouteBody(RequestBody, frozen=True):
+    """A request whose route is wanted."""
+
+    goal: Goal
 
 
 class ReasonBody(RequestBody, frozen=True):
@@ -321,6 +328,35 @@ class PlanDraft(Struct, frozen=True):
     unserved: tuple[str, ...]
     notes: tuple[str, ...]
     usd: float | None
+
+
+class WorkerScore(Struct, frozen=True):
+    worker: str
+    score: float
+
+
+class RouteDraft(Struct, frozen=True):
+    """Where a request would go. Nothing was done about it.
+
+    `router` is how it was found: that of a route, such as `rules`, `words`, `meaning` or `model`; else `plan`, and
+    `workers` are those with a task in the plan, without scores. No `workers`: nobody fits, and `unserved` says why.
+    `confidence` is from 0 to 1, null for a plan; `scores` are those of the best workers, the best first. `usd` is what
+    asking cost; null: unknown.
+    """
+
+    workers: tuple[str, ...]
+    router: str
+    confidence: float | None
+    scores: tuple[WorkerScore, ...]
+    unserved: tuple[str, ...]
+    notes: tuple[str, ...]
+    usd: float | None
+
+
+class ReportList(Struct, frozen=True):
+    """The saved reports of a team, the newest first; at most 200."""
+
+    reports: tuple[ReportSummary, ...]
 
 
 class HealthReport(Struct, frozen=True):

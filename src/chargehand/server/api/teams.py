@@ -15,6 +15,8 @@ from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
+from chargehand.evals.report import EvalReport
+from chargehand.evals.report_files import list_reports, load_report
 from chargehand.memory.archives import Archive, Filter, Passage
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.edits import Rethink
@@ -40,7 +42,10 @@ from chargehand.server.api.shapes import (
     PassagesAfter,
     PlanBody,
     PlanDraft,
+    ReportList,
     RestoreBody,
+    RouteBody,
+    RouteDraft,
     SearchBody,
     SearchHit,
     SearchHits,
@@ -48,6 +53,7 @@ from chargehand.server.api.shapes import (
     TeamLimits,
     TeamList,
     WorkerInfo,
+    WorkerScore,
     show,
 )
 from chargehand.server.routing import CALLER, ApiCaller
@@ -144,6 +150,41 @@ def _checked_plan(executor: Executor, request: RunRequested, plan: Plan) -> Plan
     checked = Plan(linted.tasks, plan.combine, plan.goal or request.goal)
     reckoned = None if linted.errors else foreseen(executor, checked, request)
     return PlanDraft(plan=checked, findings=linted.findings, forecast=reckoned, unserved=(), notes=(), usd=0.0)
+
+
+@operation("POST", "/api/teams/{team}/route", scope="run")
+async def draft_route(tenant: Tenant, team: str, body: RouteBody) -> RouteDraft:
+    """Which workers would get a request, and how sure that is; nothing is done about it."""
+    served = await tenant.part(Teams).of(team)
+    tenant.runs.check()
+    team_in_budget = await served.keep_budget()
+    async with tenant.part(Drafts).turn:
+        drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
+    route = drafted.route
+    in_plan = tuple(dict.fromkeys(task.worker for task in drafted.plan.tasks))
+    return RouteDraft(
+        workers=in_plan if route is None else route.workers,
+        router="plan" if route is None else route.router,
+        confidence=None if route is None else route.confidence,
+        scores=() if route is None else tuple(WorkerScore(name, score) for name, score in route.scores),
+        unserved=drafted.unserved,
+        notes=drafted.notes,
+        usd=None if drafted.spent is None else drafted.spent.usd,
+    )
+
+
+@operation("GET", "/api/teams/{team}/evals")
+async def list_evals(tenant: Tenant, team: str) -> ReportList:
+    """The reports that `chargehand eval` saved for a team, the newest first."""
+    folder = tenant.part(Teams).report_folder(team)
+    return ReportList(tuple(await asyncio.to_thread(list_reports, folder, team)))
+
+
+@operation("GET", "/api/teams/{team}/evals/{report}")
+async def show_eval(tenant: Tenant, team: str, report: str) -> EvalReport:
+    """A saved report: cases, measures with their intervals, gates, changes since the baseline, counts of routes."""
+    folder = tenant.part(Teams).report_folder(team)
+    return await asyncio.to_thread(load_report, folder, team, report)
 
 
 class LatestHealth:
