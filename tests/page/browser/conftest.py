@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from tests.page.big_run import write_big_run
-from tests.page.browser import open_browser
+from tests.page.chromium import open_browser
+from tests.page.installed import install_wheel
 from tests.page.shop import Shop, open_shop
 from tests.server.running import TOKEN
 
@@ -62,15 +63,16 @@ class Visitor:
             self.troubles.append(f"foreign request: {request.url}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    python = install_wheel(tmp_path_factory)
     data = tmp_path_factory.mktemp("shop")
     write_big_run(data, "incident-500", 500)
-    with open_shop(data) as opened:
+    with open_shop(data, python) as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(shop: Shop) -> Iterator[Browser]:
     """After the server: while a browser is open, its library holds the event loop of this thread."""
     expect.set_options(timeout=_TIMEOUT)
@@ -87,7 +89,7 @@ def visitor(browser: Browser, shop: Shop, tmp_path: Path) -> Iterator[Visitor]:
     assert visitor.troubles == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def ended_run(shop: Shop) -> str:
     """A run that ended with gaps."""
     run = shop.begin()

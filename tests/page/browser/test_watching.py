@@ -6,7 +6,7 @@ import time
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.conftest import NARROW, Visitor
+from tests.page.browser.conftest import NARROW, Visitor
 from tests.page.shop import CASCADE, SLOW
 
 pytestmark = pytest.mark.timeout(300)

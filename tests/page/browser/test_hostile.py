@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.attacks import ATTACKS, EVERYTHING
-from tests.page.conftest import NARROW, Visitor
+from tests.page.browser.conftest import NARROW, Visitor
 from tests.page.web_tools import WEB, has_node, install_packages
 
 pytestmark = pytest.mark.timeout(300)
