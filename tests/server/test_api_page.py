@@ -237,6 +237,33 @@ def test_a_worker_asks_a_person_and_the_question_outlives_the_server(tmp_path: P
             assert done["deadline"] > shown["deadline"]
 
 
+@pytest.mark.parametrize(("free_text", "status"), [(False, 422), (True, 200)])
+def test_another_answer_than_the_options_needs_free_text(tmp_path: Path, free_text: bool, status: int) -> None:
+    asked = {"question": "Which colour?", "options": ["red", "blue"], "free_text": free_text}
+
+    def think(question: Question) -> Answer | str:
+        told = question.results
+        return f"I was told {told[-1]}." if told else Answer(calls=(Call("ask_person", asked),))
+
+    with fake_model(think) as model:
+        team = tmp_path / "team.yaml"
+        team.write_text(_PAINTERS.format(handle=model.handle))
+        settings = settings_in(tmp_path / "data", teams=(team,))
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            painters = Garden(server, client, tmp_path)
+            body = {"team": "painters", "goal": "Paint the shed.", "plan": _PAINT}
+            run = client.post("/api/runs", json=body).json()["run"]
+            shown: Any = painters.wait(run, "needs_input")
+            assert shown["question"]["question"].get("free_text", False) is free_text
+            answer = {"number": 1, "verdict": "answer", "result": "green"}
+            answered = client.post(f"/api/runs/{run}/answer", json=answer)
+            assert answered.status_code == status, answered.text
+            if status == 422:
+                assert "one of 'red', 'blue'" in answered.json()["errors"][0]["message"]
+                late = client.post(f"/api/runs/{run}/answer", json={**answer, "number": 2})
+                assert late.status_code == 409
+
+
 def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
     def think(asked: Question) -> Answer | str:
         return f"I was told {asked.results[-1]}." if asked.results else Answer(calls=(_ASKED,))

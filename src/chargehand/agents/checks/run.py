@@ -352,11 +352,21 @@ class Witness(ContextProxy):
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         if kind == "remember":
             self.late = partial(self._context.step, name, call, kind=kind, effect=effect)
             return cast("_Shape", None)  # it is not read
-        result = await super().step(name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape)
+        result = await super().step(
+            name,
+            call,
+            kind=kind,
+            request=request,
+            effect=effect,
+            reserve=reserve,
+            shape=shape,
+            tool_call=tool_call,
+        )
         self.acted = self.acted or (isinstance(result, Came) and result.acted)
         if kind == "tool":
             self.called = True
