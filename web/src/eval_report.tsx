@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { CopyButton } from "./copy_button.tsx";
-import { type EvalReport, type Gate, type Measure, type Score, type ScoreChange, type Section, figure } from "./eval_types.ts";
+import { type EvalReport, type Gate, type Measure, type Score, type ScoreChange, type Section, figure, sectionName } from "./eval_types.ts";
 import { dollars, moment, plural, seconds } from "./format.ts";
 import { RouteMatrix } from "./route_matrix.tsx";
 import { Icon } from "./states.tsx";
@@ -37,7 +37,7 @@ function Gates({ gates }: { gates: Gate[] }): JSX.Element {
       {gates.map((gate) => (
         <li class={gate.passed ? "" : "is-missed"}>
           <Icon state={gate.passed ? "done" : "failed"} />
-          <span>{gate.dataset} {gate.kind}: <b>{gate.measure}</b>{gate.why && <span class="quiet"> {gate.why}</span>}</span>
+          <span>{sectionName(gate)}: <b>{gate.measure}</b>{gate.why && <span class="quiet"> {gate.why}</span>}</span>
           <b>{figure(gate.value, gate.percent)}</b>
           <span class="quiet">{wanted(gate)}, {gate.passed ? "reached" : "not reached"}</span>
         </li>
@@ -56,8 +56,8 @@ function Changes({ changes }: { changes: ScoreChange[] }): JSX.Element {
           <Icon state={VERDICTS[change.verdict]} />
           <div>
             <p>
-              {change.dataset} {change.kind}: <b>{change.measure}</b> {figure(change.before, change.percent)} → <b>{figure(change.now, change.percent)}</b>, {change.verdict}
-              <span class="quiet"> over {plural(change.count, "case")}, difference {figure(change.low, change.percent)} to {figure(change.high, change.percent)}</span>
+              {sectionName(change)}: <b>{change.measure}</b> {figure(change.before, change.percent)} → <b>{figure(change.now, change.percent)}</b>, {change.verdict}
+              <span class="quiet"> over {plural(change.count, "case")}{change.low !== change.high && `, difference ${figure(change.low, change.percent)} to ${figure(change.high, change.percent)}`}</span>
             </p>
             {change.lost.length > 0 && <p class="is-bad">lost {change.lost.join(", ")}</p>}
             {change.won.length > 0 && <p class="ev-won">won {change.won.join(", ")}</p>}
@@ -74,10 +74,10 @@ function SectionView({ section, gates }: { section: Section; gates: Gate[] }): J
   const passed = section.scores.length - failed.length;
   return (
     <section>
-      <h3>{section.dataset} {section.kind} <span class="quiet">{passed} of {section.scores.length} passed</span></h3>
-      <div class="tx-scroll" tabIndex={0} role="group" aria-label={`Figures of ${section.dataset}, ${section.kind}`}>
+      <h3>{sectionName(section)} <span class="quiet">{passed} of {section.scores.length} passed</span></h3>
+      <div class="tx-scroll" tabIndex={0} role="group" aria-label={`Figures of ${sectionName(section)}`}>
         <table class="grid">
-          <thead><tr>{["Measure", "Value", "95 % interval", "Cases"].map((head) => <th scope="col">{head}</th>)}</tr></thead>
+          <thead><tr><th scope="col">Measure</th><th scope="col" class="is-number">Value</th><th scope="col">95 % interval</th><th scope="col" class="is-number">Cases</th></tr></thead>
           <tbody>
             {section.measures.map((measure) => <MeasureRow measure={measure} gate={own.find((gate) => gate.measure === measure.name)} />)}
           </tbody>

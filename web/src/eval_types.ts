@@ -35,5 +35,9 @@ export function figure(value: number, isPercent: boolean): string {
   return String(Number(value.toPrecision(4)));
 }
 
+/** The cases of one kind in one dataset, in words; a dataset of one kind is often named after it. */
+export const sectionName = ({ dataset, kind }: { dataset: string; kind: string }): string =>
+  dataset === kind ? dataset : `${dataset}, ${kind}`;
+
 export const evalsPath = (team: string, report = ""): string =>
   `/api/teams/${encodeURIComponent(team)}/evals${report ? `/${encodeURIComponent(report)}` : ""}`;

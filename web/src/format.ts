@@ -5,7 +5,7 @@ export function seconds(value: number): string {
   if (value < 9.95) return `${value.toFixed(1)} s`;
   const whole = Math.round(value);
   if (whole < 120) return `${whole} s`;
-  if (whole < 7200) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
   if (whole < 172_800) return `${(whole / 3600).toFixed(1)} h`;
   return `${Math.round(whole / 86_400)} days`;
 }

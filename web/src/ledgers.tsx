@@ -7,7 +7,8 @@ import { type RunContext, pointsAt } from "./run_context.ts";
 import type { Run } from "./run_state.ts";
 import { type SliceKind, criticalPath, moneyLedger, timeLedger } from "./run_view.ts";
 
-const WORDS: Record<SliceKind, string> = {
+/** What the run was waiting for. */
+export const SLICE_WORDS: Record<SliceKind, string> = {
   work: "work",
   plan: "planning",
   failed: "failed attempts",
@@ -28,7 +29,7 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
   const sorted = [...sums].sort((a, b) => b[1] - a[1]);
   const total = slices.reduce((sum, slice) => sum + slice.ended - slice.began, 0) || 1;
   const path = criticalPath(run);
-  const label = sorted.map(([kind, sum]) => `${WORDS[kind]} ${seconds(sum)}`).join(", ");
+  const label = sorted.map(([kind, sum]) => `${SLICE_WORDS[kind]} ${seconds(sum)}`).join(", ");
   return (
     <section>
       <h3>Where the time went <span class="quiet">{seconds(now)}</span></h3>
@@ -41,7 +42,7 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
       </div>
       <ul class="ledger-legend">
         {sorted.map(([kind, sum]) => (
-          <li><i class={`ledger-swatch is-${kind}`} />{WORDS[kind]}<b>{seconds(sum)}</b></li>
+          <li><i class={`ledger-swatch is-${kind}`} />{SLICE_WORDS[kind]}<b>{seconds(sum)}</b></li>
         ))}
       </ul>
       {path.length > 1 && <p class="ledger-path"><span class="quiet">Critical path </span><Refs context={context} ids={path} arrow /></p>}

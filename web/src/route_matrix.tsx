@@ -35,7 +35,7 @@ function MatrixCell({ count, total, isRight }: { count: number; total: number; i
   if (!count) return <td class="is-none">·</td>;
   const share = Math.round((count / total) * 100);
   return (
-    <td class={isRight ? "is-right" : "is-wrong"} title={`${share} % of ${total}`} style={{ "--share": `${20 + share * 0.8}%` }}>{count}</td>
+    <td class={isRight ? "is-right" : "is-wrong"} title={`${share} % of ${total}`} style={{ "--share": `${50 + share / 2}%` }}>{count}</td>
   );
 }
 

@@ -63,7 +63,7 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
       {team.notice && <p class="quiet">{team.notice}</p>}
       <div class="tx-scroll" tabIndex={0} role="group" aria-label="Workers">
         <table class="grid">
-          <thead><tr>{["Worker", "Does", "Tools", "Tags", "Model", "At once", "Attempts", "Median", "Errors", "Breaker"].map((head) => <th scope="col">{head}</th>)}</tr></thead>
+          <Heads words={["Worker", "Does", "Tools", "Tags", "Model"]} figures={["At once", "Attempts", "Median", "Errors"]} last="Breaker" />
           <tbody>
             {team.workers.map((worker) => <WorkerRow worker={worker} health={known.find((each) => each.what === "worker" && each.name === worker.name)} />)}
           </tbody>
@@ -72,8 +72,8 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
       {shownTools.length > 0 && (
         <>
           <h3>Tools, as they were called</h3>
-          <table class="grid">
-            <thead><tr>{["Tool", "Calls", "Median", "95 of 100", "Errors"].map((head) => <th scope="col">{head}</th>)}</tr></thead>
+          <table class="grid is-narrow">
+            <Heads words={["Tool"]} figures={["Calls", "Median", "95 of 100", "Errors"]} />
             <tbody>
               {shownTools.map((tool) => (
                 <tr><th scope="row" class="mono">{tool.name}</th><td class="is-number">{tool.attempts}</td><td class="is-number">{time(tool.median)}</td><td class="is-number">{time(tool.p95)}</td><td class="is-number">{share(tool)}</td></tr>
@@ -89,6 +89,18 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
   );
 }
 
+function Heads({ words, figures, last }: { words: string[]; figures: string[]; last?: string }): JSX.Element {
+  return (
+    <thead>
+      <tr>
+        {words.map((word) => <th scope="col">{word}</th>)}
+        {figures.map((word) => <th scope="col" class="is-number">{word}</th>)}
+        {last && <th scope="col">{last}</th>}
+      </tr>
+    </thead>
+  );
+}
+
 const time = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : seconds(value));
 const share = (health: Health): JSX.Element => (
   <span class={health.rate > 0.2 ? "is-bad" : ""} title={Object.entries(health.failures).map(([kind, number]) => `${kind} ${number}`).join(", ")}>
@@ -101,7 +113,7 @@ function WorkerRow({ worker, health }: { worker: Worker; health?: Health }): JSX
     <tr>
       <th scope="row">{worker.name}</th>
       <td class="grid-text">{worker.description}</td>
-      <td class="mono">{worker.tools.join(", ")}</td>
+      <td class="mono grid-names">{worker.tools.join(", ")}</td>
       <td>{worker.tags.join(", ")}</td>
       <td class="mono">{worker.model}</td>
       <td class="is-number">{worker.concurrency || "any"}</td>
