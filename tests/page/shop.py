@@ -99,6 +99,15 @@ class Shop:
             time.sleep(0.1)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
+    def wait_for_tasks(self, run: str, done: set[str]) -> None:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            tasks = self.show(run)["tasks"]
+            if done <= {task["id"] for task in tasks if task["status"] == "done"}:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{run} did not do {done}: {self.show(run)['tasks']}")
+
     def approve(self, run: str) -> httpx.Response:
         number = self.show(run)["question"]["number"]
         return self.client.post(f"/api/runs/{run}/answer", json={"number": number, "verdict": "approve"})
