@@ -279,6 +279,31 @@ def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
         assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
 
 
+def test_runs_are_listed_by_who_has_a_task_in_them(home: Garden) -> None:
+    one = home.begin()
+    both = home.begin(BOTH)
+    for run in (one, both):
+        home.wait(run)
+
+    def listed(worker: str) -> list[str]:
+        page = home.client.get("/api/runs", params={"worker": worker}).json()
+        return [line["run"] for line in page["runs"]]
+
+    assert listed("buyer") == [both, one]
+    assert listed("reader") == [both]
+    assert listed("nobody") == []
+    assert sorted(home.client.get("/api/runs").json()["runs"][0]["workers"]) == ["buyer", "reader"]
+
+
+def test_a_lean_run_leaves_out_what_its_entries_tell(home: Garden) -> None:
+    run = home.begin(BOTH)
+    whole: Any = home.wait(run)
+    lean = home.client.get(f"/api/runs/{run}?lean=true").json()
+    assert (lean["plan"]["tasks"], lean["tasks"], lean["notes"], lean["answer"]) == ([], [], [], None)
+    same = ("summary", "gaps", "question", "deadline", "limits", "notice", "forecast")
+    assert {name: lean[name] for name in same} == {name: whole[name] for name in same}
+
+
 def test_runs_are_listed_by_label_and_a_fork_has_the_labels_of_its_run(home: Garden) -> None:
     labelled = home.begin(labels={"customer": "ott", "kind": "price"})
     home.wait(labelled)

@@ -29,7 +29,7 @@ from chargehand.server.api.shapes import (
     show,
 )
 from chargehand.server.run_control import read_run
-from chargehand.server.streams import MEDIA_TYPE, Output, event, streamed
+from chargehand.server.streams import MEDIA_TYPE, GzipStream, Output, event, streamed
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, nothing, reply, unknown
 
@@ -186,9 +186,11 @@ async def _follow(
     followed = [await _subscribe(tenant, name, mark) for name, mark in marks.items()]
     if not all(run.is_over for run in followed):
         slot = tenant.runs.take_stream_slot()
+        is_packed = lean and "gzip" in request.headers.get("accept-encoding", "")
+        gzip = GzipStream() if is_packed else None
         if words:
-            return streamed(*_events_and_words(tenant, followed[0], marks, lean=lean), slot=slot)
-        return streamed(*(_events(tenant, run, marks, lean=lean) for run in followed), slot=slot)
+            return streamed(*_events_and_words(tenant, followed[0], marks, lean=lean), slot=slot, gzip=gzip)
+        return streamed(*(_events(tenant, run, marks, lean=lean) for run in followed), slot=slot, gzip=gzip)
     for run in followed:
         if run.damage is not None:
             raise run.damage

@@ -36,6 +36,7 @@ from chargehand.server.api.shapes import (
     RunInfo,
     RunLimits,
     RunPage,
+    RunQuery,
     RunSummary,
     State,
     TaskInfo,
@@ -120,9 +121,10 @@ def source_of(state: RunState) -> str:
 
 
 @operation("GET", "/api/runs/{run}")
-async def show_run(tenant: Tenant, run: str) -> RunInfo:
+async def show_run(tenant: Tenant, run: str, query: RunQuery) -> RunInfo:
     """A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks."""
-    return await run_info(tenant, run)
+    info = await run_info(tenant, run)
+    return structs.replace(info, plan=Plan(()), tasks=(), notes=(), answer=None) if query.lean else info
 
 
 async def run_info(tenant: Tenant, run: str) -> RunInfo:
@@ -202,6 +204,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         failed=sum(progress.status is Status.FAILED for progress in tasks),
         question=None if question is None else show(question, OpenQuestion),
         labels=requested.labels,
+        workers=tuple(dict.fromkeys(name for task in tasks if (name := task.worker or task.task.worker))),
     )
 
 
@@ -392,7 +395,7 @@ def _may_fit(row: RunRow, query: RunFilter) -> bool:
         parent=parent,
         labels=requested.labels,
     )
-    return _fits(summary, structs.replace(query, state=UNSET, cost=0.0))
+    return _fits(summary, structs.replace(query, state=UNSET, cost=0.0, worker=UNSET))
 
 
 def _fits(summary: RunSummary, query: RunFilter) -> bool:
@@ -401,6 +404,8 @@ def _fits(summary: RunSummary, query: RunFilter) -> bool:
     if query.team not in (UNSET, summary.team) or query.state not in (UNSET, summary.state):
         return False
     if summary.started < query.since or summary.spent.usd < query.cost:
+        return False
+    if query.worker is not UNSET and query.worker not in summary.workers:
         return False
     labels = {f"{name}:{value}" for name, value in summary.labels.items()}
     if not labels.issuperset(query.label):

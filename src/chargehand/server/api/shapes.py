@@ -193,7 +193,7 @@ class SearchBody(RequestBody, frozen=True):
 class RunFilter(RequestBody, frozen=True):
     """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars.
 
-    `label` is `name:value`; of several, a run has all.
+    `label` is `name:value`; of several, a run has all. `worker` has a task in it.
     """
 
     team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
@@ -205,6 +205,13 @@ class RunFilter(RequestBody, frozen=True):
     before: Count = LATEST
     limit: PageSize = 50
     label: Annotated[tuple[Annotated[str, Meta(max_length=264, pattern=r"^[^:]+:")], ...], Meta(max_length=8)] = ()
+    worker: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+
+
+class RunQuery(RequestBody, frozen=True):
+    """`lean`: without what its entries tell: `plan`, `tasks`, `notes` and `answer` are empty."""
+
+    lean: bool = False
 
 
 class EntriesAfter(RequestBody, frozen=True):
@@ -410,7 +417,7 @@ class OpenQuestion(Struct, frozen=True):
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
-    `title` are the first words of its goal. `running` and `failed` count tasks.
+    `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it.
     """
 
     run: str
@@ -433,6 +440,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     failed: int = 0
     question: OpenQuestion | None = None
     labels: dict[str, str] = {}
+    workers: tuple[str, ...] = ()
 
 
 class RunPage(Struct, frozen=True):
