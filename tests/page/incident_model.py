@@ -117,6 +117,14 @@ _MOVES: dict[str, tuple[Call | None, str, float]] = {
         2.0,
     ),
 }
+_CALLS_BY_WORDS = {
+    "which language": Call("ask_person", {"question": "In which language?", "options": ["English", "German"]}),
+    "which city": Call("ask_person", {"question": "In which city?", "options": ["Bonn", "Kiel"], "free_text": True}),
+    "how many letters": Call("ask_person", {"question": "How many letters?", "schema": {"type": "integer"}}),
+    "into the archive": Call(
+        "archival_memory_insert", {"content": "Pool of checkout 4.18.0 was too small.", "tags": ["pool"]}
+    ),
+}
 _ANSWER = (
     "**The slowdown was our own change.** Release checkout 4.18.0 went out at 09:36 UTC [t3]; pool timeouts began at "
     "09:41 [t1] and p99 passed 2,000 ms in the same ten minutes [t2, t5].\n\n"
@@ -183,11 +191,11 @@ def _rewritten(asked: str) -> str:
 
 def _work(question: Question) -> Answer:
     task = question.user
-    if "which language" in task and not question.results:
-        asked = {"question": "In which language is the note to be?", "options": ["English", "German"]}
-        return Answer(calls=(Call("ask_person", asked),), seconds=0.3 * PACE)
-    if "which language" in task:
-        return Answer(f"The note is in {question.results[-1]}.", seconds=0.3 * PACE)
+    for words, call in _CALLS_BY_WORDS.items():
+        if words in task and not question.results:
+            return Answer(calls=(call,), seconds=0.3 * PACE)
+        if words in task:
+            return Answer(f"It came to {question.results[-1]}.", seconds=0.3 * PACE)
     last = question.messages[-1]
     if last["role"] == "tool" and '"error"' in str(last["content"])[:300]:
         found = re.search(r'"error":\s*"([^"]+)"', str(last["content"]))

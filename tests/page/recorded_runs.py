@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.engine.events import Entry
+from chargehand.engine.events import Entry, RunRequested
 from chargehand.journal.store import opened_journal
 from tests.histories.kept import entries_of, names, read_lines
 
@@ -38,6 +38,13 @@ def _later(entry: Entry, seconds: float) -> Entry:
 
 def kept_runs() -> dict[str, list[Entry]]:
     """Every recorded history, and one that was cut off."""
-    runs = {f"kept-{name}": entries_of(read_lines(name), f"kept-{name}") for name in names()}
+    runs = {f"kept-{name}": _of_team(entries_of(read_lines(name), f"kept-{name}")) for name in names()}
     runs["kept-cut"] = runs["kept-crash"][:11]
     return runs
+
+
+def _of_team(entries: list[Entry]) -> list[Entry]:
+    """The entries with the name of a team that is not served here."""
+    first = entries[0]
+    assert isinstance(first.event, RunRequested)
+    return [structs.replace(first, event=structs.replace(first.event, team="elsewhere")), *entries[1:]]

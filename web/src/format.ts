@@ -30,8 +30,8 @@ export function dollars(micros: number): string {
 
 export function count(value: number): string {
   if (value < 1000) return String(value);
-  if (value < 1e6) return `${(value / 1000).toFixed(1)}k`;
-  return `${(value / 1e6).toFixed(1)}M`;
+  const [size, unit] = value < 1e6 ? [1e3, "k"] : [1e6, "M"];
+  return (value / size).toFixed(1).replace(/\.0$/, "") + unit;
 }
 
 export function ago(then: number, now: number): string {

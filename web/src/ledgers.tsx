@@ -33,13 +33,15 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
   return (
     <section>
       <h3>Where the time went <span class="quiet">{seconds(now)}</span></h3>
-      <div class="ledger" role="img" aria-label={label}>
-        {slices.map((slice) => (
-          <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: (slice.ended - slice.began) / total }}
-            title={`${slice.label}: ${seconds(slice.ended - slice.began)}`} {...pointsAt(slice.task)}
-            onClick={() => { if (slice.task) context.select(slice.task); }} />
-        ))}
-      </div>
+      {slices.length > 0 && (
+        <div class="ledger" role="img" aria-label={label}>
+          {slices.map((slice) => (
+            <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: (slice.ended - slice.began) / total }}
+              title={`${slice.label}: ${seconds(slice.ended - slice.began)}`} {...pointsAt(slice.task)}
+              onClick={() => { if (slice.task) context.select(slice.task); }} />
+          ))}
+        </div>
+      )}
       <ul class="ledger-legend">
         {sorted.map(([kind, sum]) => (
           <li><i class={`ledger-swatch is-${kind}`} />{SLICE_WORDS[kind]}<b>{seconds(sum)}</b></li>

@@ -1,7 +1,7 @@
 // What can be done about the whole run: pause, cancel, resume; after its end retry, fork, delete.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { mayAct, mayDelete, post, remove, runPath } from "./api.ts";
 import { ReusePreview } from "./reuse_preview.tsx";
@@ -26,7 +26,7 @@ export function RunActions({ context, state }: { context: RunContext; state: str
   const drop = (): Promise<void> => action.run(async () => { await remove(base); go("/", { replace: true }); });
   const hasLost = planned(run).some(isLost);
   return (
-    <div class="rh-acts">
+    <div class="rh-acts" onKeyDown={(event) => { if (event.key === "Escape") setAsked(undefined); }}>
       <div class="row">
         {state === "interrupted" && <button class="primary" disabled={blocked} onClick={() => tell("resume")}>Resume</button>}
         {!run.ended && state !== "interrupted" && (
@@ -71,10 +71,10 @@ type ConfirmProps = { context: RunContext; run: Run; verb: "retry" | "fork"; blo
 
 function Confirm({ context, run, verb, blocked, act, close }: ConfirmProps): JSX.Element {
   const confirm = useRef<HTMLButtonElement>(null);
-  useEffect(() => confirm.current?.focus(), []);
+  useLayoutEffect(() => confirm.current?.focus(), []);
   const isPlannedAnew = verb === "retry" && run.unserved.length > 0;
   return (
-    <div class="rh-confirm" onKeyDown={(event) => { if (event.key === "Escape") { event.stopPropagation(); close(); } }}>
+    <div class="rh-confirm">
       {isPlannedAnew
         ? <p class="reuse-preview">A new run. Parts of the request were left out of the plan, so it is planned anew; results are reused where tasks are the same.</p>
         : <ReusePreview context={context} again={[]} />}

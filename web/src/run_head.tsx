@@ -32,7 +32,6 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
         <Elapsed context={context} run={run} />
         <Progress tasks={planned(run)} />
         <Budget run={run} />
-        <span class="quiet">{count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}</span>
         {run.source && <span class="quiet">after <Link class="text-link" to={runAddress(run.source)}>{shortRun(run.source)}</Link></span>}
         <Labels labels={run.labels} />
         {run.parent && <span class="quiet">inside <Link class="text-link" to={runAddress(run.parent)}>{shortRun(run.parent)}</Link></span>}
@@ -85,14 +84,34 @@ function Progress({ tasks }: { tasks: Task[] }): JSX.Element | null {
   );
 }
 
+const NEAR = 0.8;
+
+/** What was spent, with a bar for a cap in dollars, and the other caps in words. */
 function Budget({ run }: { run: Run }): JSX.Element {
-  const cap = run.budget.usd;
-  if (cap === undefined || cap === null) return <b>{dollars(run.spent.micros)}</b>;
-  const share = Math.min(1, run.spent.micros / Math.max(cap * 1e6, 1));
+  const { usd: cap, tokens, calls } = run.budget;
   return (
-    <span class={`rh-budget ${share > 0.8 ? "is-near" : ""}`} title="spent of the budget">
+    <>
+      {cap === undefined || cap === null
+        ? <b>{dollars(run.spent.micros)}</b>
+        : <Dollars spent={run.spent.micros} cap={cap * 1e6} />}
+      <span class="quiet">
+        <Used spent={run.spent.tokens} cap={tokens} text={count} /> tokens, <Used spent={run.spent.calls} cap={calls} text={String} /> {plural(run.spent.calls, "call", "").trim()}
+      </span>
+    </>
+  );
+}
+
+function Dollars({ spent, cap }: { spent: number; cap: number }): JSX.Element {
+  const share = Math.min(1, spent / Math.max(cap, 1));
+  return (
+    <span class={`rh-budget ${share > NEAR ? "is-near" : ""}`} title={share > NEAR ? "The budget is almost used up" : "Spent of the budget"}>
       <i><em style={{ width: `${share * 100}%` }} /></i>
-      <span><b>{dollars(run.spent.micros)}</b> of {dollars(cap * 1e6)}</span>
+      <span><b>{dollars(spent)}</b> of {dollars(cap)}</span>
     </span>
   );
+}
+
+function Used({ spent, cap, text }: { spent: number; cap?: number | null; text: (value: number) => string }): JSX.Element {
+  if (cap === undefined || cap === null) return <>{text(spent)}</>;
+  return <span class={spent > cap * NEAR ? "is-near-cap" : ""}>{text(spent)} of {text(cap)}</span>;
 }

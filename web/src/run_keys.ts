@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { query, setQuery } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { isTyping } from "./shell.tsx";
+import { isTyping, say } from "./shell.tsx";
 import { TABS, neighbourTask } from "./task_panel.tsx";
 
 const press = (id: string): void => document.getElementById(id)?.click();
@@ -21,7 +21,7 @@ function onKey(context: RunContext, key: string): boolean {
     x: () => press("cancel"),
     p: () => press("pause"),
     f: () => press("fork"),
-    c: () => { void navigator.clipboard?.writeText(location.href); },
+    c: () => { void navigator.clipboard?.writeText(location.href).then(() => say("Link copied")); },
     "[": () => store.step(-1),
     "]": () => store.step(1),
   };

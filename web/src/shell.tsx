@@ -8,6 +8,14 @@ import { go, path } from "./route.ts";
 import { Icon } from "./states.tsx";
 
 export const isHelpOpen = signal(false);
+/** What is said for a moment, in the bar. */
+const said = signal("");
+const SAID_FOR = 2_000;
+
+export function say(text: string): void {
+  said.value = text;
+  setTimeout(() => { said.value = ""; }, SAID_FOR);
+}
 
 type LinkProps = { to: string; class?: string; title?: string; children?: ComponentChildren; label?: string };
 
@@ -50,6 +58,7 @@ export function Bar({ children }: { children?: ComponentChildren }): JSX.Element
       </nav>
       {children}
       <span class="grow" />
+      {said.value && <span class="quiet" role="status">{said.value}</span>}
       {outage.value && <span class="bar-offline" role="status"><Icon state="judged" />{outage.value} Trying again …</span>}
       <button class="ghost" title="Keys and colours (?)" aria-label="Keys and colours" onClick={() => { isHelpOpen.value = true; }}>?</button>
     </header>

@@ -164,9 +164,9 @@ def test_what_fell_with_a_failed_task_is_red_and_named_once(visitor: Visitor) ->
 
 
 def test_a_run_says_which_cap_ended_it_and_warns_before(visitor: Visitor) -> None:
-    run = visitor.shop.begin(budget={"usd": 0.015})
+    run = visitor.shop.begin(budget={"calls": 8})
     with visitor.visit(f"/runs/{run}") as page:
-        expect(page.locator(".rh-budget.is-near")).to_be_visible()
+        expect(page.locator(".is-near-cap")).to_have_text("8 of 8")
         expect(page.locator(".rh-cap")).to_contain_text("The budget ended this run")
         expect(page.locator(".rh .chip")).to_have_text(re.compile("partial|failed"))
 
