@@ -17,6 +17,9 @@ class Proxy:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._host = self.url.removeprefix("http://").encode()
+        self._target_host = f"127.0.0.1:{port}".encode()
+        """A server answers to its own name only. And what is packed has no markers."""
         self._open: list[socket.socket] = []
         self._may_pass = threading.Event()
         self._may_pass.set()
@@ -41,6 +44,10 @@ class Proxy:
         self._marker = marker
         self.is_held.clear()
         self._may_pass.clear()
+
+    def release_others(self) -> None:
+        """Pass on what other connections bring; what is kept back stays so."""
+        self._marker = b""
 
     def release(self) -> None:
         self._marker = b""
@@ -74,9 +81,9 @@ class Proxy:
                         self._may_pass.wait(60)
                         data = data[at:]
                     tail = (tail + data)[-len(self._marker) :] if self._marker else b""
-                else:
-                    data = data.replace(b"gzip", b"none")  # noqa: PLW2901 - so that a marker can be found in replies
-                target.sendall(data)
+                target.sendall(
+                    data if is_reply else data.replace(b"gzip", b"none").replace(self._host, self._target_host)
+                )
             target.shutdown(socket.SHUT_WR)
 
 

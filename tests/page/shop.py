@@ -1,5 +1,5 @@
-"""A real server in a process of its own, with a scripted model behind it, that may be killed. It has two teams:
-the incident team, which the scripted model leads, and a routed one, which needs no model.
+"""A real server in a process of its own, with a scripted model behind it, that may be killed. It has three
+teams: the incident team, which the scripted model leads, a routed one, which needs no model, and a hostile one.
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from tests.page.hostile_team import NAME, write_hostile_team
 from tests.page.incident_model import think
 from tests.server.model_server import fake_model
 from tests.server.running import TOKEN
@@ -35,7 +36,7 @@ class Shop:
     def __init__(self, data: Path, model: str, python: Path) -> None:
         self.data = data
         self.python = python
-        self.teams = [data / "teams" / name for name in TEAMS]
+        self.teams = [*(data / "teams" / name for name in TEAMS), data / "teams" / NAME]
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30)
@@ -99,14 +100,15 @@ class Shop:
             time.sleep(0.1)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
-    def wait_for_tasks(self, run: str, done: set[str]) -> None:
+    def wait_for_tasks(self, run: str, *names: str) -> None:
+        """Until these tasks are done or have failed."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             tasks = self.show(run)["tasks"]
-            if done <= {task["id"] for task in tasks if task["status"] == "done"}:
+            if set(names) <= {task["id"] for task in tasks if task["status"] in ("done", "failed")}:
                 return
             time.sleep(0.1)
-        raise AssertionError(f"{run} did not do {done}: {self.show(run)['tasks']}")
+        raise AssertionError(f"{run} did not settle {names}: {self.show(run)['tasks']}")
 
     def approve(self, run: str) -> httpx.Response:
         number = self.show(run)["question"]["number"]
@@ -124,6 +126,7 @@ def open_shop(data: Path, python: Path = Path(sys.executable)) -> Generator[Shop
     """`python` is where the package is installed; left out, that of the tests."""
     for name, folder in TEAMS.items():
         shutil.copytree(folder, data / "teams" / name, ignore=shutil.ignore_patterns(".chargehand", "__pycache__"))
+    write_hostile_team(data / "teams" / NAME)
     with fake_model(think) as model:
         shop = Shop(data, model.url, python)
         shop.start()

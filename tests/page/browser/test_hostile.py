@@ -1,45 +1,110 @@
-"""What must hold whatever comes: hostile texts, a killed server, people who read the page in other ways."""
+"""What must hold whatever comes: hostile texts, a killed server, a stream that breaks or falls silent."""
 
 import re
-import time
-from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.attacks import ATTACKS, EVERYTHING
-from tests.page.browser.conftest import NARROW, Visitor
-from tests.page.web_tools import WEB, has_node, install_packages
+from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
+from tests.page.hostile_team import NAME
+from tests.page.proxy import open_proxy
 
-pytestmark = pytest.mark.timeout(300)
-
-
-def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) -> None:
-    tasks: list[dict[str, object]] = [
-        {"id": "t1", "instruction": f"Repeat this: {EVERYTHING}", "worker": "writer", "title": ATTACKS[1][:48]},
-    ]
-    tasks.append({"id": "t2", "instruction": f"Repeat <b>this</b>: {ATTACKS[0]}", "worker": "analyst", "after": ["t1"]})
-    run = visitor.shop.begin(f"{ATTACKS[1]} {EVERYTHING}", plan={"tasks": tasks})
-    shown = visitor.shop.wait(run, "complete", "partial", "failed")
-    assert "window.hacked" in str(shown["answer"])
-    with visitor.visit() as page:
-        expect(page.get_by_text(ATTACKS[1]).first).to_be_visible()
-        page.goto(f"{visitor.shop.url}/runs/{run}")
-        for tab in ("result", "attempts", "calls", "prompt", "events"):
-            page.goto(f"{visitor.shop.url}/runs/{run}?task=t1&tab={tab}")
-            expect(page.get_by_label("Inspector")).to_contain_text("t1")
-            page.wait_for_timeout(100)
-            check_harmless(page)
-        page.goto(f"{visitor.shop.url}/compare/{run}/vs/{run}")
-        expect(page.locator(".compare-facts")).to_contain_text("Tasks done")
-        check_harmless(page)
+pytestmark = TIMEOUT
+TABS = ("result", "attempts", "calls", "prompt", "events")
 
 
 def check_harmless(page: Page) -> None:
     assert page.evaluate("window.hacked === undefined")
     assert page.locator("#app script, #app iframe, #app style, #app img:not([src^='blob:']), #app math").count() == 0
     assert page.locator("#app a[href^='javascript']").count() == 0
+
+
+def test_texts_of_models_tools_and_people_never_become_markup(visitor: Visitor) -> None:
+    shop = visitor.shop
+    tasks: list[dict[str, object]] = [
+        {"id": "t1", "instruction": f"Call: call the echo with {EVERYTHING}", "title": ATTACKS[1][:48]},
+        {"id": "t2", "instruction": f"Call: call the failure with {EVERYTHING}", "title": ATTACKS[2][:48]},
+        {"id": "t3", "instruction": f"Call: call the person with {ATTACKS[0]}", "after": ["t1"]},
+    ]
+    plan = {"tasks": [{**task, "worker": "mallory"} for task in tasks]}
+    label = ATTACKS[1][:60].replace(":", "")
+    run = shop.begin(f"{ATTACKS[1]} {EVERYTHING}", team=NAME, plan=plan, labels={label: EVERYTHING[:200]})
+    shop.wait(run, "needs_input")
+    with visitor.visit() as page:
+        expect(page.get_by_text(ATTACKS[1]).first).to_be_visible()
+        check_harmless(page)
+        page.get_by_role("button", name="New run").click()
+        page.get_by_label("Team", exact=True).last.select_option(NAME)
+        expect(page.get_by_role("button", name=ATTACKS[0])).to_be_visible()
+        check_harmless(page)
+        page.goto(f"{shop.url}/runs/{run}")
+        needs = page.get_by_role("region", name="Needs you")
+        expect(needs.get_by_role("button", name=ATTACKS[1])).to_be_visible()
+        check_harmless(page)
+        needs.get_by_label("Your answer").fill(EVERYTHING)
+        needs.get_by_role("button", name="Answer").click()
+        shown = shop.wait(run, "complete", "partial", "failed")
+        assert "window.hacked" in str(shown["answer"])
+        for task in ("t1", "t2", "t3"):
+            for tab in TABS:
+                page.goto(f"{shop.url}/runs/{run}?task={task}&tab={tab}")
+                expect(inspector(page)).to_contain_text(task)
+                expect(inspector(page).get_by_role("tab", selected=True)).to_contain_text(tab.capitalize())
+                check_harmless(page)
+        page.goto(f"{shop.url}/runs/{run}?task=t1&tab=calls")
+        expect(inspector(page).locator("img")).to_be_visible()
+        check_harmless(page)
+        views = (f"/runs/{run}", f"/compare/{run}/vs/{run}", f"/teams/{NAME}", f"/memory/{NAME}", f"/evals/{NAME}")
+        for path in views:
+            page.goto(shop.url + path)
+            expect(page.locator("#app")).to_contain_text("window.hacked")
+            check_harmless(page)
+
+
+def test_a_plan_with_hostile_texts_is_shown_as_text(visitor: Visitor) -> None:
+    tasks = [{"id": "t1", "instruction": EVERYTHING, "title": ATTACKS[1][:48], "worker": "mallory"}]
+    run = visitor.shop.begin(EVERYTHING, team=NAME, plan={"tasks": tasks}, approve=True)
+    with visitor.visit(f"/runs/{run}") as page:
+        page.get_by_role("button", name="Edit …").click()
+        expect(page.get_by_label("Instruction of t1")).to_have_value(re.compile("window.hacked"))
+        check_harmless(page)
+        page.get_by_role("tab", name="JSON").click()
+        check_harmless(page)
+        page.get_by_role("button", name="Close", exact=True).click()
+        page.get_by_role("button", name="Reject …").click()
+        page.get_by_label("Why not?").fill(EVERYTHING)
+        page.get_by_role("button", name="Reject", exact=True).click()
+        expect(inspector(page)).to_contain_text("Decisions")
+        check_harmless(page)
+        visitor.shop.client.post(f"/api/runs/{run}/cancel", json={"reason": EVERYTHING})
+        expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        check_harmless(page)
+
+
+def test_the_browser_is_told_to_run_and_load_nothing_from_elsewhere(visitor: Visitor) -> None:
+    visitor.expected = ("Content Security Policy", "Refused to", "violates the following", "404")
+    failed: dict[str, str | None] = {}
+    with visitor.visit() as page:
+        page.on("requestfailed", lambda request: failed.update({request.url: request.failure}))
+        expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+        page.evaluate(
+            """() => {
+                const script = document.createElement("script");
+                script.textContent = "window.hacked = 1";
+                document.body.append(script);
+                const image = document.createElement("img");
+                image.src = "http://evil.test/pixel.png";
+                document.body.append(image);
+                document.body.insertAdjacentHTML("beforeend", "<img src='/assets/x.svg' onerror='window.hacked = 1'>");
+            }"""
+        )
+        expect(page.locator("body > img")).to_have_count(2)
+        assert page.evaluate("window.hacked === undefined")
+        assert page.evaluate("fetch('http://evil.test/').then(() => 'reached', () => 'refused')") == "refused"
+    foreign = {url: why for url, why in failed.items() if "evil.test" in url}
+    assert foreign == {"http://evil.test/pixel.png": "csp"}
+    visitor.troubles = [trouble for trouble in visitor.troubles if "evil.test" not in trouble]
 
 
 def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor) -> None:
@@ -51,11 +116,11 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.get_by_text("The server does not answer. Trying again …")).to_be_visible()
         expect(page.get_by_role("button", name="Pause")).to_be_disabled()
         expect(page.locator(".gr-card")).to_have_count(10)
-        time.sleep(2.5)
+        page.wait_for_timeout(2500)  # a gap long enough to be torn out of the axis
         visitor.shop.start()
-        expect(page.get_by_text("The server does not answer. Trying again …")).to_have_count(0)
+        expect(page.get_by_text("The server does not answer")).to_have_count(0)
         expect(page.get_by_role("region", name="Needs you")).to_contain_text("refund")
-        expect(page.locator(".tm-torn-word").first).to_have_text("the server was down")
+        expect(page.locator(".tm-torn-word").first).to_have_text("its process was down")
         expect(page.locator('[data-task="t8"]')).to_have_class(re.compile("is-fail"))
         visitor.picture(page, "after-crash")
         page.keyboard.press("a")
@@ -64,39 +129,32 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(entries[-1]["seq"]))
 
 
-@pytest.mark.skipif(not has_node(), reason="needs node and npm")
-def test_every_view_can_be_read_without_seeing_or_with_little_contrast(visitor: Visitor, ended_run: str) -> None:
-    install_packages()
-    axe = (Path(WEB) / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    asking = visitor.shop.begin(approve=True)
-    visitor.shop.wait(asking, "needs_input")
-    views = (
-        "/",
-        f"/runs/{ended_run}",
-        f"/runs/{ended_run}?task=t1&tab=attempts",
-        f"/runs/{asking}",
-        "/teams",
-        "/memory",
-    )
-    with visitor.visit() as page:
-        for path in views:
-            page.goto(visitor.shop.url + path)
-            expect(page.locator("h1").first).not_to_have_text("…")
-            page.wait_for_timeout(300)
-            page.evaluate(axe)
-            assert findings(page) == [], path
-            page.emulate_media(color_scheme="dark")
-            assert findings(page, "color-contrast") == [], f"{path} in the dark"
-            page.emulate_media(color_scheme="light")
-    with visitor.visit(f"/runs/{asking}", size=NARROW) as page:
-        expect(page.get_by_role("button", name="Approve")).to_be_visible()
-        page.evaluate(axe)
-        assert findings(page) == []
+def test_a_stream_that_is_cut_is_taken_up_after_the_last_entry(visitor: Visitor) -> None:
+    visitor.expected = ("net::ERR",)
+    with open_proxy(visitor.shop.port) as proxy:
+        run = visitor.shop.begin()
+        with visitor.visit(f"/runs/{run}", url=proxy.url) as page:
+            for task in ("t2", "t6"):
+                expect(page.locator(f'[data-task="{task}"]')).to_have_class(re.compile("is-done"))
+                proxy.cut()
+            expect(page.get_by_role("region", name="Needs you")).to_contain_text("refund")
+            visitor.shop.approve(run)
+            proxy.cut()
+            last = visitor.shop.wait(run, "partial")["summary"]["entries"]
+            expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last))
+            expect(page.locator(".rh .chip")).to_have_text("partial")
 
 
-def findings(page: Page, *rules: str) -> list[str]:
-    """What axe-core calls serious or critical, by these rules or all of WCAG's."""
-    wanted = list(rules) or ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-    result: dict[str, Any] = page.evaluate("wanted => axe.run(document, {runOnly: wanted})", wanted)
-    serious = [found for found in result["violations"] if found["impact"] in ("serious", "critical")]
-    return [f"{found['id']}: {[node['html'][:160] for node in found['nodes'][:4]]}" for found in serious]
+def test_a_stream_that_falls_silent_counts_as_broken(visitor: Visitor) -> None:
+    """Silence is 20 seconds of the page's own clock, which the test turns on."""
+    visitor.expected = ("net::ERR",)
+    last = visitor.shop.show("kept-crash")["summary"]["entries"]
+    with open_proxy(visitor.shop.port) as proxy, visitor.visit("/memory", url=proxy.url) as page:
+        page.clock.install()
+        proxy.hold_at(f"id: {last}\n".encode())
+        page.goto(f"{proxy.url}/runs/kept-crash")
+        expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last - 1))
+        proxy.release_others()
+        page.clock.run_for(25_000)
+        expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last))
+        settled(page)

@@ -1,7 +1,6 @@
 """The other views in a real browser: runs and their filters, comparison, teams, memory, evaluations."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -71,14 +70,14 @@ def test_two_runs_are_compared_while_one_goes_on(visitor: Visitor, ended_run: st
 
 
 @pytest.fixture(scope="package")
-def evaluated(shop: Shop) -> Iterator[str]:
+def evaluated(shop: Shop) -> str:
     """A team with two reports, the second of which misses a gate."""
     team = shop.teams[1]
     shop.command("eval", "--team", str(team), "--quiet", "--kind", "routing")
     first = next((team / ".chargehand" / "evals").iterdir())
     words = ["--gate", "accuracy=0.95", "--baseline", str(first)]
     shop.command("eval", "--team", str(team), "--quiet", "--kind", "routing", "--kind", "run", *words)
-    yield "expert-router"
+    return "expert-router"
 
 
 def test_a_team_shows_who_is_in_it_and_where_requests_go(visitor: Visitor, evaluated: str) -> None:

@@ -39,7 +39,12 @@ def test_one_thumb_is_enough_on_a_phone(visitor: Visitor) -> None:
 
 
 def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
-    views = (*VIEWS, f"/runs/{ended_run}?task=t1&tab=calls", f"/runs/{waiting_run}", f"/compare/{ended_run}/vs/{waiting_run}")
+    views = (
+        *VIEWS,
+        f"/runs/{ended_run}?task=t1&tab=calls",
+        f"/runs/{waiting_run}",
+        f"/compare/{ended_run}/vs/{waiting_run}",
+    )
     for size in (NARROW, TABLET, USUAL):
         with visitor.visit(size=size) as page:
             for path in views:
@@ -144,7 +149,10 @@ def test_every_view_can_be_read_without_seeing_or_with_little_contrast(
     install_packages()
     axe = (Path(WEB) / "node_modules" / "axe-core" / "axe.min.js").read_text()
     views = [*VIEWS, "/runs/incident-500", f"/runs/{waiting_run}", f"/compare/{ended_run}/vs/{waiting_run}"]
-    views += [f"/runs/{ended_run}", *(f"/runs/{ended_run}?task=t1&tab={tab}" for tab in ("attempts", "calls", "prompt"))]
+    views += [
+        f"/runs/{ended_run}",
+        *(f"/runs/{ended_run}?task=t1&tab={tab}" for tab in ("attempts", "calls", "prompt")),
+    ]
     for scheme in ("light", "dark"):
         with visitor.visit(scheme=scheme) as page:
             for path in views:

@@ -13,7 +13,7 @@ pytestmark = TIMEOUT
 def test_while_a_list_is_loading_there_are_grey_rows(visitor: Visitor) -> None:
     held: list[Route] = []
     with visitor.visit("/memory") as page:
-        page.route("**/api/runs?*", lambda route: held.append(route))
+        page.route("**/api/runs?*", lambda route: held.append(route))  # noqa: PLW0108 - the library marks what it is given
         page.route("**/api/runs/events*", lambda route: route.fulfill(status=204))
         page.get_by_role("link", name="Runs", exact=True).click()
         expect(page.get_by_role("status", name="Loading").locator("i")).to_have_count(8)
@@ -58,9 +58,7 @@ def test_without_a_token_the_page_asks_for_one(visitor: Visitor) -> None:
         assert "key=" not in page.url
 
 
-def test_a_token_that_may_only_read_has_no_buttons_that_act(
-    visitor: Visitor, ended_run: str, waiting_run: str
-) -> None:
+def test_a_token_that_may_only_read_has_no_buttons_that_act(visitor: Visitor, ended_run: str, waiting_run: str) -> None:
     printed = visitor.shop.command("tokens", "create", "--scope", "read", "--data", str(visitor.shop.data))
     found = re.search(r"\bch_[\w-]+", printed)
     assert found, printed

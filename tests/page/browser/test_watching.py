@@ -97,7 +97,14 @@ def test_an_ended_run_tells_what_was_retried_and_what_was_changed(visitor: Visit
     with visitor.visit(f"/runs/{ended_run}") as page:
         settled(page)
         side = inspector(page)
-        for text in ("Answer", "Missing", "Where the time went", "Critical path", "Where the money went", "that failed"):
+        for text in (
+            "Answer",
+            "Missing",
+            "Where the time went",
+            "Critical path",
+            "Where the money went",
+            "that failed",
+        ):
             expect(side).to_contain_text(text)
         expect(page.locator(".rh-budget")).to_contain_text("of $0.250")
         expect(page.locator(".tm-bar.is-failed")).not_to_have_count(0)
