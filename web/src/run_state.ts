@@ -141,7 +141,7 @@ export type AskedQuestion = {
   by: string;
 };
 
-export type Note = { at: number; text: string; task: string; fact?: NoteFact };
+export type Note = { at: number; text: string; task: string; attempt: number; fact?: NoteFact };
 export type AnswerSection = { kind: string; text: string };
 export type Statement = { kind: string; text: string; origin?: string; conflict?: string; sentence?: string };
 

@@ -6,7 +6,7 @@ Times are seconds since the run began, unless said otherwise.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -187,6 +187,8 @@ class NoteTrace(Struct, frozen=True, omit_defaults=True):
     text: str
     task: TaskId = NO_TASK
     """Empty: it is about the run."""
+    attempt: int = 0
+    """0: it is about no attempt."""
     fact: NotedFact | None = None
     """The same as a fact, for readers that are programs."""
 
@@ -537,7 +539,7 @@ class Tracer:
                     self.tasks[question.task].result = _value(event.result)
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
-        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
+        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.attempt, event.fact))
 
     def _stopped(self, _event: ev.TimeRanOut | ev.RunEnded, at: Seconds, _used: Amount) -> None:
         self._stop_open_work(at)
@@ -667,3 +669,40 @@ def attempts_with_runs(trace: Trace) -> Iterator[tuple[TaskId, AttemptTrace]]:
     """Every attempt of a run that started others, with the task it belongs to."""
     for task in trace.tasks:
         yield from ((task.id, attempt) for attempt in task.attempts if attempt.runs)
+
+
+# --- written out in full
+
+
+def complete_prompts(trace: Trace, entries: Mapping[str, Sequence[ev.Entry]]) -> None:
+    """Give every prompt its first message, where that stands in an earlier entry. `entries` are those of each run."""
+    first: dict[int, object] = {}
+    for entry in entries.get(trace.run, ()):
+        if isinstance(entry.event, ev.PromptSent) and not entry.event.first_in:
+            first[entry.seq] = _messages(_value(entry.event.messages))[:1]
+    attempts = [attempt for task in (*trace.tasks, *trace.dropped) for attempt in task.attempts]
+    for work in (*trace.supervision, *attempts):
+        for prompt in work.prompts:
+            if prompt.first_in in first:
+                prompt.messages = [*_messages(first[prompt.first_in]), *_messages(prompt.messages)]
+                prompt.first_in = 0
+    for attempt in attempts:
+        for inner in attempt.runs:
+            complete_prompts(inner, entries)
+
+
+def _messages(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def with_defaults(value: object) -> object:
+    """A trace as plain data in which every field is there, also one that has its default."""
+    if isinstance(value, Struct):
+        config = value.__struct_config__
+        tag: dict[str, object] = {config.tag_field: config.tag} if config.tag_field else {}
+        return tag | {name: with_defaults(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: with_defaults(part) for name, part in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [with_defaults(part) for part in cast("list[object]", value)]
+    return value
