@@ -61,6 +61,7 @@ class Desk:
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         raise AssertionError(f"an answer takes no steps: {name}")
 

@@ -87,7 +87,7 @@ def test_nothing_of_the_teams_own_is_touched(here: Path) -> None:
     )
     done = chargehand(here, "eval", "kept.yaml")
     assert done.returncode == 0, done.stderr
-    assert not (here / ".chargehand").exists()
+    assert [path.name for path in (here / ".chargehand").iterdir()] == ["evals"]  # the report, and no memory
 
 
 def test_nor_is_the_memory_of_a_team_inside_it(here: Path, typed: Type) -> None:

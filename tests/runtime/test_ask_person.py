@@ -78,6 +78,26 @@ async def test_a_question_that_a_person_does_not_answer_is_told_to_the_worker() 
     assert "did not answer: ask the neighbour" in str(result.answer)
 
 
+async def test_with_free_text_another_answer_than_the_options_will_do() -> None:
+    ask = ToolCall("1", "ask_person", '{"question": "Which?", "options": ["red", "blue"], "free_text": true}')
+
+    def paint(request: Request) -> Reply:
+        last = request.messages[-1]
+        return Reply(f"I was told: {last.text}") if last.role == "tool" else Reply(calls=(ask,), finish="tools")
+
+    model = ScriptedModel(paint)
+    painter = Worker("painter", "paints", tools=["ask_person"], model=model)
+    asked: list[PersonQuestion] = []
+
+    def answer(question: PersonQuestion) -> str:
+        asked.append(question)
+        return "green"
+
+    team = Team([painter], supervisor=Supervisor(model=model, plan=_PLAN))
+    result = await team.run("Paint the shed.", on_question=answer)
+    assert (result.ending, "green" in str(result.answer), asked[0].free_text) == ("complete", True, True)
+
+
 async def test_a_planner_that_may_ask_gets_the_answer_and_plans_with_it() -> None:
     def plan(request: Request) -> str:
         told = request.messages[-1].text
@@ -90,6 +110,8 @@ async def test_a_planner_that_may_ask_gets_the_answer_and_plans_with_it() -> Non
     waiting = await team.run("Paint the shed.", run="one")
     assert waiting.question is not None
     assert (waiting.question.what, waiting.question.task) == ("question", "")
+    assert waiting.question.question is not None
+    assert waiting.question.question.free_text
     result = await team.resume("one", "blue")
     assert (result.ending, result.answer) == ("complete", "Painted.")
     assert [duty.ending for duty in result.trace().supervision] == ["asked", "succeeded", "succeeded"]

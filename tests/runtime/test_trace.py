@@ -12,8 +12,9 @@ from chargehand.engine.budget import Amount
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.state import Progress, RunState, Status
+from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt
-from chargehand.runtime.trace import Trace, calls_in, critical_path, trace
+from chargehand.runtime.trace import RequestedCall, Trace, calls_in, critical_path, trace
 from tests.requests import request
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
@@ -132,6 +133,27 @@ def test_failures_retries_and_refinements_are_kept() -> None:
     assert [(one.duty, one.task, one.seconds) for one in found.supervision] == [("refine", A, 1.0)]
 
 
+def test_a_step_has_the_arguments_of_the_call_that_it_names() -> None:
+    reply = {"calls": [{"id": str(at), "name": "look", "arguments": f'{{"at": {at}}}'} for at in (1, 2)]}
+    again = {"calls": [{"id": "1", "name": "look", "arguments": '{"at": 3}'}]}
+    run = told(
+        (1.0, ev.AttemptStarted(A, 1, "worker", 160.0)),
+        (1.0, ev.StepStarted(A, 1, 1, "model", "model")),
+        (1.5, ev.StepFinished(A, 1, 1, encode_value(reply))),  # the first of its calls is never made
+        (2.0, ev.StepStarted(A, 1, 2, "look", call="2")),
+        (2.5, ev.StepFinished(A, 1, 2, encode_value({"value": "nothing"}))),
+        (3.0, ev.StepStarted(A, 1, 3, "model", "model")),
+        (3.5, ev.StepFinished(A, 1, 3, encode_value(again))),
+        (4.0, ev.StepStarted(A, 1, 4, "look", call="1")),
+    )
+    steps = run.tasks[0].attempts[0].steps
+    assert [(step.call, step.arguments) for step in steps if step.kind == "tool"] == [
+        ("2", {"at": 2}),
+        ("1", {"at": 3}),
+    ]
+    assert [step.result for step in steps if step.kind == "tool"] == [{"value": "nothing"}, None]
+
+
 def test_an_attempt_that_asks_a_person_has_not_failed() -> None:
     asked = next(history for history in HISTORIES if history.stem == "asked")
     task = next(task for task in trace("run", kept(asked)).tasks if task.id == "send")
@@ -173,7 +195,7 @@ def test_what_is_no_reply_of_a_model_asks_for_no_calls(said: object) -> None:
 
 
 def test_arguments_that_are_no_json_are_kept_as_they_were_written() -> None:
-    assert calls_in({"calls": [{"name": "look", "arguments": "{here"}]}) == [("look", "{here")]
+    assert calls_in({"calls": [{"name": "look", "arguments": "{here"}]}) == [RequestedCall("", "look", "{here")]
 
 
 @pytest.mark.parametrize("entries", [[], [ev.Entry(1, 0.0, ev.TimeRanOut())]])

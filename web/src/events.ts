@@ -39,6 +39,8 @@ export type Question = {
   also?: PendingCall[];
   text?: string;
   options?: string[];
+  /** With options: another answer may be given as well. */
+  free_text?: boolean;
   schema?: unknown;
 };
 export type Agent = {

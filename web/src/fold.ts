@@ -196,5 +196,5 @@ const FOLDS: Record<string, Fold> = {
   "answer.written": answerWritten,
   "prompt.sent": promptSent,
   "model.called": modelCalled,
-  noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", fact: event.fact }); },
+  noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", attempt: event.attempt ?? 0, fact: event.fact }); },
 };

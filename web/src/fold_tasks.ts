@@ -13,7 +13,7 @@ const attemptStarted: Fold = (_run, event, { at, task }) => {
   if (task.attempts.some((attempt) => attempt.attempt === event.attempt)) {
     // it goes on, and makes the calls again that never came back
     const lost = last!.steps.filter((step) => step.ended === undefined && step.arguments != null);
-    task.wantedCalls.push(...lost.map((step): [string, unknown] => [step.name, step.arguments]));
+    task.wantedCalls.push(...lost.map((step) => ({ id: step.call, name: step.name, arguments: step.arguments })));
   } else {
     task.wantedCalls = [];
   }
@@ -38,11 +38,13 @@ const stepStarted: Fold = (run, event, { at, task }) => {
   task.openSteps.set(event.step, { reserved, effect: event.effect ?? "read" });
   const attempt = openAttempt(task);
   if (!attempt) return;
-  const wanted = task.wantedCalls.findIndex(([name]) => name === event.name);
+  const wanted = event.call
+    ? task.wantedCalls.findLastIndex((call) => call.id === event.call)
+    : task.wantedCalls.findIndex((call) => call.name === event.name);
   const call = wanted < 0 ? undefined : task.wantedCalls.splice(wanted, 1)[0];
   attempt.steps.push({
     step: event.step, name: event.name, kind: event.kind ?? "tool", effect: event.effect ?? "read", began: at,
-    arguments: event.arguments ?? call?.[1], good: true, used: nothing(),
+    call: event.call ?? "", arguments: call?.arguments, good: true, used: nothing(),
   });
   if (event.kind !== "subteam") return;
   const request = (event.request ?? "").slice(0, 8);

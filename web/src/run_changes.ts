@@ -1,7 +1,7 @@
 // What events change in a run: tasks that join, settle and go; attempts and duties that end; what they cost.
 
 import type { Amount, Edge, Event, Plan, PlannedTask } from "./events.ts";
-import { type Attempt, type Duty, type Run, SETTLED, type Task, type WorkEnding } from "./run_state.ts";
+import { type Attempt, type Duty, type Run, SETTLED, type Task, type WantedCall, type WorkEnding } from "./run_state.ts";
 
 export const nothing = (): Amount => ({ tokens: 0, micros: 0, calls: 0 });
 
@@ -183,10 +183,10 @@ export function stopAll(run: Run, at: number, stopTask: (task: Task) => void): v
 export const IN_DOUBT = { kind: "uncertain", message: "an effect was begun and it is not known whether it happened" };
 
 /** The calls of tools that a model asks for in its reply. */
-export function callsIn(result: unknown): [string, unknown][] {
-  const calls = (result as { calls?: { name: string; arguments?: string }[] } | null)?.calls;
+export function callsIn(result: unknown): WantedCall[] {
+  const calls = (result as { calls?: { id?: string; name: string; arguments?: string }[] } | null)?.calls;
   if (!Array.isArray(calls) || !calls.every((call) => typeof call?.name === "string")) return [];
-  return calls.map((call) => [call.name, decoded(call.arguments ?? "{}")]);
+  return calls.map((call) => ({ id: call.id ?? "", name: call.name, arguments: decoded(call.arguments ?? "{}") }));
 }
 
 function decoded(text: string): unknown {

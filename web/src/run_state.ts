@@ -20,6 +20,9 @@ export type Status =
 
 export type Prompt = { model: string; messages: Message[]; tools: string[]; firstIn: number; seq: number };
 
+/** A tool call that a model asked for. */
+export type WantedCall = { id: string; name: string; arguments: unknown };
+
 export type Step = {
   step: number;
   name: string;
@@ -27,6 +30,8 @@ export type Step = {
   effect: string;
   began: number;
   ended?: number;
+  /** The id of the tool call in the reply of the model; empty: no model asked for it. */
+  call: string;
   arguments?: unknown;
   result?: unknown;
   good: boolean;
@@ -118,7 +123,7 @@ export type Task = {
   used: Amount;
   reserved: Amount;
   openSteps: Map<number, { reserved: Amount; effect: string }>;
-  wantedCalls: [string, unknown][];
+  wantedCalls: WantedCall[];
 };
 
 export type AskedQuestion = {
@@ -136,7 +141,7 @@ export type AskedQuestion = {
   by: string;
 };
 
-export type Note = { at: number; text: string; task: string; fact?: NoteFact };
+export type Note = { at: number; text: string; task: string; attempt: number; fact?: NoteFact };
 export type AnswerSection = { kind: string; text: string };
 export type Statement = { kind: string; text: string; origin?: string; conflict?: string; sentence?: string };
 

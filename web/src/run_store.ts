@@ -116,7 +116,7 @@ export class RunStore {
   async load(): Promise<void> {
     if (this.example) return;
     try {
-      const info = await get<RunInfo>(runPath(this.name));
+      const info = await get<RunInfo>(`${runPath(this.name)}?lean=true`);
       if (info.now !== undefined) clockAhead.value = info.now - Date.now() / 1000;
       this.info.value = info;
     } catch (error) {

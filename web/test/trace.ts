@@ -12,8 +12,9 @@ const prompt = (each: Prompt) => ({
 });
 
 const step = (each: Step) => ({
-  step: each.step, name: each.name, effect: each.effect, began: each.began, kind: each.kind, seconds: seconds(each),
-  arguments: each.arguments ?? null, result: each.result ?? null, good: each.good, used: each.used,
+  step: each.step, name: each.name, effect: each.effect, began: each.began, kind: each.kind, call: each.call,
+  seconds: seconds(each), arguments: each.arguments ?? null, result: each.result ?? null, good: each.good,
+  used: each.used,
 });
 
 const attempt = (each: Attempt) => ({

@@ -209,7 +209,14 @@ async def plan(lead: Lead, brief: Brief, context: StepContext) -> Proposal:
         read_plan = await calls.ask(question, partial(read, holders=lead.holders()), hear)
     if read_plan.question and lead.asks and len(brief.replies or {}) < _MAX_QUESTIONS:
         asked = read_plan.question
-        fields = Question("question", "ask_person", workers=("supervisor",), options=read_plan.options, key=asked)
+        fields = Question(
+            what="question",
+            tool="ask_person",
+            workers=("supervisor",),
+            options=read_plan.options,
+            free_text=True,  # a planner that guesses the answers may miss the right one
+            key=asked,
+        )
         raise WorkFailed(Failure("approval", asked, question=fields), calls.total())
     for text in read_plan.assumptions:
         context.note(f"assumed: {text}", fact=Assumed(text))

@@ -373,6 +373,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             key=call.key,
             call=call.call,
             options=tuple(options or ()),
+            free_text=call.arguments.get("free_text") is True,
             schema=call.arguments.get("schema"),
         )
 
@@ -395,7 +396,13 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         amount = tool.holds(call.arguments)
         reserve = Claim(amount) if tool.share and amount != NOTHING else amount
         return await self.context.step(
-            tool.name, make, request=request, effect=tool.effect, reserve=reserve, shape=Returned
+            tool.name,
+            make,
+            request=request,
+            effect=tool.effect,
+            reserve=reserve,
+            shape=Returned,
+            tool_call=call.id,
         )
 
     def _caller(self, key: str) -> Caller:

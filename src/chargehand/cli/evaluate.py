@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
-
 from chargehand.cli.arguments import add_options, resolve_run, shared
 from chargehand.cli.console import Console, Tone, print_table, progress_bar, short
 from chargehand.cli.exit_codes import GATE_MISSED, Terminated, stop_code
@@ -32,6 +30,7 @@ from chargehand.evals.report import (
     render_junit,
     render_markdown,
 )
+from chargehand.evals.report_files import encode_report, reports_folder, save_report
 from chargehand.evals.run import EvalProgress, evaluate, report_unfinished
 from chargehand.evals.saving import append_case, case_of_run
 from chargehand.journal.store import read_run
@@ -81,6 +80,10 @@ def add_eval(parser: ArgumentParser) -> None:
             "-o --output": {"metavar": "FILE", "type": Path, "help": "write the report there, as JSON"},
             "--markdown": {"metavar": "FILE", "type": Path, "help": "write the report there, as Markdown"},
             "--junit": {"metavar": "FILE", "type": Path, "help": "write the report there, as JUnit XML"},
+            "--no-save": {
+                "action": "store_true",
+                "help": "do not save the report in .chargehand/evals beside the team file, where the server finds it",
+            },
             "--act": {
                 "action": "store_true",
                 "help": "let tools be called that change something; without it a case that calls one has not passed",
@@ -166,6 +169,7 @@ def _run_eval(options: Namespace) -> int:
             finally:
                 claim.restore()
         problems = _write_reports(options, report)
+        _save_report(options, report)
         console = Console(sys.stdout)
         if options.json:
             console.json(report)
@@ -185,7 +189,7 @@ def _run_eval(options: Namespace) -> int:
 def _report_files(options: Namespace) -> dict[Path, Callable[[EvalReport], str]]:
     """The files that a report is written to, and how."""
     files: dict[Path | None, Callable[[EvalReport], str]] = {
-        options.output: lambda report: msgspec.json.format(msgspec.json.encode(report), indent=1).decode() + "\n",
+        options.output: encode_report,
         options.markdown: render_markdown,
         options.junit: render_junit,
     }
@@ -260,6 +264,20 @@ def _write_reports(options: Namespace, report: EvalReport) -> list[str]:
             continue
         Console(sys.stderr, quiet=options.quiet).line(f"written: {path}", "dim")
     return problems
+
+
+def _save_report(options: Namespace, report: EvalReport) -> None:
+    """Save it where the server finds it. A folder that cannot be written does not make the evaluation a failure."""
+    if options.no_save or not report.tried:
+        return
+    folder = reports_folder(find_team(options.team))
+    try:
+        file = save_report(report, folder)
+    except OSError as error:
+        why = f"{folder} cannot be written ({error.strerror}): the server will not show this report"
+        Console(sys.stderr).line(f"chargehand: {why}; allow it, or name another file with -o", "warn")
+        return
+    Console(sys.stderr, quiet=options.quiet).line(f"saved: {file}", "dim")
 
 
 # --- the report on a terminal

@@ -50,7 +50,7 @@ def describe_result(result: Raw) -> str:
 def _describe_fields(fields: dict[str, object], result: Raw) -> str:
     """What a worker, a tool or a model returned: its words, where it has any."""
     if calls := calls_in(fields):
-        return short(f"a wish to call {', '.join(name for name, _ in calls)}", ROOM)
+        return short(f"a wish to call {', '.join(call.name for call in calls)}", ROOM)
     for name, lead in (("error", "an error: "), ("text", "")):
         text = fields.get(name)
         if text and isinstance(text, str):

@@ -199,11 +199,16 @@ def _reply(state: RunState, report: ev.InputAnswered) -> ev.Event:
         verdicts = _CALL_VERDICTS
     if report.verdict not in verdicts:
         raise Refused(f"{report.verdict!r} does not answer this question; say one of {', '.join(verdicts)}")
-    options = () if question.question is None else question.question.options
-    if report.verdict == "answer" and options and decode_value(report.result) not in options:
-        raise Refused(f"the answer must be one of {', '.join(map(repr, options))}")
+    if report.verdict == "answer" and question.question is not None:
+        _check_option(question.question, report)
     _check_calls(question, report.also)
     return _edited_plan(state, report) if report.verdict == "edit" else report
+
+
+def _check_option(question: ev.Question, report: ev.InputAnswered) -> None:
+    options = question.options
+    if options and not question.free_text and decode_value(report.result) not in options:
+        raise Refused(f"the answer must be one of {', '.join(map(repr, options))}")
 
 
 def _check_calls(question: ev.InputRequested, verdicts: tuple[ev.CallVerdict, ...]) -> None:

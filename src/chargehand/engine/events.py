@@ -346,6 +346,10 @@ class StepStarted(_Fact, frozen=True, tag="step.started"):
     """A hash of what is asked: after a crash the same request is read back, another is made anew."""
     reserve: Amount | None = None
     """What is set aside for it; `null`: nothing."""
+    call: str = ""
+    """The id of the tool call that it carries out, which the latest reply of the model has with its arguments; empty:
+    no model asked for it.
+    """
 
     def nested_run(self, run: str) -> str:
         """The name of the run that this step of a run starts, if it starts one."""

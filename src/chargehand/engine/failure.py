@@ -178,6 +178,8 @@ class Question(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a person says of it is kept under this: the attempt finds it there when it goes on."""
     options: tuple[str, ...] = ()
     """Of a question in words: the answers to choose from; none: any."""
+    free_text: bool = False
+    """Of a question with options: another answer may be given as well."""
     schema: object = None
     """Of a question in words: the JSON Schema of the answer; `null`: it is text."""
 

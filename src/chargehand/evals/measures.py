@@ -13,7 +13,18 @@ from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import KINDS, NO_WORKER, Case, Dataset, Kind, kind_of
-from chargehand.evals.report import Better, EvalReport, Gate, Measure, ReportTable, Score, ScoreChange, Section, Verdict
+from chargehand.evals.report import (
+    Better,
+    EvalReport,
+    Gate,
+    Measure,
+    ReportTable,
+    RouteCount,
+    Score,
+    ScoreChange,
+    Section,
+    Verdict,
+)
 from chargehand.text.words import did_you_mean
 
 _Z = 1.959964
@@ -95,9 +106,15 @@ def report_section(dataset: str, kind: Kind, scores: Sequence[Score]) -> Section
         values = [value for score in scores if (value := score.value(name)) is not None]
         if values:
             measures.append(_take_measure(METRICS_BY_NAME[name], values))
-    tried = [score for score in scores if not score.error]
-    tables = (_confusion(tried),) if kind == "routing" and tried else ()
-    return Section(dataset=dataset, kind=kind, scores=tuple(scores), measures=tuple(measures), tables=tables)
+    routes = _count_routes(scores) if kind == "routing" else ()
+    return Section(
+        dataset=dataset,
+        kind=kind,
+        scores=tuple(scores),
+        measures=tuple(measures),
+        tables=(_confusion(routes),) if routes else (),
+        routes=routes,
+    )
 
 
 def _take_measure(metric: Metric, values: Sequence[float]) -> Measure:
@@ -114,17 +131,24 @@ def _take_measure(metric: Metric, values: Sequence[float]) -> Measure:
     )
 
 
-def _confusion(scores: Sequence[Score]) -> ReportTable:
-    """How often each route was wanted and taken, or the commonest mistakes where there are many routes."""
-    counts = Counter((score.wanted, score.got) for score in scores)
-    names = sorted({name for pair in counts for name in pair}, key=lambda name: (name == NO_WORKER, name))
-    if len(names) > _MATRIX_LABELS:
-        mistakes = [(pair, count) for pair, count in counts.most_common() if pair[0] != pair[1]]
-        rows = tuple((*pair, str(count)) for pair, count in mistakes[:_MISTAKES_SHOWN])
+def _count_routes(scores: Sequence[Score]) -> tuple[RouteCount, ...]:
+    """How often each route was wanted and taken, the commonest first."""
+    counts = Counter((score.wanted, score.got) for score in scores if not score.error)
+    return tuple(RouteCount(wanted, got, count) for (wanted, got), count in counts.most_common())
+
+
+def _confusion(routes: Sequence[RouteCount]) -> ReportTable:
+    """The confusion matrix, or the commonest mistakes where there are many routes."""
+    names = {route.wanted for route in routes} | {route.got for route in routes}
+    ordered = sorted(names, key=lambda name: (name == NO_WORKER, name))
+    if len(ordered) > _MATRIX_LABELS:
+        mistakes = [route for route in routes if route.wanted != route.got]
+        rows = tuple((route.wanted, route.got, str(route.count)) for route in mistakes[:_MISTAKES_SHOWN])
         return ReportTable("The commonest mistakes", ("wanted", "got", "cases"), rows)
-    wanted = {score.wanted for score in scores}
-    matrix = tuple((row, *(str(counts[row, name] or "·") for name in names)) for row in names if row in wanted)
-    return ReportTable("Wanted (rows) and got (columns)", ("", *names), matrix)
+    counts = {(route.wanted, route.got): str(route.count) for route in routes}
+    wanted = {route.wanted for route in routes}
+    matrix = tuple((row, *(counts.get((row, name), "·") for name in ordered)) for row in ordered if row in wanted)
+    return ReportTable("Wanted (rows) and got (columns)", ("", *ordered), matrix)
 
 
 # --- gates

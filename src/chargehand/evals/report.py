@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 from msgspec import Struct
 
+from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Kind
 
@@ -19,7 +20,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
 
 
-class Score(Struct, frozen=True, omit_defaults=True):
+class Score(Struct, frozen=True):
     """What came of one case, or of one result that was put before a check."""
 
     case: str
@@ -52,7 +53,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
         return self.seconds if name == "seconds" else self.values.get(name)
 
 
-class Measure(Struct, frozen=True, omit_defaults=True):
+class Measure(Struct, frozen=True):
     """A figure over cases, with its interval at 95 % confidence."""
 
     name: str
@@ -71,7 +72,16 @@ class ReportTable(Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
 
 
-class Section(Struct, frozen=True, omit_defaults=True):
+class RouteCount(Struct, frozen=True):
+    """A cell of the confusion matrix: how many requests for `wanted` went to `got`."""
+
+    wanted: str
+    """A worker, several joined by ` + `, or `out of scope`."""
+    got: str
+    count: int
+
+
+class Section(Struct, frozen=True):
     """The cases of one kind in one dataset."""
 
     dataset: str
@@ -79,12 +89,14 @@ class Section(Struct, frozen=True, omit_defaults=True):
     scores: tuple[Score, ...]
     measures: tuple[Measure, ...] = ()
     tables: tuple[ReportTable, ...] = ()
+    routes: tuple[RouteCount, ...] = ()
+    """Of routing cases, the cells of the confusion matrix that are not zero."""
 
     def measure(self, name: str) -> Measure | None:
         return next((measure for measure in self.measures if measure.name == name), None)
 
 
-class Gate(Struct, frozen=True, omit_defaults=True):
+class Gate(Struct, frozen=True):
     """A measure that had to reach something, and whether it did."""
 
     dataset: str
@@ -99,7 +111,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     """Why there is no value to go by."""
 
 
-class ScoreChange(Struct, frozen=True, omit_defaults=True):
+class ScoreChange(Struct, frozen=True):
     """How a measure differs from an earlier report over the same cases, with the interval of the difference."""
 
     dataset: str
@@ -116,7 +128,7 @@ class ScoreChange(Struct, frozen=True, omit_defaults=True):
     won: tuple[str, ...] = ()
 
 
-class EvalReport(Struct, frozen=True, omit_defaults=True):
+class EvalReport(Struct, frozen=True):
     """One evaluation of a team."""
 
     team: str
@@ -129,6 +141,8 @@ class EvalReport(Struct, frozen=True, omit_defaults=True):
     """About the evaluation, not about the team."""
     stopped: str = ""
     """Why not every case was tried."""
+    at: Instant = 0.0
+    """When it was made; 0 where that is not known."""
 
     @property
     def tried(self) -> bool:

@@ -1,6 +1,7 @@
 """An evaluation from its datasets to its report: every case is tried, scored, compared and checked against gates."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
@@ -109,7 +110,7 @@ async def evaluate(
     finally:
         await finder.close()
     team = team_factory()
-    report = EvalReport(team.name, tuple(sections), notice=team.notice, stopped=loop.stopped)
+    report = EvalReport(team.name, tuple(sections), notice=team.notice, stopped=loop.stopped, at=time.time())
     if baseline is not None:
         report = compare_with_baseline(report, baseline)
     gates = evaluate_gates(report.sections, gate, datasets, has_baseline=baseline is not None)
@@ -123,7 +124,7 @@ def report_unfinished(team: str, scores: Mapping[str, Sequence[Score]], stopped:
         for kind in KINDS:
             own = [score for score in tried if score.kind == kind]
             sections += [report_section(dataset, kind, own)] if own else []
-    return EvalReport(team, tuple(sections), stopped=stopped)
+    return EvalReport(team, tuple(sections), stopped=stopped, at=time.time())
 
 
 # --- before anything is tried

@@ -46,6 +46,8 @@ class PersonQuestion(Struct, frozen=True):
     text: str
     options: tuple[str, ...] = ()
     """The answers to choose from; none: any."""
+    free_text: bool = False
+    """Another answer than one of the options may be given as well."""
     schema: object = None
     """The JSON Schema of the answer; None: it is text."""
     worker: str = ""
@@ -155,6 +157,7 @@ async def _answer_in_words(
         run=run,
         text=asked.text,
         options=fields.options,
+        free_text=fields.free_text,
         schema=fields.schema,
         worker=" > ".join(fields.workers),
         task=asked.task,

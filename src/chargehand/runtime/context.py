@@ -229,6 +229,7 @@ class _StepContext:
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         if self._work.kind != "attempt":
             raise Refused("only attempts record steps")
@@ -240,7 +241,14 @@ class _StepContext:
         attempt = self._work.number
         number = self._number
         started = ev.StepStarted(
-            task=task, attempt=attempt, step=number, name=name, kind=kind, effect=effect, request=asked
+            task=task,
+            attempt=attempt,
+            step=number,
+            name=name,
+            kind=kind,
+            effect=effect,
+            request=asked,
+            call=tool_call,
         )
         is_paid = reserve != NOTHING
         if effect == "read" and not is_paid:  # neither acts nor costs: it need not be on disk first

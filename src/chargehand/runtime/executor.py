@@ -194,12 +194,14 @@ class StepContext(Protocol):
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         """Make one call and journal its result before it is used; a recorded call is not made again.
 
         `call` is given a key that stays the same however often the call is repeated after a crash. What comes back is
         read from what was written, as `shape`. Where the budget does not have what is to be reserved, what other calls
-        give back is waited for; a claim can do with less.
+        give back is waited for; a claim can do with less. `tool_call` is the id of the call in the reply of the model
+        that asked for it.
         """
         ...
 
@@ -294,9 +296,17 @@ class ContextProxy:
         effect: Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         return await self._context.step(
-            name, call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
+            name,
+            call,
+            kind=kind,
+            request=request,
+            effect=effect,
+            reserve=reserve,
+            shape=shape,
+            tool_call=tool_call,
         )
 
     async def hold(self, claim: Claim, *, extra: bool = False) -> bool:

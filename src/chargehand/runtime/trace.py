@@ -6,7 +6,7 @@ Times are seconds since the run began, unless said otherwise.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -46,6 +46,8 @@ class StepTrace(Struct, omit_defaults=True):
     effect: ev.Effect
     began: Seconds
     kind: ev.StepKind = "tool"
+    call: str = ""
+    """The id of the tool call that it carries out, as the model's reply has it."""
     seconds: Seconds | None = None
     """None: it never came back."""
     arguments: object = None
@@ -185,6 +187,8 @@ class NoteTrace(Struct, frozen=True, omit_defaults=True):
     text: str
     task: TaskId = NO_TASK
     """Empty: it is about the run."""
+    attempt: int = 0
+    """0: it is about no attempt."""
     fact: NotedFact | None = None
     """The same as a fact, for readers that are programs."""
 
@@ -216,8 +220,17 @@ class Trace(Struct, omit_defaults=True):
     """Which entry of the journal cannot be read: this is told by those before it."""
 
 
+class RequestedCall(Struct, frozen=True):
+    """A tool call that a model asked for."""
+
+    id: str
+    name: str
+    arguments: object
+
+
 class _ToolCall(Struct):
     name: str
+    id: str = ""
     arguments: str = "{}"
 
 
@@ -225,13 +238,13 @@ class _ModelReply(Struct):
     calls: list[_ToolCall] = []
 
 
-def calls_in(result: object) -> list[tuple[str, object]]:
-    """The tool calls a model asked for, with their arguments, if this is the reply of a model."""
+def calls_in(result: object) -> list[RequestedCall]:
+    """The tool calls a model asked for, if this is the reply of a model."""
     try:
         calls = msgspec.convert(result, _ModelReply).calls
     except msgspec.ValidationError:
         return []
-    return [(call.name, _decode_arguments(call.arguments)) for call in calls]
+    return [RequestedCall(call.id, call.name, _decode_arguments(call.arguments)) for call in calls]
 
 
 def _decode_arguments(arguments: str) -> object:
@@ -280,7 +293,7 @@ class Tracer:
         self.trace = Trace(run, self.state.requested.goal, first.at)
         self._open_attempts: dict[TaskId, AttemptTrace] = {}
         self._open_duties: dict[tuple[ev.Duty, TaskId], DutyTrace] = {}
-        self._wanted_calls: dict[TaskId, list[tuple[str, object]]] = {}
+        self._requested_calls: dict[TaskId, list[RequestedCall]] = {}
         self._settled_at: dict[TaskId, Instant] = {}
         self._add_tasks()
 
@@ -404,9 +417,10 @@ class Tracer:
         if any(earlier.attempt == event.attempt for earlier in task.attempts):
             # it goes on, and makes the calls again that never came back
             lost = [step for step in task.attempts[-1].steps if step.seconds is None and step.arguments is not None]
-            self._wanted_calls.setdefault(event.task, []).extend((step.name, step.arguments) for step in lost)
+            calls = self._requested_calls.setdefault(event.task, [])
+            calls.extend(RequestedCall(step.call, step.name, step.arguments) for step in lost)
         else:
-            self._wanted_calls[event.task] = []
+            self._requested_calls[event.task] = []
         self._open_attempts[event.task] = attempt
         task.worker = event.worker
         task.began = at if task.began is None else task.began
@@ -436,19 +450,29 @@ class Tracer:
         if attempt is None:
             return
         arguments = self._take_arguments(event)
-        step = StepTrace(event.step, event.name, event.effect, at, kind=event.kind, arguments=arguments)
+        step = StepTrace(
+            step=event.step,
+            name=event.name,
+            effect=event.effect,
+            began=at,
+            kind=event.kind,
+            call=event.call,
+            arguments=arguments,
+        )
         attempt.steps.append(step)
         if event.kind == "subteam":
             attempt.nested.append(event.nested_run(self.trace.run))
 
     def _take_arguments(self, event: ev.StepStarted) -> object:
-        """With what a tool is called: a model said so in the step before."""
-        calls = self._wanted_calls.get(event.task, [])
-        for position, (name, arguments) in enumerate(calls):
-            if event.name == name:
-                del calls[position]
-                return arguments
-        return None
+        """With what a tool is called: a model said so in a step before. Journals without ids go by the name."""
+        calls = self._requested_calls.get(event.task, [])
+        latest_first = [call for call in reversed(calls) if call.id == event.call]
+        same_name = [call for call in calls if call.name == event.name]
+        matches = latest_first if event.call else same_name
+        if not matches:
+            return None
+        calls.remove(matches[0])
+        return matches[0].arguments
 
     def _step_ended(self, event: ev.StepFinished | ev.StepFailed, at: Seconds, used: Amount) -> None:
         attempt = self._open_attempts.get(event.task)
@@ -464,7 +488,7 @@ class Tracer:
             step.good = isinstance(event, ev.StepFinished) and event.good
             if isinstance(event, ev.StepFinished):
                 step.result = _value(event.result)
-                self._wanted_calls.setdefault(event.task, []).extend(calls_in(step.result))
+                self._requested_calls.setdefault(event.task, []).extend(calls_in(step.result))
 
     # --- what becomes of a task
 
@@ -515,7 +539,7 @@ class Tracer:
                     self.tasks[question.task].result = _value(event.result)
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
-        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
+        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.attempt, event.fact))
 
     def _stopped(self, _event: ev.TimeRanOut | ev.RunEnded, at: Seconds, _used: Amount) -> None:
         self._stop_open_work(at)
@@ -645,3 +669,40 @@ def attempts_with_runs(trace: Trace) -> Iterator[tuple[TaskId, AttemptTrace]]:
     """Every attempt of a run that started others, with the task it belongs to."""
     for task in trace.tasks:
         yield from ((task.id, attempt) for attempt in task.attempts if attempt.runs)
+
+
+# --- written out in full
+
+
+def complete_prompts(trace: Trace, entries: Mapping[str, Sequence[ev.Entry]]) -> None:
+    """Give every prompt its first message, where that stands in an earlier entry. `entries` are those of each run."""
+    first: dict[int, object] = {}
+    for entry in entries.get(trace.run, ()):
+        if isinstance(entry.event, ev.PromptSent) and not entry.event.first_in:
+            first[entry.seq] = _messages(_value(entry.event.messages))[:1]
+    attempts = [attempt for task in (*trace.tasks, *trace.dropped) for attempt in task.attempts]
+    for work in (*trace.supervision, *attempts):
+        for prompt in work.prompts:
+            if prompt.first_in in first:
+                prompt.messages = [*_messages(first[prompt.first_in]), *_messages(prompt.messages)]
+                prompt.first_in = 0
+    for attempt in attempts:
+        for inner in attempt.runs:
+            complete_prompts(inner, entries)
+
+
+def _messages(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def with_defaults(value: object) -> object:
+    """A trace as plain data in which every field is there, also one that has its default."""
+    if isinstance(value, Struct):
+        config = value.__struct_config__
+        tag: dict[str, object] = {config.tag_field: config.tag} if config.tag_field else {}
+        return tag | {name: with_defaults(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: with_defaults(part) for name, part in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [with_defaults(part) for part in cast("list[object]", value)]
+    return value

@@ -8,14 +8,17 @@ import secrets
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from msgspec import Struct, structs
 
 from chargehand.config.load import load_team
+from chargehand.config.source import find_team
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget, Ledger, usd_of
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Seconds
+from chargehand.evals.report_files import reports_folder
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, checked
 from chargehand.server.tenants import Tenant
@@ -132,10 +135,12 @@ class Teams:
         self._served: dict[_Kind, ServedTeam] = {}
         self._lock = asyncio.Lock()
         settings = tenant.settings
-        loaded = [
-            load_team(path, model=settings.model, elsewhere=tenant.stores.memory) for path in settings.teams or (None,)
-        ]
-        self.teams: Mapping[str, Team] = {team.name: team for team in loaded}
+        self.teams: dict[str, Team] = {}
+        self._report_folders: dict[str, Path] = {}
+        for path in settings.teams or (None,):
+            team = load_team(path, model=settings.model, elsewhere=tenant.stores.memory)
+            self.teams[team.name] = team
+            self._report_folders[team.name] = reports_folder(find_team(path)).absolute()
         tenant.stack.push_async_callback(self._stack.aclose)
 
     def get(self, name: str) -> Team:
@@ -144,6 +149,10 @@ class Teams:
         if team is None:
             raise unknown("team", name, self.teams)
         return team
+
+    def report_folder(self, name: str) -> Path:
+        """Where `chargehand eval` saves the reports of a team; 404 as for `get`."""
+        return self._report_folders[self.get(name).name]
 
     async def of(self, name: str, budget: Budget | None = None) -> ServedTeam:
         """A team with its executor. `budget` is what a run may use, where that is less than the team may."""

@@ -97,9 +97,13 @@ def ask_person(
     question: Annotated[str, Meta(min_length=1, description="One question, with all that is needed to answer it")],
     options: Annotated[tuple[str, ...], Meta(max_length=20, description="The answers to choose from")] = (),
     schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of the answer")] | None = None,
+    *,
+    free_text: Annotated[
+        bool, Meta(description="Whether an answer that is none of the options is of use, too")
+    ] = False,
 ) -> object:
     """Ask the person you work for what only they can know or decide. The work waits until they answer."""
-    del question, options, schema
+    del question, options, schema, free_text
     raise ToolFailed("no person can be asked here; go on without, and say what you took for granted")
 
 

@@ -131,9 +131,15 @@ def _check_plan(sent: VerdictBody | AnswerBody) -> None:
 
 
 def _check_shape(asked: ev.InputRequested, sent: AnswerBody) -> None:
-    """Refuse an answer in words that is not of the form that the question wants."""
-    schema = None if asked.question is None else asked.question.schema
-    if sent.verdict == "answer" and isinstance(schema, dict):
+    """Refuse an answer in words that is none of the options, or not of the form that the question wants."""
+    if sent.verdict != "answer" or asked.number != sent.number or asked.question is None:
+        return
+    options = asked.question.options
+    if options and not asked.question.free_text and sent.result not in options:
+        detail = f"the answer must be one of {listed([repr(option) for option in options])}"
+        raise Problem(422, "invalid", detail, faults=[Fault("result", detail)])
+    schema = asked.question.schema
+    if isinstance(schema, dict):
         misfits = [Fault("result", problem) for problem in problems(sent.result, cast("dict[str, Any]", schema))]
         if misfits:
             detail = f"the answer is not of the form that is asked for: {misfits[0].message}"

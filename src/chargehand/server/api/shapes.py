@@ -16,6 +16,7 @@ from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
 from chargehand.engine.policy import Instant, Seconds
+from chargehand.evals.report_files import ReportSummary
 from chargehand.runtime.stats import WorkerHealth
 from chargehand.runtime.trace import NoteTrace, ReusedResult
 
@@ -90,6 +91,12 @@ class PlanBody(RequestBody, frozen=True):
 
     goal: Goal
     plan: Plan | None = None
+
+
+class RouteBody(RequestBody, frozen=True):
+    """A request whose route is wanted."""
+
+    goal: Goal
 
 
 class ReasonBody(RequestBody, frozen=True):
@@ -186,7 +193,7 @@ class SearchBody(RequestBody, frozen=True):
 class RunFilter(RequestBody, frozen=True):
     """`text` occurs in the goal or the name; `since` is an instant; `cost` the least a run has cost, in dollars.
 
-    `label` is `name:value`; of several, a run has all.
+    `label` is `name:value`; of several, a run has all. `worker` has a task in it.
     """
 
     team: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
@@ -198,6 +205,17 @@ class RunFilter(RequestBody, frozen=True):
     before: Count = LATEST
     limit: PageSize = 50
     label: Annotated[tuple[Annotated[str, Meta(max_length=264, pattern=r"^[^:]+:")], ...], Meta(max_length=8)] = ()
+    worker: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+
+
+class RunQuery(RequestBody, frozen=True):
+    """`lean`: without what its entries tell: `plan`, `tasks`, `notes` and `answer` are empty.
+
+    `plain`: the answer as it was written, without the sections below it.
+    """
+
+    lean: bool = False
+    plain: bool = False
 
 
 class EntriesAfter(RequestBody, frozen=True):
@@ -233,10 +251,14 @@ class EventsOfRuns(RequestBody, frozen=True):
 
 
 class TraceFormat(RequestBody, frozen=True):
-    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line."""
+    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line.
+
+    `whole`: every field of the trace is there, also one that has its default, and prompts have all their messages.
+    """
 
     format: Literal["json", "jsonl"] = "json"
     nested: bool = False
+    whole: bool = False
 
 
 class BlockVersion(RequestBody, frozen=True):
@@ -263,7 +285,7 @@ class HistoryQuery(RequestBody, frozen=True):
 class CallerInfo(Struct, frozen=True):
     """Who is calling: `key` is the id of the token, `name` what it was called, `scopes` what it allows.
 
-    `now` is the clock of the server.
+    `now` is the clock of the server; `unlocked`: it asks for no token.
     """
 
     tenant: str
@@ -272,6 +294,7 @@ class CallerInfo(Struct, frozen=True):
     scopes: tuple[str, ...]
     version: str
     now: Instant
+    unlocked: bool = False
 
 
 class WorkerInfo(Struct, frozen=True):
@@ -321,6 +344,35 @@ class PlanDraft(Struct, frozen=True):
     unserved: tuple[str, ...]
     notes: tuple[str, ...]
     usd: float | None
+
+
+class WorkerScore(Struct, frozen=True):
+    worker: str
+    score: float
+
+
+class RouteDraft(Struct, frozen=True):
+    """Where a request would go. Nothing was done about it.
+
+    `router` is how it was found: that of a route, such as `rules`, `words`, `meaning` or `model`; else `plan`, and
+    `workers` are those with a task in the plan, without scores. No `workers`: nobody fits, and `unserved` says why.
+    `confidence` is from 0 to 1, null for a plan; `scores` are those of the best workers, the best first. `usd` is what
+    asking cost; null: unknown.
+    """
+
+    workers: tuple[str, ...]
+    router: str
+    confidence: float | None
+    scores: tuple[WorkerScore, ...]
+    unserved: tuple[str, ...]
+    notes: tuple[str, ...]
+    usd: float | None
+
+
+class ReportList(Struct, frozen=True):
+    """The saved reports of a team, the newest first; at most 200."""
+
+    reports: tuple[ReportSummary, ...]
 
 
 class HealthReport(Struct, frozen=True):
@@ -374,7 +426,7 @@ class OpenQuestion(Struct, frozen=True):
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
-    `title` are the first words of its goal. `running` and `failed` count tasks.
+    `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it.
     """
 
     run: str
@@ -397,6 +449,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     failed: int = 0
     question: OpenQuestion | None = None
     labels: dict[str, str] = {}
+    workers: tuple[str, ...] = ()
 
 
 class RunPage(Struct, frozen=True):
@@ -566,6 +619,9 @@ class ChangeOrigin(Struct, frozen=True):
     task: str
 
 
+_PERSON = ChangeOrigin(by="person", name="", run="", task="")
+
+
 class BlockChange(Struct, frozen=True):
     """`added` took the place of `removed`, from character `start` on."""
 
@@ -599,12 +655,15 @@ class ArchiveList(Struct, frozen=True):
 
 
 class PassageInfo(Struct, frozen=True):
+    """`origin` says who kept it, in which run and task; `source` where the text itself was found."""
+
     id: str
     text: str
     tags: tuple[str, ...]
     source: str
     tainted: bool
     created: Instant
+    origin: ChangeOrigin = _PERSON
 
 
 class PassageList(Struct, frozen=True):
@@ -615,7 +674,10 @@ class PassageList(Struct, frozen=True):
 
 
 class SearchHit(Struct, frozen=True):
-    """A passage that fits. `archive` is the name of its archive, `why` says for people what matched."""
+    """A passage that fits. `archive` is the name of its archive, `why` says for people what matched.
+
+    `origin` says who kept it, in which run and task; `source` where the text itself was found.
+    """
 
     id: str
     archive: str
@@ -626,6 +688,7 @@ class SearchHit(Struct, frozen=True):
     source: str
     tainted: bool
     created: Instant
+    origin: ChangeOrigin = _PERSON
 
 
 class SearchHits(Struct, frozen=True):

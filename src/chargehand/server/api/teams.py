@@ -15,6 +15,8 @@ from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt
+from chargehand.evals.report import EvalReport
+from chargehand.evals.report_files import list_reports, load_report
 from chargehand.memory.archives import Archive, Filter, Passage
 from chargehand.memory.blocks import PERSON, Block
 from chargehand.memory.edits import Rethink
@@ -32,6 +34,7 @@ from chargehand.server.api.shapes import (
     BlockList,
     BlockVersion,
     CallerInfo,
+    ChangeOrigin,
     HealthReport,
     History,
     HistoryQuery,
@@ -40,7 +43,10 @@ from chargehand.server.api.shapes import (
     PassagesAfter,
     PlanBody,
     PlanDraft,
+    ReportList,
     RestoreBody,
+    RouteBody,
+    RouteDraft,
     SearchBody,
     SearchHit,
     SearchHits,
@@ -48,6 +54,7 @@ from chargehand.server.api.shapes import (
     TeamLimits,
     TeamList,
     WorkerInfo,
+    WorkerScore,
     show,
 )
 from chargehand.server.routing import CALLER, ApiCaller
@@ -55,6 +62,7 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
+from chargehand.server.worker_times import WorkerTimes
 from chargehand.team import Team
 
 _MAX_DRAFTS = 8
@@ -69,7 +77,7 @@ class Drafts:
 
 
 @operation("GET", "/api/me")
-async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
+async def show_caller(tenant: Tenant, request: Request) -> CallerInfo:
     """Who is calling, and what the token allows."""
     caller: ApiCaller = request.scope[CALLER]
     return CallerInfo(
@@ -79,6 +87,7 @@ async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
         scopes=caller.scopes,
         version=__version__,
         now=time.time(),
+        unlocked=tenant.settings.unlocked,
     )
 
 
@@ -125,10 +134,12 @@ async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
     served = await tenant.part(Teams).of(team)
     tenant.runs.check()
     team_in_budget = await served.keep_budget()
+    request = team_in_budget.request(body.goal, time.time())
+    request = structs.replace(request, roster=await tenant.part(WorkerTimes).fill_in(team, request.roster))
     if body.plan is not None:
-        return _checked_plan(served.executor, team_in_budget.request(body.goal, time.time()), body.plan)
+        return _checked_plan(served.executor, request, body.plan)
     async with tenant.part(Drafts).turn:
-        drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
+        drafted = await draft(served.executor, request)
     return PlanDraft(
         plan=drafted.plan,
         findings=drafted.findings,
@@ -144,6 +155,41 @@ def _checked_plan(executor: Executor, request: RunRequested, plan: Plan) -> Plan
     checked = Plan(linted.tasks, plan.combine, plan.goal or request.goal)
     reckoned = None if linted.errors else foreseen(executor, checked, request)
     return PlanDraft(plan=checked, findings=linted.findings, forecast=reckoned, unserved=(), notes=(), usd=0.0)
+
+
+@operation("POST", "/api/teams/{team}/route", scope="run")
+async def draft_route(tenant: Tenant, team: str, body: RouteBody) -> RouteDraft:
+    """Which workers would get a request, and how sure that is; nothing is done about it."""
+    served = await tenant.part(Teams).of(team)
+    tenant.runs.check()
+    team_in_budget = await served.keep_budget()
+    async with tenant.part(Drafts).turn:
+        drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
+    route = drafted.route
+    in_plan = tuple(dict.fromkeys(task.worker for task in drafted.plan.tasks))
+    return RouteDraft(
+        workers=in_plan if route is None else route.workers,
+        router="plan" if route is None else route.router,
+        confidence=None if route is None else route.confidence,
+        scores=() if route is None else tuple(WorkerScore(name, score) for name, score in route.scores),
+        unserved=drafted.unserved,
+        notes=drafted.notes,
+        usd=None if drafted.spent is None else drafted.spent.usd,
+    )
+
+
+@operation("GET", "/api/teams/{team}/evals")
+async def list_evals(tenant: Tenant, team: str) -> ReportList:
+    """The reports that `chargehand eval` saved for a team, the newest first."""
+    folder = tenant.part(Teams).report_folder(team)
+    return ReportList(tuple(await asyncio.to_thread(list_reports, folder, team)))
+
+
+@operation("GET", "/api/teams/{team}/evals/{report}")
+async def show_eval(tenant: Tenant, team: str, report: str) -> EvalReport:
+    """A saved report: cases, measures with their intervals, gates, changes since the baseline, counts of routes."""
+    folder = tenant.part(Teams).report_folder(team)
+    return await asyncio.to_thread(load_report, folder, team, report)
 
 
 class LatestHealth:
@@ -296,6 +342,7 @@ def _passage_info(passage: Passage) -> PassageInfo:
         source=passage.origin.source,
         tainted=passage.origin.tainted,
         created=passage.created,
+        origin=show(passage.origin, ChangeOrigin),
     )
 
 
@@ -325,6 +372,7 @@ async def search_archives(tenant: Tenant, team: str, body: SearchBody) -> Search
                 source=passage.origin.source,
                 tainted=passage.origin.tainted,
                 created=passage.created,
+                origin=show(passage.origin, ChangeOrigin),
             )
         )
     return SearchHits(tuple(results))

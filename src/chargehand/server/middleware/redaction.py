@@ -308,6 +308,7 @@ class RedactedContext(ContextProxy):
         effect: ev.Effect = "read",
         reserve: Amount | Claim = NOTHING,
         shape: type[_Shape] = object,
+        tool_call: str = "",
     ) -> _Shape:
         async def clean_call(key: str) -> Done:
             done = await call(key)
@@ -316,7 +317,14 @@ class RedactedContext(ContextProxy):
             return structs.replace(done, value=Raw(body))
 
         return await super().step(
-            name, clean_call, kind=kind, request=request, effect=effect, reserve=reserve, shape=shape
+            name,
+            clean_call,
+            kind=kind,
+            request=request,
+            effect=effect,
+            reserve=reserve,
+            shape=shape,
+            tool_call=tool_call,
         )
 
     async def start_run(self, key: str, nested: NestedRequest) -> NestedRun:
