@@ -30,7 +30,8 @@ const duty = (each: Duty) => ({
 });
 
 const task = (each: Task) => ({
-  id: each.id, title: each.title, instruction: each.planned, after: each.needs.map((need) => need.task), status: each.status,
+  id: each.id, title: each.title, instruction: each.planned, worker: each.worker,
+  after: each.needs.map((need) => need.task), status: each.status,
   began: each.began ?? null, ended: each.ended ?? null, attempts: each.attempts.map(attempt),
   refinements: each.refinements, retries: each.retries, reused: each.reused ?? null, failure: each.failure ?? null,
   result: each.result ?? null, used: each.used,

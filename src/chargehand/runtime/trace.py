@@ -494,7 +494,9 @@ class Tracer:
 
     def _retry_scheduled(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
         wait = max(0.0, event.after - self.began - at)
-        self.tasks[event.task].retries.append(RetryTrace(at, wait, event.worker))
+        task = self.tasks[event.task]
+        task.retries.append(RetryTrace(at, wait, event.worker))
+        task.worker = event.worker or task.worker
 
     def _result_reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self.tasks[event.task]
