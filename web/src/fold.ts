@@ -6,7 +6,7 @@ import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
   IN_DOUBT, add, addTasks, beginRun, closeAttempt, dutyKey, endDuty, endWaits, nothing, openAttempt, stopAll, takePlan,
 } from "./run_changes.ts";
-import { type Duty, type Prompt, type Run, SETTLED, type Task } from "./run_state.ts";
+import { type Duty, type Prompt, type Run, SETTLED, type Task, openQuestion } from "./run_state.ts";
 
 /** Apply one entry, in place. */
 export function foldEntry(run: Run, entry: Entry): void {
@@ -49,8 +49,9 @@ const requested: Fold = (run, event, { entry }) => {
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
+  const cause = openQuestion(run) ? "asked" : run.released ? "released" : "lost";
+  run.interruptions.push({ last: before, resumed: at, cause });
   run.released = false;
-  run.downs.push([before, at]);
   stopAll(run, before, (task) => {
     if (task.status === "refining") {
       endWaits(task, before);

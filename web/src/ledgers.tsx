@@ -16,7 +16,7 @@ const WORDS: Record<SliceKind, string> = {
   person: "waiting for a person",
   queue: "waiting for a worker",
   answer: "writing the answer",
-  down: "server down",
+  down: "interrupted",
 };
 
 export function TimeLedger({ context }: { context: RunContext }): JSX.Element {

@@ -142,6 +142,8 @@ export type AskedQuestion = {
 };
 
 export type Note = { at: number; text: string; task: string; attempt: number; fact?: NoteFact };
+/** A time in which no process drove the run: from the last entry before it, as far as the entries tell. */
+export type Interruption = { last: number; resumed: number; cause: "asked" | "released" | "lost" };
 export type AnswerSection = { kind: string; text: string };
 export type Statement = { kind: string; text: string; origin?: string; conflict?: string; sentence?: string };
 
@@ -177,8 +179,7 @@ export type Run = {
   source: string;
   parent: string;
   unserved: string[];
-  /** Stretches in which no process carried the run. */
-  downs: [number, number][];
+  interruptions: Interruption[];
   round: number;
   planRedo: boolean;
   openDuties: Map<string, Duty>;

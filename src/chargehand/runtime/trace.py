@@ -193,6 +193,22 @@ class NoteTrace(Struct, frozen=True, omit_defaults=True):
     """The same as a fact, for readers that are programs."""
 
 
+InterruptionCause: TypeAlias = Literal["asked", "released", "lost"]
+"""Why no process drove a run. `asked`: it waited for a person, which needs none. `released`: its process was stopped in
+an orderly way, with the last entry. `lost`: its process ended without a word, at the last entry or at any time after.
+"""
+
+
+class Interruption(Struct, frozen=True, omit_defaults=True):
+    """A time in which no process drove the run, as far as its entries tell."""
+
+    last: Seconds
+    """When the last entry before it was written."""
+    resumed: Seconds
+    """When another process took over."""
+    cause: InterruptionCause = "lost"
+
+
 class Trace(Struct, omit_defaults=True):
     """One run."""
 
@@ -213,6 +229,7 @@ class Trace(Struct, omit_defaults=True):
     tasks: list[TaskTrace] = []
     supervision: list[DutyTrace] = []
     questions: list[QuestionTrace] = []
+    interruptions: list[Interruption] = []
     notes: list[NoteTrace] = []
     dropped: list[TaskTrace] = []
     """Tasks that were planned and thrown away when a person rejected the plan."""
@@ -318,11 +335,20 @@ class Tracer:
         spent_before = self.state.ledger.spent
         if isinstance(event, ev.RunResumed):  # no work was done between a crash and the process that goes on
             self._stop_open_work(self.state.at - self.began)
+            self._note_interruption(entry.at)
         fold(self.state, entry)
         recorder = self.RECORDERS.get(type(event))
         if recorder is not None:
             recorder(self, event, entry.at - self.began, self.state.ledger.spent - spent_before)
         self._note_end(getattr(event, "task", NO_TASK), entry.at)
+
+    def _note_interruption(self, resumed: Instant) -> None:
+        cause: InterruptionCause = "lost"
+        if self.state.input is not None:
+            cause = "asked"
+        elif self.state.released_at is not None:
+            cause = "released"
+        self.trace.interruptions.append(Interruption(self.state.at - self.began, resumed - self.began, cause))
 
     def _note_end(self, task: TaskId, at: Instant) -> None:
         """Keep when a task was settled."""
