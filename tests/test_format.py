@@ -49,6 +49,23 @@ def test_a_change_of_what_is_published_is_found(name: str, path: tuple[str, ...]
     assert len(list(broken(published(name), changed(published(name), *path, to=to)))) == 1
 
 
+def test_a_union_of_facts_may_grow_and_may_not_shrink() -> None:
+    events = published("events-1.json")
+    union = events["noted"]["fields"]["fact"]["type"]
+    more = changed(events, "noted", "fields", "fact", "type", to=f"facts.Another | {union}")
+    assert list(broken(events, more)) == []
+    assert len(list(broken(more, events))) == 1
+    api = published("http-api-1.json")
+    note = ("components", "schemas", "NoteTrace", "properties", "fact")
+    fewer = copy.deepcopy(api)
+    facts = next(
+        item for item in fewer["components"]["schemas"]["NoteTrace"]["properties"]["fact"]["anyOf"] if "anyOf" in item
+    )
+    facts["anyOf"].pop()
+    assert list(broken(fewer, api)) == []
+    assert [line.startswith("/" + "/".join(note)) for line in broken(api, fewer)] == [True]
+
+
 def test_an_addition_and_another_wording_are_allowed() -> None:
     document = published("team-file-1.json")
     document["properties"]["name"]["description"] = "Another sentence."

@@ -17,6 +17,7 @@ from chargehand.agents.result import Result
 from chargehand.agents.roles import Supervisor, Worker
 from chargehand.engine import events as ev
 from chargehand.engine.budget import Budget
+from chargehand.engine.facts import CheckRefusal, ResultAccepted, ResultRefused
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.policy import Policy, Retry
@@ -28,7 +29,7 @@ from chargehand.models.model import ModelCard
 from chargehand.models.request_facts import Reviewing
 from chargehand.models.testing.scripted import Line, ScriptedModel
 from chargehand.team import Team
-from chargehand.tools.tool import tool
+from chargehand.tools.tool import Tool, tool
 from tests.agents.crowd import call, calls, model, of_kind
 from tests.agents.options import make_team
 
@@ -85,6 +86,22 @@ async def test_a_result_that_is_not_accepted_costs_one_further_call() -> None:
     assert [one for one in notes(found) if "accepted" in one] == [
         "not accepted by it: it has 1 words; at least 5 are wanted; sent back",
         "accepted by it",
+    ]
+
+
+async def test_what_checks_say_of_a_result_is_told_as_facts() -> None:
+    reviewer = verdicts(no("Too few."), no("Still too few."))
+    team, _ = executor(
+        {"long": Rule(min_words=5), "look": Verifier(model=reviewer)}, ["12", LONG, f"{LONG} More.", LONG]
+    )
+    found = await team.run("How many apples?")
+    facts = [(note.attempt, note.fact) for note in found.trace().notes if note.fact is not None]
+    short = CheckRefusal("long", ("it has 1 words; at least 5 are wanted",))
+    assert facts[:4] == [
+        (1, ResultRefused((short,), sent_back=True)),
+        (1, ResultAccepted(("long",))),
+        (1, ResultRefused((CheckRefusal("look", ("Too few.",)),))),
+        (2, ResultAccepted(("long",))),
     ]
 
 
@@ -425,6 +442,27 @@ def test_a_worker_whose_checks_change_is_another_for_the_cache() -> None:
 
     assert spec(Rule(min_words=2)) == spec(Rule(min_words=2))
     assert spec(Rule(min_words=2)) != spec(Rule(min_words=3)) != spec(Verifier())
+
+
+def test_a_worker_whose_tool_takes_other_arguments_is_another_for_the_cache() -> None:
+    def before() -> Tool:
+        @tool
+        def count(fruit: str) -> str:
+            """Count them."""
+            return fruit
+
+        return count
+
+    def after() -> Tool:
+        @tool
+        def count(fruit: str, since: int) -> str:
+            """Count them."""
+            return f"{fruit} {since}"
+
+        return count
+
+    specs = [Team((Worker("ann", tools=[made]),)).roster.agents[0].spec for made in (before(), before(), after())]
+    assert specs[0] == specs[1] != specs[2]
 
 
 # --- figures, and a real model

@@ -22,6 +22,7 @@ Json: TypeAlias = Any
 _PROSE = frozenset(("description", "summary", "title", "examples"))
 """Texts for people: they may be reworded."""
 _LITERAL = "Literal["
+_UNION = " | "
 _MAY_GROW = frozenset(("enum", "anyOf", "oneOf", "tags", "parameters"))
 
 
@@ -87,8 +88,8 @@ def broken(old: Json, new: Json, place: str = "") -> Iterator[str]:
                 added = set(cast("list[str]", new[key])) - set(cast("list[str]", value))
                 yield from (f"{place}/{key}: {name} is required now" for name in sorted(added))
             elif key in _MAY_GROW and isinstance(value, list):
-                still_there = [msgspec.json.encode(item) for item in cast("list[Json]", new[key])]
-                lost = [item for item in cast("list[Json]", value) if msgspec.json.encode(item) not in still_there]
+                items = cast("list[Json]", new[key])
+                lost = [item for item in cast("list[Json]", value) if not _is_among(item, items)]
                 yield from (f"{place}/{key}: {item} was removed" for item in lost)
                 if key == "parameters":
                     required = [item["name"] for item in cast("list[Json]", new[key]) if item["required"]]
@@ -100,11 +101,18 @@ def broken(old: Json, new: Json, place: str = "") -> Iterator[str]:
         yield f"{place} was {str(cast('object', old))[:80]}, is {str(cast('object', new))[:80]}"
 
 
+def _is_among(old: Json, items: list[Json]) -> bool:
+    """Whether an item of a list that may grow is still there, as it was or with additions."""
+    return any(type(old) is type(item) and not list(broken(old, item)) for item in items)
+
+
 def _grew(old: Json, new: Json) -> bool:
-    """Whether both are types of a field, and the new one only allows more words."""
-    if not (isinstance(old, str) and isinstance(new, str) and old.startswith(_LITERAL) and new.startswith(_LITERAL)):
+    """Whether both are types of a field, and the new one only allows more words, or more structs of a tagged union."""
+    if not (isinstance(old, str) and isinstance(new, str)):
         return False
-    return set(old.removeprefix(_LITERAL)[:-1].split(", ")) < set(new.removeprefix(_LITERAL)[:-1].split(", "))
+    if old.startswith(_LITERAL) and new.startswith(_LITERAL):
+        return set(old.removeprefix(_LITERAL)[:-1].split(", ")) < set(new.removeprefix(_LITERAL)[:-1].split(", "))
+    return old.count(_UNION) > 1 and set(old.split(_UNION)) < set(new.split(_UNION))
 
 
 def main() -> int:

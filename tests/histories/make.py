@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec import structs
@@ -21,6 +22,7 @@ from chargehand.engine.value import encode_value
 from chargehand.models.messages import Message
 from chargehand.runtime.executor import Done, Proposal, StepContext, WorkFailed
 from tests.histories.kept import HERE, expected_of, lines_of, names
+from tests.histories.team_stories import STORIES
 from tests.requests import request
 from tests.virtual import NOW, Stage
 
@@ -215,6 +217,60 @@ def uncertain() -> Stage:
     return second
 
 
+def effect_again() -> Stage:
+    """A person says that an effect in doubt was not had: it is made again."""
+    executor = Tools(Script(otherwise=PAID))
+    stage = Stage(executor)
+    stage.start(request(Plan((task("send", worker="cid"),)), ROSTER, policy=Policy(uncertain="ask")))
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepStarted) and event.effect == "effect"
+
+    second = crashed(stage, executor, died)
+    found = second.resume()
+    assert found.question is not None
+    second.resume(ev.InputAnswered(found.question.number, "again", by="ada"))
+    return second
+
+
+def crashed_twice() -> Stage:
+    """The process dies while it plans, and the next one in the middle of a task."""
+    executor = Tools(Script(otherwise=PAID))
+    stage = Stage(executor)
+    stage.start(request(None, ROSTER))
+    second = crashed(stage, executor, lambda event: isinstance(event, ev.TasksAdded))
+    second.resume()
+
+    def died(event: ev.Event) -> bool:
+        return isinstance(event, ev.StepFinished) and event.step == 2
+
+    third = crashed(second, executor, died)
+    third.resume()
+    return third
+
+
+def cancelled_asking() -> Stage:
+    """A run that waits for a person is cancelled; one task had not begun, one was done."""
+    stage = Stage(Asks(Script(otherwise=PAID)))
+    stage.start(request(None, ROSTER))
+    stage.resume(ev.CancelRequested("nobody answers"))
+    return stage
+
+
+def items_of_items() -> Stage:
+    """A task for each item of what a task for each item found; some items fail, one is tried again."""
+    moves = {
+        "list": (Move(result=["v", "w", "x"], used=CALL),),
+        "each[2]": (fails("logic", "x is not there", permanent=True),),
+        "again[0]": (fails("network", "no line"), PAID),
+    }
+    each = task("each", for_each=TaskId("list"), at_least=1, worker="bob")
+    again = task("again", for_each=TaskId("each"), at_least=1, worker="cid")
+    stage = Stage(ScriptedExecutor(Script(moves, otherwise=PAID)))
+    stage.start(request(Plan((task("list"), each, again)), ROSTER, policy=Policy(retry=Retry(attempts=2, base=1.0))))
+    return stage
+
+
 def cancelled() -> Stage:
     stage = Stage(Tools(Script(otherwise=Move(seconds=30.0, used=CALL))))
     asked = structs.replace(
@@ -402,18 +458,26 @@ HISTORIES: tuple[Callable[[], Stage], ...] = (
     released,
     refused,
     unplanned,
+    effect_again,
+    crashed_twice,
+    cancelled_asking,
+    items_of_items,
 )
+
+
+def entries_of_stage(tell: Callable[[], Stage]) -> list[ev.Entry]:
+    stage = tell()
+    return stage.play(lambda: stage.journal.read("run"))
 
 
 def main() -> int:
     there = set(names())
-    for tell in HISTORIES:
-        name = tell.__name__
+    stories = {tell.__name__: partial(entries_of_stage, tell) for tell in HISTORIES}
+    for name, tell in {**stories, **{story.__name__: story for story in STORIES}}.items():
         if name in there:
             print(f"{name} is there already and stays as it is")
             continue
-        stage = tell()
-        entries = stage.play(lambda stage=stage: stage.journal.read("run"))
+        entries = tell()
         kept = b"".join(msgspec.json.encode(line) + b"\n" for line in lines_of(entries))
         expected = msgspec.json.encode(expected_of(replay(entries)))
         (HERE / f"{name}.jsonl").write_bytes(kept)

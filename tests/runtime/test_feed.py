@@ -233,6 +233,7 @@ def test_any_client_with_any_reconnects_sees_the_journals_order(seed: int, sizes
         assert feed.readers == 0
 
     loop = VirtualLoop()
+    gc.freeze()  # as after collection: what other tests left behind need not be looked through sixty times
     try:
         loop.run_until_complete(play())
     finally:

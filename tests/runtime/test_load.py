@@ -96,6 +96,12 @@ class Market:
             f"r{self._count}", self._team.request(GOAL, time.time(), plan=Plan(tuple(tasks), "none"))
         )
 
+    async def routed(self, count: int) -> None:
+        """Wait until so many runs under way have their task."""
+        async with asyncio.timeout(60):
+            while sum(bool(state.tasks) for state in self._driver.under_way.values()) < count:  # noqa: ASYNC110 - as below
+                await asyncio.sleep(0.001)
+
     async def busy(self, worker: str) -> None:
         """Wait until somebody is at work."""
         async with asyncio.timeout(20):
@@ -239,9 +245,14 @@ async def test_runs_that_begin_together_spread() -> None:
 
 
 async def test_when_all_are_full_the_shorter_line_is_taken() -> None:
-    stalls = [Stall(name, latency=0.03) for name in ("north", "south")]
+    stalls = [Stall(name) for name in ("north", "south")]
+    for stall in stalls:
+        stall.open.clear()
     async with market(*stalls, concurrency=2) as runs, asyncio.TaskGroup() as jobs:
         found = [jobs.create_task(runs.sell()) for _ in range(10)]
+        await runs.routed(10)
+        for stall in stalls:
+            stall.open.set()
     who = [one.result()[0] for one in found]
     assert {one.name: who.count(one.name) for one in stalls} == {"north": 5, "south": 5}
 

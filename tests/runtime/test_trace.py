@@ -14,7 +14,15 @@ from chargehand.engine.plan import Plan, Task, TaskId
 from chargehand.engine.state import Progress, RunState, Status
 from chargehand.engine.value import encode_value
 from chargehand.errors import Corrupt
-from chargehand.runtime.trace import RequestedCall, Trace, calls_in, critical_path, trace
+from chargehand.runtime.trace import (
+    Interruption,
+    InterruptionCause,
+    RequestedCall,
+    Trace,
+    calls_in,
+    critical_path,
+    trace,
+)
 from tests.requests import request
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
@@ -131,6 +139,21 @@ def test_failures_retries_and_refinements_are_kept() -> None:
     assert task.refinements == ["look into the matter, and say a number"]
     assert task.attempts[2].instruction == task.refinements[0]
     assert [(one.duty, one.task, one.seconds) for one in found.supervision] == [("refine", A, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        (ev.Noted("it works"), "lost"),
+        (ev.RunReleased(), "released"),
+        (ev.InputRequested(1, "tool", A, "look({})"), "asked"),
+    ],
+)
+def test_an_interruption_says_what_can_be_known_of_it(before: ev.Event, cause: InterruptionCause) -> None:
+    asked = ev.AttemptFailed(A, 1, ev.Failure("approval", "look({})"))
+    ended = () if cause != "asked" else ((2.0, asked),)
+    run = told((1.0, ev.AttemptStarted(A, 1, "worker", 160.0)), *ended, (3.0, before), (45.0, ev.RunResumed(2)))
+    assert run.interruptions == [Interruption(3.0, 45.0, cause)]
 
 
 def test_a_step_has_the_arguments_of_the_call_that_it_names() -> None:

@@ -28,6 +28,7 @@ def test_a_caller_is_told_who_it_is_and_what_its_key_allows(home: Garden, tmp_pa
     assert (operator["key"], operator["scopes"]) == ("operator", ["read", "run", "admin"])
     assert operator["version"] == __version__
     assert abs(operator["now"] - time.time()) < 60
+    assert operator["unlocked"] is False
     reader = home.client.get("/api/me", headers=key_for(tmp_path, "acme", "read")).json()
     assert (reader["tenant"], reader["name"], reader["scopes"]) == ("acme", "for a test", ["read"])
 
@@ -279,6 +280,42 @@ def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
         assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
 
 
+def test_a_whole_trace_has_every_field_and_every_message(home: Garden) -> None:
+    run = home.begin(BOTH)
+    home.wait(run)
+    short = home.client.get(f"/api/runs/{run}/trace").json()
+    whole = home.client.get(f"/api/runs/{run}/trace?whole=true").json()
+    assert ("damage" in short, whole["damage"]) == (False, "")
+    told = [prompt for task in whole["tasks"] for attempt in task["attempts"] for prompt in attempt["prompts"]]
+    assert told
+    assert all(prompt["messages"][0]["role"] == "system" and prompt["first_in"] == 0 for prompt in told)
+    steps = [step for task in whole["tasks"] for attempt in task["attempts"] for step in attempt["steps"]]
+    price = next(step for step in steps if step["name"] == "seedling_price")
+    assert (price["arguments"], price["good"], price["kind"]) == ({"plant": "tomato", "seedlings": 40}, True, "tool")
+    assert "48.00 euros" in json.dumps(price["result"])
+
+
+def test_a_plain_answer_has_no_sections_below_it(home: Garden) -> None:
+    run = home.begin("What do 40 tomato seedlings cost, and what is the weather in Lima tomorrow?")
+    whole: Any = home.wait(run)
+    plain = home.client.get(f"/api/runs/{run}?plain=true").json()
+    entries = home.client.get(f"/api/runs/{run}/entries").json()["entries"]
+    written = next(entry["event"] for entry in entries if entry["event"]["type"] == "answer.written")
+    assert plain["answer"] == written["answer"]
+    sections = [section["text"] for section in written.get("sections", [])]
+    assert whole["answer"] == "\n\n".join([written["answer"], *sections])
+
+
+def test_a_forecast_goes_by_how_long_workers_took_in_earlier_runs(home: Garden) -> None:
+    goal = {"goal": BOTH}
+    before = home.client.post("/api/teams/garden/plan", json=goal).json()["forecast"]
+    assert (before["timed"], before["critical"]) == (False, 10.0)
+    home.wait(home.begin(BOTH))
+    after = home.client.post("/api/teams/garden/plan", json=goal).json()["forecast"]
+    assert after.get("timed", True)
+    assert 0 < after["critical"] < 5
+
+
 def test_runs_are_listed_by_who_has_a_task_in_them(home: Garden) -> None:
     one = home.begin()
     both = home.begin(BOTH)
@@ -343,6 +380,39 @@ def test_a_run_is_deleted_by_an_administrator_once_it_is_not_under_way(home: Gar
     assert home.client.delete(f"/api/runs/{run}").json() == {"runs": [run]}
     assert home.client.get(f"/api/runs/{run}").status_code == 404
     assert home.client.get("/api/runs").json()["runs"] == []
+
+
+_KEEPERS = """
+version: 1
+name: keepers
+defaults: {{model: "{handle}"}}
+workers:
+  keeper: {{description: Keeps what was found., tools: [archival_memory_insert]}}
+memory:
+  archives:
+    findings: {{description: What was found., share: write}}
+"""
+
+
+def test_a_passage_says_which_run_and_task_kept_it(tmp_path: Path) -> None:
+    kept = Call("archival_memory_insert", {"content": "Tomatoes are planted out after 15 May."})
+
+    def think(asked: Question) -> Answer | str:
+        return "It is kept." if asked.results else Answer(calls=(kept,))
+
+    with fake_model(think) as model:
+        (tmp_path / "team.yaml").write_text(_KEEPERS.format(handle=model.handle))
+        settings = settings_in(tmp_path / "data", teams=(tmp_path / "team.yaml",))
+        with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+            plan = {"tasks": [{"id": "keep", "instruction": "Keep it.", "worker": "keeper"}], "combine": "forward"}
+            body = {"team": "keepers", "goal": "Keep it.", "plan": plan}
+            run = client.post("/api/runs", json=body).json()["run"]
+            Garden(server, client, tmp_path).wait(run, "complete")
+            (passage,) = client.get("/api/teams/keepers/archives/findings/passages").json()["passages"]
+            (hit,) = client.post("/api/teams/keepers/search", json={"query": "tomatoes"}).json()["hits"]
+            for found in (passage, hit):
+                assert found["text"] == "Tomatoes are planted out after 15 May."
+                assert found["origin"] == {"by": "worker", "name": "keeper", "run": run, "task": "keep"}
 
 
 def test_a_block_is_shown_and_restored_as_it_was_and_passages_are_listed(home: Garden) -> None:

@@ -6,7 +6,7 @@ import { TASK_FOLDS } from "./fold_tasks.ts";
 import {
   IN_DOUBT, add, addTasks, beginRun, closeAttempt, dutyKey, endDuty, endWaits, nothing, openAttempt, stopAll, takePlan,
 } from "./run_changes.ts";
-import { type Duty, type Prompt, type Run, SETTLED, type Task } from "./run_state.ts";
+import { type Duty, type Prompt, type Run, SETTLED, type Task, openQuestion } from "./run_state.ts";
 
 /** Apply one entry, in place. */
 export function foldEntry(run: Run, entry: Entry): void {
@@ -50,7 +50,8 @@ const requested: Fold = (run, event, { entry }) => {
 };
 
 const resumed: Fold = (run, _event, { at, before }) => {
-  run.downs.push({ began: before, ended: at, isOrderly: run.released });
+  const cause = openQuestion(run) ? "asked" : run.released ? "released" : "lost";
+  run.interruptions.push({ last: before, resumed: at, cause });
   run.released = false;
   stopAll(run, before, (task) => {
     if (task.status === "refining") {
@@ -197,5 +198,5 @@ const FOLDS: Record<string, Fold> = {
   "answer.written": answerWritten,
   "prompt.sent": promptSent,
   "model.called": modelCalled,
-  noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", fact: event.fact }); },
+  noted: (run, event, { at }) => { run.notes.push({ at, text: event.text, task: event.task ?? "", attempt: event.attempt ?? 0, fact: event.fact }); },
 };

@@ -17,7 +17,7 @@ export const SLICE_WORDS: Record<SliceKind, string> = {
   person: "waiting for a person",
   queue: "waiting for a worker",
   answer: "writing the answer",
-  down: "no process",
+  down: "interrupted",
 };
 
 export function TimeLedger({ context }: { context: RunContext }): JSX.Element {

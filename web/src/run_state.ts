@@ -141,7 +141,9 @@ export type AskedQuestion = {
   by: string;
 };
 
-export type Note = { at: number; text: string; task: string; fact?: NoteFact };
+export type Note = { at: number; text: string; task: string; attempt: number; fact?: NoteFact };
+/** A time in which no process drove the run: from the last entry before it, as far as the entries tell. */
+export type Interruption = { last: number; resumed: number; cause: "asked" | "released" | "lost" };
 export type AnswerSection = { kind: string; text: string };
 export type Statement = { kind: string; text: string; origin?: string; conflict?: string; sentence?: string };
 
@@ -177,8 +179,7 @@ export type Run = {
   source: string;
   parent: string;
   unserved: string[];
-  /** Stretches in which no process carried the run; orderly: the one before was stopped, it did not crash. */
-  downs: { began: number; ended: number; isOrderly: boolean }[];
+  interruptions: Interruption[];
   labels: Record<string, string>;
   round: number;
   planRedo: boolean;

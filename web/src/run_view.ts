@@ -1,7 +1,7 @@
 // What the page works out from a run: the critical path, where time and money went, what is foreseen, what is missing.
 
 import type { Gap } from "./events.ts";
-import { type Run, SETTLED, type Task, planned } from "./run_state.ts";
+import { type Interruption, type Run, SETTLED, type Task, planned } from "./run_state.ts";
 
 /** When a task ended; one under way ends after all of them. Undefined: it has not begun, or never ran. */
 function endOf(task: Task): number | undefined {
@@ -33,6 +33,14 @@ export function criticalPath(run: Run): string[] {
   return path.reverse();
 }
 
+/** What the journal can tell of a time without entries: a lost process may have ended at any moment of it. */
+export const INTERRUPTED = { lost: "interrupted", released: "the server was stopped" };
+
+/** When no process drove the run; a run that waits for a person needs none. */
+export function interruptionsOf(run: Run): (Interruption & { cause: "lost" | "released" })[] {
+  return run.interruptions.flatMap(({ cause, ...times }) => (cause === "asked" ? [] : [{ ...times, cause }]));
+}
+
 export type SliceKind = "work" | "plan" | "failed" | "refine" | "backoff" | "person" | "queue" | "answer" | "down";
 export type Slice = { kind: SliceKind; label: string; began: number; ended: number; task: string };
 
@@ -42,7 +50,7 @@ export function timeLedger(run: Run, now: number): Slice[] {
   const put = (kind: SliceKind, label: string, began: number, ended: number | undefined, task = ""): void => {
     parts.push({ kind, label, began, ended: ended ?? now, task });
   };
-  for (const { began, ended } of run.downs) put("down", "no process", began, ended);
+  for (const { last, resumed, cause } of interruptionsOf(run)) put("down", INTERRUPTED[cause], last, resumed);
   for (const duty of run.duties) {
     if (duty.duty === "plan") put("plan", "planning", duty.began, duty.ended);
     if (duty.duty === "answer") {

@@ -1,6 +1,7 @@
 // Seconds to pixels on an axis that is torn where nobody worked for long.
 
 import type { Run } from "./run_state.ts";
+import { INTERRUPTED, interruptionsOf } from "./run_view.ts";
 
 export const TORN_WIDTH = 52;
 const LEAST_TORN = 2;
@@ -69,8 +70,10 @@ function tearsOf(run: Run, end: number): Tear[] {
 function reasonOf(run: Run, from: number, to: number): string {
   const covers = (began: number, ended = Infinity): boolean => began <= from + 0.5 && ended >= to - 1;
   if (run.questions.some((question) => covers(question.asked, question.answered))) return "waiting for you";
-  const down = run.downs.find(({ began, ended }) => covers(began, ended)) ?? run.downs.find(({ began, ended }) => began < to && ended > from);
-  if (down) return down.isOrderly ? "its process was stopped" : "its process was down";
+  const interruptions = interruptionsOf(run);
+  const interruption = interruptions.find(({ last, resumed }) => covers(last, resumed))
+    ?? interruptions.find(({ last, resumed }) => last < to && resumed > from);
+  if (interruption) return INTERRUPTED[interruption.cause];
   if (run.questions.some((question) => question.asked < to && (question.answered ?? Infinity) > from)) return "waiting for you";
   return run.paused ? "paused" : "nothing under way";
 }

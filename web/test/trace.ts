@@ -30,7 +30,8 @@ const duty = (each: Duty) => ({
 });
 
 const task = (each: Task) => ({
-  id: each.id, title: each.title, instruction: each.planned, after: each.needs.map((need) => need.task), status: each.status,
+  id: each.id, title: each.title, instruction: each.planned, worker: each.worker,
+  after: each.needs.map((need) => need.task), status: each.status,
   began: each.began ?? null, ended: each.ended ?? null, attempts: each.attempts.map(attempt),
   refinements: each.refinements, retries: each.retries, reused: each.reused ?? null, failure: each.failure ?? null,
   result: each.result ?? null, used: each.used,
@@ -49,7 +50,7 @@ export function traceOf(run: Run): Record<string, unknown> {
     run: run.run, goal: run.goal, began: run.start, seconds: run.at, serial, ending: run.ended?.ending ?? "",
     reason: run.ended?.reason ?? "", combine: run.combine, answer: answerOf(run), used: run.spent satisfies Amount,
     critical_path: criticalPath(run), tasks: tasks.map(task), supervision: run.duties.map(duty),
-    questions: run.questions, notes: run.notes,
+    questions: run.questions, interruptions: run.interruptions, notes: run.notes,
     dropped: run.dropped.map(task), ...(run.ended ? { gaps: run.ended.gaps } : {}),
   };
 }

@@ -178,11 +178,16 @@ def roster_agent(worker: Worker, model: str) -> Agent:
         module = getattr(worker.call, "__module__", "")
         name = getattr(worker.call, "__qualname__", type(worker.call).__qualname__)
         return structs.replace(agent, model="", spec=digest(f"{module}:{name}"))
-    parts = [worker.prompt, model, *(f"{tool.name}{tool.spec.description}{tool.effect}" for tool in tools.values())]
+    parts = [worker.prompt, model, *map(_describe_tool, tools.values())]
     if worker.contacts:
         parts.append(" ".join(worker.contacts))
     parts.append("" if worker.output is None else msgspec.json.encode(JsonShape(worker.output).schema).decode())
     return structs.replace(agent, spec=digest(*parts))
+
+
+def _describe_tool(tool: Tool) -> str:
+    """What of a tool the results of a worker depend on."""
+    return f"{tool.name}{tool.spec.description}{tool.effect}{bytes(tool.spec.parameters).decode()}"
 
 
 # --- tools

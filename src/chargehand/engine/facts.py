@@ -59,6 +59,26 @@ class ResultAccepted(_NotedFact, frozen=True, tag="result_accepted"):
 
     checks: tuple[str, ...]
     """Their names."""
+    remarks: tuple[str, ...] = ()
+    """What a reviewer found worth saying all the same."""
+
+
+class CheckRefusal(Struct, frozen=True, gc=False):
+    """One check that does not accept a result, and why."""
+
+    check: str
+    """Its name."""
+    problems: tuple[str, ...]
+    """What it finds wrong, in words for the worker."""
+
+
+class ResultRefused(_NotedFact, frozen=True, tag="result_refused"):
+    """Checks did not accept the result of an attempt."""
+
+    refusals: tuple[CheckRefusal, ...]
+    """Those that do not; none: the same result was refused before, and was not looked at again."""
+    sent_back: bool = False
+    """The worker gets it back in the same attempt; `false`: the attempt has failed."""
 
 
 class NotReviewed(_NotedFact, frozen=True, tag="not_reviewed"):
@@ -69,7 +89,7 @@ class NotReviewed(_NotedFact, frozen=True, tag="not_reviewed"):
 
 
 NotedFact: TypeAlias = (
-    RouteChosen | ModelFellBack | BreakerChanged | StepDiverged | Assumed | ResultAccepted | NotReviewed
+    RouteChosen | ModelFellBack | BreakerChanged | StepDiverged | Assumed | ResultAccepted | ResultRefused | NotReviewed
 )
 
 

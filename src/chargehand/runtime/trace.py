@@ -6,7 +6,7 @@ Times are seconds since the run began, unless said otherwise.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -187,8 +187,26 @@ class NoteTrace(Struct, frozen=True, omit_defaults=True):
     text: str
     task: TaskId = NO_TASK
     """Empty: it is about the run."""
+    attempt: int = 0
+    """0: it is about no attempt."""
     fact: NotedFact | None = None
     """The same as a fact, for readers that are programs."""
+
+
+InterruptionCause: TypeAlias = Literal["asked", "released", "lost"]
+"""Why no process drove a run. `asked`: it waited for a person, which needs none. `released`: its process was stopped in
+an orderly way, with the last entry. `lost`: its process ended without a word, at the last entry or at any time after.
+"""
+
+
+class Interruption(Struct, frozen=True, omit_defaults=True):
+    """A time in which no process drove the run, as far as its entries tell."""
+
+    last: Seconds
+    """When the last entry before it was written."""
+    resumed: Seconds
+    """When another process took over."""
+    cause: InterruptionCause = "lost"
 
 
 class Trace(Struct, omit_defaults=True):
@@ -211,6 +229,7 @@ class Trace(Struct, omit_defaults=True):
     tasks: list[TaskTrace] = []
     supervision: list[DutyTrace] = []
     questions: list[QuestionTrace] = []
+    interruptions: list[Interruption] = []
     notes: list[NoteTrace] = []
     dropped: list[TaskTrace] = []
     """Tasks that were planned and thrown away when a person rejected the plan."""
@@ -316,11 +335,20 @@ class Tracer:
         spent_before = self.state.ledger.spent
         if isinstance(event, ev.RunResumed):  # no work was done between a crash and the process that goes on
             self._stop_open_work(self.state.at - self.began)
+            self._note_interruption(entry.at)
         fold(self.state, entry)
         recorder = self.RECORDERS.get(type(event))
         if recorder is not None:
             recorder(self, event, entry.at - self.began, self.state.ledger.spent - spent_before)
         self._note_end(getattr(event, "task", NO_TASK), entry.at)
+
+    def _note_interruption(self, resumed: Instant) -> None:
+        cause: InterruptionCause = "lost"
+        if self.state.input is not None:
+            cause = "asked"
+        elif self.state.released_at is not None:
+            cause = "released"
+        self.trace.interruptions.append(Interruption(self.state.at - self.began, resumed - self.began, cause))
 
     def _note_end(self, task: TaskId, at: Instant) -> None:
         """Keep when a task was settled."""
@@ -492,7 +520,9 @@ class Tracer:
 
     def _retry_scheduled(self, event: ev.RetryScheduled, at: Seconds, _used: Amount) -> None:
         wait = max(0.0, event.after - self.began - at)
-        self.tasks[event.task].retries.append(RetryTrace(at, wait, event.worker))
+        task = self.tasks[event.task]
+        task.retries.append(RetryTrace(at, wait, event.worker))
+        task.worker = event.worker or task.worker
 
     def _result_reused(self, event: ev.ResultReused, _at: Seconds, _used: Amount) -> None:
         task = self.tasks[event.task]
@@ -537,7 +567,7 @@ class Tracer:
                     self.tasks[question.task].result = _value(event.result)
 
     def _noted(self, event: ev.Noted, at: Seconds, _used: Amount) -> None:
-        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.fact))
+        self.trace.notes.append(NoteTrace(at, event.text, event.task, event.attempt, event.fact))
 
     def _stopped(self, _event: ev.TimeRanOut | ev.RunEnded, at: Seconds, _used: Amount) -> None:
         self._stop_open_work(at)
@@ -667,3 +697,40 @@ def attempts_with_runs(trace: Trace) -> Iterator[tuple[TaskId, AttemptTrace]]:
     """Every attempt of a run that started others, with the task it belongs to."""
     for task in trace.tasks:
         yield from ((task.id, attempt) for attempt in task.attempts if attempt.runs)
+
+
+# --- written out in full
+
+
+def complete_prompts(trace: Trace, entries: Mapping[str, Sequence[ev.Entry]]) -> None:
+    """Give every prompt its first message, where that stands in an earlier entry. `entries` are those of each run."""
+    first: dict[int, object] = {}
+    for entry in entries.get(trace.run, ()):
+        if isinstance(entry.event, ev.PromptSent) and not entry.event.first_in:
+            first[entry.seq] = _messages(_value(entry.event.messages))[:1]
+    attempts = [attempt for task in (*trace.tasks, *trace.dropped) for attempt in task.attempts]
+    for work in (*trace.supervision, *attempts):
+        for prompt in work.prompts:
+            if prompt.first_in in first:
+                prompt.messages = [*_messages(first[prompt.first_in]), *_messages(prompt.messages)]
+                prompt.first_in = 0
+    for attempt in attempts:
+        for inner in attempt.runs:
+            complete_prompts(inner, entries)
+
+
+def _messages(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def with_defaults(value: object) -> object:
+    """A trace as plain data in which every field is there, also one that has its default."""
+    if isinstance(value, Struct):
+        config = value.__struct_config__
+        tag: dict[str, object] = {config.tag_field: config.tag} if config.tag_field else {}
+        return tag | {name: with_defaults(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: with_defaults(part) for name, part in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [with_defaults(part) for part in cast("list[object]", value)]
+    return value

@@ -25,7 +25,7 @@ from chargehand.agents.spending import Spending
 from chargehand.agents.writer import Writer
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import Effect, StepKind
-from chargehand.engine.facts import NotReviewed, ResultAccepted
+from chargehand.engine.facts import CheckRefusal, NotReviewed, ResultAccepted, ResultRefused
 from chargehand.engine.failure import Failure
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import digest
@@ -425,6 +425,13 @@ class Inspector(Struct, frozen=True):
         return await check_function(check, decode_value(encode_value(result.value)))
 
 
+class _Wrong(Struct, frozen=True):
+    """Why a result is not accepted: in words for the worker, and check by check."""
+
+    text: str
+    refusals: tuple[CheckRefusal, ...] = ()
+
+
 class CheckedAttempt(Struct):
     """An attempt whose result must pass the checks of these names."""
 
@@ -446,27 +453,27 @@ class CheckedAttempt(Struct):
         done = await doing
         mark = _mark(done)
         wrong = await self._check(done, self.brief.refused, self.brief.failure)
-        if wrong and attempt is not None and attempt.can_go_on:
-            self.context.note(f"{wrong}; sent back")
+        if wrong is not None and attempt is not None and attempt.can_go_on:
+            self.context.note(f"{wrong.text}; sent back", fact=ResultRefused(wrong.refusals, sent_back=True))
             self.context.called = False
             try:
-                done = await attempt.mend(wrong)
+                done = await attempt.mend(wrong.text)
             except WorkFailed as error:
-                raise _with_reason(error, wrong, mark) from error
-            wrong = await self._check(done, (*self.brief.refused, mark), wrong)
+                raise _with_reason(error, wrong.text, mark) from error
+            wrong = await self._check(done, (*self.brief.refused, mark), wrong.text)
             mark = _mark(done)
-        if wrong:
-            self.context.note(wrong)
-            failure = Failure("logic", wrong)
+        if wrong is not None:
+            self.context.note(wrong.text, fact=ResultRefused(wrong.refusals))
+            failure = Failure("logic", wrong.text)
             if self.context.acted:
-                failure = Failure("logic", f"{wrong} ({ONCE})", permanent=True)
+                failure = Failure("logic", f"{wrong.text} ({ONCE})", permanent=True)
             raise WorkFailed(failure, done.used, refused=mark)
         if self.context.late is not None:
             await self.context.late()
         return done
 
-    async def _check(self, done: Done, refused: Sequence[str], before: str) -> str:
-        """Which check does not accept a result, and why; nothing if all do.
+    async def _check(self, done: Done, refused: Sequence[str], before: str) -> "_Wrong | None":
+        """Which check does not accept a result, and why; None if all do.
 
         One that was `refused` before is not reviewed: what was said then (`before`) still holds.
         """
@@ -476,18 +483,19 @@ class CheckedAttempt(Struct):
         rules = [name for name in self.names if name not in reviews]
         refusals = [refusal for name in rules if (refusal := await self._apply(name, result, done))]
         if refusals:  # no model is paid to look at what is wrong already
-            return "; ".join(refusals)[:_MAX_MESSAGE]
+            return _Wrong("; ".join(map(_describe_refusal, refusals))[:_MAX_MESSAGE], tuple(refusals))
         if rules:
             self.context.note(f"accepted by {', '.join(rules)}", fact=ResultAccepted(tuple(rules)))
         if digest(result.json) in refused and not self.context.called:  # a reviewer that looks again may tire of it
             reason = before if _REPEATED in before else f"{before or 'not accepted'}; {_REPEATED}"
-            return reason[:_MAX_MESSAGE]
+            return _Wrong(reason[:_MAX_MESSAGE])
         for name in reviews:
-            if refusal := await self._review(name, ReviewCase(self.brief, result, self._material(done.value))):
-                return refusal[:_MAX_MESSAGE]
-        return ""
+            refusal = await self._review(name, ReviewCase(self.brief, result, self._material(done.value)))
+            if refusal is not None:
+                return _Wrong(_describe_refusal(refusal)[:_MAX_MESSAGE], (refusal,))
+        return None
 
-    async def _apply(self, name: str, result: CheckedResult, done: Done) -> str:
+    async def _apply(self, name: str, result: CheckedResult, done: Done) -> CheckRefusal | None:
         """Why a check that asks no model refuses. One that does not work fails the task for good: it would again."""
         try:
             problems = await self.inspector.problems(name, result)
@@ -495,9 +503,9 @@ class CheckedAttempt(Struct):
             message = f"the check {name!r} failed itself, so nothing can be accepted: {error}"[:_MAX_MESSAGE]
             failure = Failure("logic", message, permanent=True, code="check_failed")
             raise WorkFailed(failure, done.used) from error
-        return _refusal(name, problems) if problems else ""
+        return CheckRefusal(name, tuple(problems)) if problems else None
 
-    async def _review(self, name: str, case: ReviewCase) -> str:
+    async def _review(self, name: str, case: ReviewCase) -> CheckRefusal | None:
         """Why a reviewer refuses. Where none can be asked the result stands, and that is noted."""
         panel = self.inspector.panel(name, case.brief.worker)
         if isinstance(panel, str):
@@ -514,10 +522,10 @@ class CheckedAttempt(Struct):
             self.context.note(text, fact=NotReviewed(name))
         elif verdict.accepted:
             remarks = f", with remarks: {'; '.join(verdict.problems)}" if verdict.problems else ""
-            self.context.note(f"accepted by {name}{remarks}", fact=ResultAccepted((name,)))
+            self.context.note(f"accepted by {name}{remarks}", fact=ResultAccepted((name,), verdict.problems))
         else:
-            return _refusal(name, verdict.problems)
-        return ""
+            return CheckRefusal(name, verdict.problems)
+        return None
 
     def _material(self, result: object) -> tuple[Given, ...]:
         """What there was to work from: inputs, and what tools returned, else what the result shows."""
@@ -541,6 +549,6 @@ def _with_reason(error: WorkFailed, wrong: str, mark: str) -> WorkFailed:
     return WorkFailed(structs.replace(error.failure, message=message), error.used, error.findings, refused=mark)
 
 
-def _refusal(name: str, problems: Sequence[str]) -> str:
-    listed = "; ".join(problem for problem in problems if problem)
-    return f"not accepted by {name}" + (f": {listed}" if listed else "")
+def _describe_refusal(refusal: CheckRefusal) -> str:
+    listed = "; ".join(problem for problem in refusal.problems if problem)
+    return f"not accepted by {refusal.check}" + (f": {listed}" if listed else "")

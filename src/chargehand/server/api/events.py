@@ -14,7 +14,7 @@ from chargehand.engine.state import Work
 from chargehand.errors import Corrupt, Refused
 from chargehand.journal.protocol import Readable
 from chargehand.runtime.feed import Reader
-from chargehand.runtime.trace import Trace, nested_trace, trace_readable
+from chargehand.runtime.trace import Trace, complete_prompts, nested_trace, trace_readable, with_defaults
 from chargehand.server.api.operations import operation
 from chargehand.server.api.shapes import (
     DamageReport,
@@ -292,7 +292,12 @@ async def export_trace(tenant: Tenant, run: str, query: TraceFormat) -> Response
         names = await tenant.journal.inside(run) if query.nested else []
         tracer = trace_readable(run, await tenant.journal.read_readable(run))
         inside = {name: await tenant.journal.read_readable(name) for name in names}
-        return reply(nested_trace(tracer, inside))
+        told = nested_trace(tracer, inside)
+        if not query.whole:
+            return reply(told)
+        entries = {run: (await tenant.journal.read_readable(run)).entries}
+        complete_prompts(told, entries | {name: readable.entries for name, readable in inside.items()})
+        return reply(with_defaults(told))
     written = await tenant.journal.read_readable(run)
     lines: list[EntryInfo | DamageReport] = [_entry_info(run, entry) for entry in written.entries]
     if written.damage is not None:

@@ -19,6 +19,7 @@ from chargehand.engine.forecast import forecast
 from chargehand.engine.plan import Plan, title_of
 from chargehand.engine.policy import Seconds
 from chargehand.engine.state import RunState, Status
+from chargehand.engine.value import decode_value
 from chargehand.engine.view import gaps
 from chargehand.errors import ChargehandError, Corrupt
 from chargehand.journal.protocol import RunRow
@@ -49,6 +50,7 @@ from chargehand.server.teams import Bounds, NewRun, Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import reply
+from chargehand.server.worker_times import WorkerTimes
 
 _MAX_KEPT = 10_000
 _PAGE = 100
@@ -123,12 +125,12 @@ def source_of(state: RunState) -> str:
 @operation("GET", "/api/runs/{run}")
 async def show_run(tenant: Tenant, run: str, query: RunQuery) -> RunInfo:
     """A run as it stands: plan, tasks, attempts, cost, gaps, answer, and the question it asks."""
-    info = await run_info(tenant, run)
+    info = await run_info(tenant, run, plain=query.plain)
     return structs.replace(info, plan=Plan(()), tasks=(), notes=(), answer=None) if query.lean else info
 
 
-async def run_info(tenant: Tenant, run: str) -> RunInfo:
-    """A run as it stands, folded once."""
+async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
+    """A run as it stands, folded once; `plain`: its answer without the sections below it."""
     entries = await tenant.journal.read(run)
     tracer = Tracer.replay(run, entries)
     traced = tracer.snapshot()
@@ -136,13 +138,14 @@ async def run_info(tenant: Tenant, run: str) -> RunInfo:
     budget = state.requested.budget
     team = tenant.part(Teams).teams.get(state.requested.team)
     tracings = answer_tracings(state)
+    written = state.answer_written
     plan = planned(state)
     return RunInfo(
         summary=summary_of(tenant, run, state),
         plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
-        answer=traced.answer,
+        answer=decode_value(written.answer) if plain and written is not None else traced.answer,
         notice="" if team is None else team.notice,
         question=None if state.ended is not None else state.input,
         deadline=state.requested.deadline,
@@ -157,7 +160,8 @@ async def run_info(tenant: Tenant, run: str) -> RunInfo:
 
 async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast:
     """What the whole plan takes; dollars too where the team is served here."""
-    requested = state.requested
+    roster = await tenant.part(WorkerTimes).fill_in(state.requested.team, state.requested.roster)
+    requested = structs.replace(state.requested, roster=roster)
     teams = tenant.part(Teams)
     if requested.team in teams.teams:
         with suppress(ChargehandError):  # a run can be read also where its team cannot be opened

@@ -209,9 +209,13 @@ class RunFilter(RequestBody, frozen=True):
 
 
 class RunQuery(RequestBody, frozen=True):
-    """`lean`: without what its entries tell: `plan`, `tasks`, `notes` and `answer` are empty."""
+    """`lean`: without what its entries tell: `plan`, `tasks`, `notes` and `answer` are empty.
+
+    `plain`: the answer as it was written, without the sections below it.
+    """
 
     lean: bool = False
+    plain: bool = False
 
 
 class EntriesAfter(RequestBody, frozen=True):
@@ -247,10 +251,14 @@ class EventsOfRuns(RequestBody, frozen=True):
 
 
 class TraceFormat(RequestBody, frozen=True):
-    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line."""
+    """`json` is the trace, with the runs inside it where they are wanted; `jsonl` are the entries, one a line.
+
+    `whole`: every field of the trace is there, also one that has its default, and prompts have all their messages.
+    """
 
     format: Literal["json", "jsonl"] = "json"
     nested: bool = False
+    whole: bool = False
 
 
 class BlockVersion(RequestBody, frozen=True):
@@ -277,7 +285,7 @@ class HistoryQuery(RequestBody, frozen=True):
 class CallerInfo(Struct, frozen=True):
     """Who is calling: `key` is the id of the token, `name` what it was called, `scopes` what it allows.
 
-    `now` is the clock of the server.
+    `now` is the clock of the server; `unlocked`: it asks for no token.
     """
 
     tenant: str
@@ -286,6 +294,7 @@ class CallerInfo(Struct, frozen=True):
     scopes: tuple[str, ...]
     version: str
     now: Instant
+    unlocked: bool = False
 
 
 class WorkerInfo(Struct, frozen=True):
@@ -610,6 +619,9 @@ class ChangeOrigin(Struct, frozen=True):
     task: str
 
 
+_PERSON = ChangeOrigin(by="person", name="", run="", task="")
+
+
 class BlockChange(Struct, frozen=True):
     """`added` took the place of `removed`, from character `start` on."""
 
@@ -643,12 +655,15 @@ class ArchiveList(Struct, frozen=True):
 
 
 class PassageInfo(Struct, frozen=True):
+    """`origin` says who kept it, in which run and task; `source` where the text itself was found."""
+
     id: str
     text: str
     tags: tuple[str, ...]
     source: str
     tainted: bool
     created: Instant
+    origin: ChangeOrigin = _PERSON
 
 
 class PassageList(Struct, frozen=True):
@@ -659,7 +674,10 @@ class PassageList(Struct, frozen=True):
 
 
 class SearchHit(Struct, frozen=True):
-    """A passage that fits. `archive` is the name of its archive, `why` says for people what matched."""
+    """A passage that fits. `archive` is the name of its archive, `why` says for people what matched.
+
+    `origin` says who kept it, in which run and task; `source` where the text itself was found.
+    """
 
     id: str
     archive: str
@@ -670,6 +688,7 @@ class SearchHit(Struct, frozen=True):
     source: str
     tainted: bool
     created: Instant
+    origin: ChangeOrigin = _PERSON
 
 
 class SearchHits(Struct, frozen=True):

@@ -34,6 +34,7 @@ from chargehand.server.api.shapes import (
     BlockList,
     BlockVersion,
     CallerInfo,
+    ChangeOrigin,
     HealthReport,
     History,
     HistoryQuery,
@@ -61,6 +62,7 @@ from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
+from chargehand.server.worker_times import WorkerTimes
 from chargehand.team import Team
 
 _MAX_DRAFTS = 8
@@ -75,7 +77,7 @@ class Drafts:
 
 
 @operation("GET", "/api/me")
-async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
+async def show_caller(tenant: Tenant, request: Request) -> CallerInfo:
     """Who is calling, and what the token allows."""
     caller: ApiCaller = request.scope[CALLER]
     return CallerInfo(
@@ -85,6 +87,7 @@ async def show_caller(_tenant: Tenant, request: Request) -> CallerInfo:
         scopes=caller.scopes,
         version=__version__,
         now=time.time(),
+        unlocked=tenant.settings.unlocked,
     )
 
 
@@ -131,10 +134,12 @@ async def draft_plan(tenant: Tenant, team: str, body: PlanBody) -> PlanDraft:
     served = await tenant.part(Teams).of(team)
     tenant.runs.check()
     team_in_budget = await served.keep_budget()
+    request = team_in_budget.request(body.goal, time.time())
+    request = structs.replace(request, roster=await tenant.part(WorkerTimes).fill_in(team, request.roster))
     if body.plan is not None:
-        return _checked_plan(served.executor, team_in_budget.request(body.goal, time.time()), body.plan)
+        return _checked_plan(served.executor, request, body.plan)
     async with tenant.part(Drafts).turn:
-        drafted = await draft(served.executor, team_in_budget.request(body.goal, time.time()))
+        drafted = await draft(served.executor, request)
     return PlanDraft(
         plan=drafted.plan,
         findings=drafted.findings,
@@ -337,6 +342,7 @@ def _passage_info(passage: Passage) -> PassageInfo:
         source=passage.origin.source,
         tainted=passage.origin.tainted,
         created=passage.created,
+        origin=show(passage.origin, ChangeOrigin),
     )
 
 
@@ -366,6 +372,7 @@ async def search_archives(tenant: Tenant, team: str, body: SearchBody) -> Search
                 source=passage.origin.source,
                 tainted=passage.origin.tainted,
                 created=passage.created,
+                origin=show(passage.origin, ChangeOrigin),
             )
         )
     return SearchHits(tuple(results))
