@@ -8,26 +8,33 @@ from collections.abc import Generator
 
 _ABORT = struct.pack("ii", 1, 0)
 """Close with a reset: what is not sent is lost."""
+_LONGEST = 60.0
+
+
+class Hold:
+    """Keeps back what a server sends from some bytes on."""
+
+    def __init__(self, marker: bytes) -> None:
+        self.marker = marker
+        self.released = threading.Event()
+
+    def release(self) -> None:
+        self.released.set()
 
 
 class Proxy:
-    """Passes bytes on at `url`."""
+    """Passes bytes on at `url`. A server answers to its own name only, and what is packed cannot be looked into: so
+    requests are changed in these two points.
+    """
 
     def __init__(self, port: int) -> None:
-        self._target = port
+        self._port = port
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._host = self.url.removeprefix("http://").encode()
-        self._target_host = f"127.0.0.1:{port}".encode()
-        """A server answers to its own name only. And what is packed has no markers."""
+        own_port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{own_port}"
+        self._changes = {f":{own_port}".encode(): f":{port}".encode(), b"gzip": b"none"}
         self._open: list[socket.socket] = []
-        self._may_pass = threading.Event()
-        self._may_pass.set()
-        self._marker = b""
-        self.is_held = threading.Event()
-        """Set when the marker was seen and what follows is kept back."""
-        self.passed = 0
-        """How many bytes came from the server."""
+        self._holds: list[Hold] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -39,22 +46,19 @@ class Proxy:
             end.close()
         self._open.clear()
 
-    def hold_at(self, marker: bytes) -> None:
-        """Keep back what the server sends from this on, until `release`."""
-        self._marker = marker
-        self.is_held.clear()
-        self._may_pass.clear()
+    def hold_at(self, marker: bytes) -> Hold:
+        """Keep back what the server sends from this on."""
+        hold = Hold(marker)
+        self._holds.append(hold)
+        return hold
 
-    def release_others(self) -> None:
-        """Pass on what other connections bring; what is kept back stays so."""
-        self._marker = b""
-
-    def release(self) -> None:
-        self._marker = b""
-        self._may_pass.set()
+    def hold_no_more(self) -> None:
+        """What is kept back stays so; new connections bring everything."""
+        self._holds.clear()
 
     def close(self) -> None:
-        self.release()
+        for hold in self._holds:
+            hold.release()
         self._listener.close()
         self.cut()
 
@@ -62,29 +66,47 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 browser, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self._port))
                 self._open += [browser, server]
-                threading.Thread(target=self._pass, args=(browser, server, False), daemon=True).start()
-                threading.Thread(target=self._pass, args=(server, browser, True), daemon=True).start()
+                threading.Thread(target=self._pass_requests, args=(browser, server), daemon=True).start()
+                threading.Thread(target=self._pass_replies, args=(server, browser), daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
-        tail = b""
+    def _pass_requests(self, browser: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if is_reply:
-                    self.passed += len(data)
-                    place = (tail + data).find(self._marker) if self._marker else -1
-                    if place >= 0:
-                        at = max(0, place - len(tail))
-                        target.sendall(data[:at])
-                        self.is_held.set()
-                        self._may_pass.wait(60)
-                        data = data[at:]
-                    tail = (tail + data)[-len(self._marker) :] if self._marker else b""
-                target.sendall(
-                    data if is_reply else data.replace(b"gzip", b"none").replace(self._host, self._target_host)
-                )
-            target.shutdown(socket.SHUT_WR)
+            while data := browser.recv(65536):
+                changed = data
+                for old, new in self._changes.items():
+                    changed = changed.replace(old, new)
+                server.sendall(changed)
+            server.shutdown(socket.SHUT_WR)
+
+    def _pass_replies(self, server: socket.socket, browser: socket.socket) -> None:
+        before = b""
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                rest = data
+                while rest:
+                    hold, at = self._next_hold(before, rest)
+                    browser.sendall(rest[:at])
+                    before = (before + rest[:at])[-32:]
+                    rest = rest[at:]
+                    if hold is not None:
+                        hold.released.wait(_LONGEST)
+            browser.shutdown(socket.SHUT_WR)
+
+    def _next_hold(self, before: bytes, data: bytes) -> tuple[Hold | None, int]:
+        """The first hold whose marker is in the data, and where; none: all of the data may pass."""
+        first: Hold | None = None
+        where = len(data)
+        for hold in self._holds:
+            if hold.released.is_set():
+                continue
+            place = (before + data).find(hold.marker)
+            at = max(0, place - len(before))
+            if place >= 0 and (first is None or at < where):
+                first = hold
+                where = at
+        return first, where
 
 
 @contextlib.contextmanager

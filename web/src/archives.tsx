@@ -4,12 +4,16 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { Refusal, useAction } from "./actions.tsx";
 import { post, serverNow } from "./api.ts";
-import { ago, plural } from "./format.ts";
-import { LoadProblem } from "./shell.tsx";
+import { ago, plural, shortRun } from "./format.ts";
+import { runAddress } from "./route.ts";
+import { Link, LoadProblem } from "./shell.tsx";
 import { useGet } from "./use_get.ts";
 
 type Archive = { id: string; name: string; description: string; embedding: string; passages: number };
-type Passage = { id: string; text: string; tags: string[]; source: string; tainted: boolean; created: number };
+type Passage = {
+  id: string; text: string; tags: string[]; source: string; tainted: boolean; created: number;
+  origin: { name: string; run: string; task: string };
+};
 type Hit = Passage & { archive: string; score: number; why: string };
 
 export function Archives({ base }: { base: string }): JSX.Element {
@@ -53,8 +57,15 @@ function Search({ base }: { base: string }): JSX.Element {
 }
 
 function Facts({ passage }: { passage: Passage }): JSX.Element {
-  const facts = [passage.source, passage.tags.join(", "), ago(passage.created, serverNow())].filter(Boolean);
-  return <>{facts.join(" · ")}{passage.tainted && <> <span class="effect is-effect">tainted</span></>}</>;
+  const { origin } = passage;
+  const facts = [passage.source, passage.tags.join(", "), origin.name, ago(passage.created, serverNow())].filter(Boolean);
+  return (
+    <>
+      {facts.join(" · ")}
+      {origin.run && <> · <Link class="text-link" to={`${runAddress(origin.run)}?task=${encodeURIComponent(origin.task)}`}>{shortRun(origin.run)} {origin.task}</Link></>}
+      {passage.tainted && <> <span class="effect is-effect">tainted</span></>}
+    </>
+  );
 }
 
 function ArchiveView({ base, archive }: { base: string; archive: Archive }): JSX.Element {

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from tests.page.big_run import big_run
 from tests.page.chromium import open_browser
 from tests.page.installed import install_wheel
+from tests.page.proxy import Proxy, open_proxy
 from tests.page.recorded_runs import kept_runs, write_runs
 from tests.page.shop import Shop, open_shop
 from tests.server.running import TOKEN
@@ -70,6 +71,10 @@ class Visitor:
         finally:
             context.close()
 
+    def proxy(self) -> AbstractContextManager[Proxy]:
+        """Something between this browser and its server."""
+        return open_proxy(self.shop.port)
+
     def picture(self, page: Page, name: str, *, full: bool = False) -> None:
         """One of the named pictures, if they are wanted."""
         if self._screens is not None:
@@ -88,7 +93,8 @@ class Visitor:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     python = install_wheel(tmp_path_factory)
     data = tmp_path_factory.mktemp("shop")
-    write_runs(data, {"incident-500": big_run("incident-500", 500), **kept_runs()})
+    big = {name: big_run(name, size) for name, size in (("incident-500", 500), ("incident-2000", 2000))}
+    write_runs(data, {**big, **kept_runs()})
     with open_shop(data, python) as opened:
         yield opened
 

@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 from tests.page.attacks import ATTACKS, EVERYTHING
 from tests.page.browser.conftest import TIMEOUT, Visitor, inspector, settled
 from tests.page.hostile_team import NAME
-from tests.page.proxy import open_proxy
 
 pytestmark = TIMEOUT
 TABS = ("result", "attempts", "calls", "prompt", "events")
@@ -131,7 +130,7 @@ def test_a_server_that_is_killed_is_missed_and_the_run_goes_on(visitor: Visitor)
 
 def test_a_stream_that_is_cut_is_taken_up_after_the_last_entry(visitor: Visitor) -> None:
     visitor.expected = ("net::ERR",)
-    with open_proxy(visitor.shop.port) as proxy:
+    with visitor.proxy() as proxy:
         run = visitor.shop.begin()
         with visitor.visit(f"/runs/{run}", url=proxy.url) as page:
             for task in ("t2", "t6"):
@@ -149,12 +148,12 @@ def test_a_stream_that_falls_silent_counts_as_broken(visitor: Visitor) -> None:
     """Silence is 20 seconds of the page's own clock, which the test turns on."""
     visitor.expected = ("net::ERR",)
     last = visitor.shop.show("kept-crash")["summary"]["entries"]
-    with open_proxy(visitor.shop.port) as proxy, visitor.visit("/memory", url=proxy.url) as page:
+    with visitor.proxy() as proxy, visitor.visit("/memory", url=proxy.url) as page:
         page.clock.install()
         proxy.hold_at(f"id: {last}\n".encode())
         page.goto(f"{proxy.url}/runs/kept-crash")
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last - 1))
-        proxy.release_others()
+        proxy.hold_no_more()
         page.clock.run_for(25_000)
         expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last))
         settled(page)

@@ -148,6 +148,8 @@ def test_what_a_task_kept_is_found_with_its_score_and_source(visitor: Visitor) -
         hit = page.get_by_role("list", name="Passages that fit").get_by_role("listitem").first
         expect(hit).to_contain_text("Pool of checkout 4.18.0 was too small.")
         expect(hit).to_contain_text(re.compile(r"\d\.\d\d"))
-        expect(hit).to_contain_text("pool")
+        expect(hit).to_contain_text("archivist")
         page.locator("summary", has_text="incidents").click()
         expect(page.locator("details .hits")).to_contain_text("was too small")
+        hit.get_by_role("link").click()
+        expect(page).to_have_url(re.compile(f"/runs/{run}.task=t1"))
