@@ -15,7 +15,6 @@ from tests.page.proxy import Proxy
 from tests.page.shop import Shop
 from tests.page.web_tools import run_script
 
-
 _PAINTED = """seq => new Promise(done => {
     const main = document.querySelector("main.rp");
     const look = () => { if (main.dataset.seq === seq) requestAnimationFrame(() => setTimeout(done, 0)); };
