@@ -262,7 +262,10 @@ def describe_ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
     end = state.ended
     if end is not None:
-        return end.ending if end.reason in ("done", end.ending) else f"{end.ending} ({end.reason})"
+        if end.reason in ("done", end.ending):
+            return end.ending
+        cap = "" if end.cap is None else f": {end.cap.describe()}"
+        return f"{end.ending} ({end.reason}){cap}"
     if state.input is not None:
         return f"not yet: waiting for {_WAITS_FOR[state.input.what]}"
     return "not yet"

@@ -202,6 +202,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         failed=sum(progress.status is Status.FAILED for progress in tasks),
         question=None if question is None else show(question, OpenQuestion),
         labels=requested.labels,
+        cap=None if end is None else end.cap,
     )
 
 
