@@ -28,7 +28,7 @@ from chargehand.cli.arguments import (
     shared,
     write_file,
 )
-from chargehand.cli.console import STYLES, Console, clean, clean_lines, format_json, print_table, short
+from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, format_json, print_table, short
 from chargehand.cli.diagrams import timeline_lines
 from chargehand.cli.format import ago, counted, describe_gaps, dollars, money, seconds
 from chargehand.cli.run_session import Advice, run_document
@@ -97,7 +97,7 @@ def _list(options: Namespace, console: Console) -> int:
     if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    tones = [STATES[_state(row, state)].tone for row, state in listed]
+    tones: list[Tone] = [STATES[_state(row, state)].tone for row, state in listed]
     lines = [_table_row(row, state) for row, state in listed]
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
     if len(rows) > len(listed):
