@@ -26,7 +26,7 @@ from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING
+from chargehand.engine.budget import NOTHING, CapName
 from chargehand.engine.plan import Task
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
@@ -53,8 +53,13 @@ _ANSWERS = {
 }
 
 
-_WIDER = {"deadline": " --timeout TIME", "budget": " --budget-usd USD"}
-"""The option that gives a run more of what it lacked."""
+_WIDER: dict[CapName, str] = {
+    "time": " --timeout TIME",
+    "usd": " --budget-usd USD",
+    "tokens": "  (after allowing it more tokens)",
+    "calls": "  (after allowing it more calls)",
+}
+"""How to give a run more of what it lacked."""
 
 
 class Advice(Struct, frozen=True):
@@ -93,9 +98,8 @@ class Advice(Struct, frozen=True):
             console.line(f"  go on:       {self.going_on(state)}")
         elif self.again and state.ended.ending != "complete":
             label = "once mended:" if mended else "once more:  "
-            option = _WIDER.get(state.ended.reason, "") if self.again[0] == "run" else ""
-            if state.ended.reason == "budget" and state.requested.budget.micros is None:
-                option = ""  # it lacked something else than dollars
+            cap = state.ended.cap
+            option = _WIDER.get(cap.cap, "") if cap is not None and self.again[0] == "run" else ""
             console.line(f"  {label} {self.once_more()}{option}")  # whole, so that it can be copied
 
 
@@ -325,6 +329,7 @@ def run_document(tracer: Tracer) -> dict[str, object]:
         "run": trace.run,
         "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
         "reason": trace.reason,
+        "cap": trace.cap,
         "answer": answer,
         "plan": {
             "goal": trace.goal,
