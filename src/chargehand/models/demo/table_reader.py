@@ -53,7 +53,7 @@ _NOUN_TAGS = {"value": "V", "table": "K", "text": "K", "key": "K", "number": "M"
 _FORMS = (
     ("count", re.compile("E?A?(?P<count>C)(?P<rows>T)")),
     ("sold", re.compile("(?P<count>C)S")),
-    ("figure", re.compile("E?(?P<aggregate>A)?(?P<count>C)?(?P<measure>M)T?")),
+    ("figure", re.compile("E?(?P<aggregate>A)?(?P<count>C)?(?P<measure>M)T?(?P<total>A)?")),
     ("extreme", re.compile("E?(?P<rank>R)(?P<measure>M)T?")),
     ("first", re.compile("E(?P<limit>#)?(?P<asked>[KTP])(?P<rank>R)(?P<aggregate>A)?(?P<measure>[MT])")),
     ("first", re.compile("E?(?P<rank>R)(?P<limit>#)?(?P<asked>[KT])G(?P<aggregate>A)?(?P<measure>M)")),
@@ -70,11 +70,11 @@ _FIGURE_FORMS = ("count", "sold", "figure", "extreme")
 """The forms of which a number comes."""
 _NAMING_QUESTIONS = word_set("who whose when where which")
 _NOT_A_FACT = re.compile(
-    r"\b(?:should|must|might|shall|ought|(?:would|could)(?! you\b| we\b| i\b))\b"
-    r"|\b(?:has|have|had|is|are|was|were|yet|still) to\b|\b(?:to|will) be\b",
+    r"\b(?:should|must|might|shall|ought|will|can|would|could|i|my|mine)\b"
+    r"|\b(?:has|have|had|is|are|was|were|yet|still) to\b|\bto be\b",
     re.IGNORECASE,
 )
-"""What is wished, planned or possible."""
+"""What is wished, planned or possible, and who asks."""
 _LAST_OPENING = 3
 """Behind so many words "what" or "show" opens no question."""
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
@@ -90,6 +90,8 @@ _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 """Periods, and how many characters of a date name them."""
 _UNDONE = stem_set("cancelled canceled returned refunded rejected failed lost void draft")
 """Values of a status in which nothing was sold."""
+_REDUCED = stem_set("discount rebate refund refunded tax vat fee shipping tip")
+"""Words of columns by which revenue is more or less than quantity times price."""
 _DAY_WORDS = stem_set("day date month week time on at")
 _LONGEST_PHRASE = 6
 _MOST_COLUMNS = 6
@@ -182,16 +184,34 @@ def read_query(clause: Clause, description: str) -> Query:
         reason = f"it can be read of {join_words(bases, 'or')}; say which is meant"
     elif not simple:
         reason = refusals[max(refusals)]
-    elif clause.period_beside and any(column.kind == "day" for column in schema.tables[bases[0]].columns):
-        reason = f"whether it is of {clause.period_beside} too is not said"
     else:
-        return next(iter(simple.values()))
+        query = next(iter(simple.values()))
+        scope = _scope_beside(clause, query, schema, description)
+        if not scope:
+            return query
+        reason = f"whether it is of {scope} too is not said"
     known = Account(clause)
     known.use_words(_LIGHT_VERBS)
     for item in items:
         if item.nouns or item.operator or item.number is not None:
             known.use_span(item.start, item.end)
     raise RefusedError(reason, understood=known.understood)
+
+
+def _scope_beside(clause: Clause, query: Query, schema: Schema, description: str) -> str:
+    """A period or a value of a question beside this one that may hold for it too; nothing where there is none."""
+    base = query.tables[0]
+    if clause.period_beside and schema.tables[base].days:
+        return clause.period_beside
+    for other in () if query.conditions else clause.beside:
+        try:
+            conditions = read_query(other, description).conditions
+        except RefusedError:
+            continue
+        values = [condition.words for condition in conditions if condition.column.table in schema.joins(base)]
+        if any(values):
+            return join_words([*filter(None, values)])
+    return ""
 
 
 class _QueryReader:
@@ -317,7 +337,8 @@ class _QueryReader:
         self._check_status()
         prices = [column for name in self.joins for column in self.schema.tables[name].prices]
         quantity = self.base.quantity
-        if quantity is None or len(prices) != 1 or aggregate not in {"", "SUM"}:
+        has_more = any(_REDUCED.intersection(stems(column.name)) for column in self.base.columns)
+        if quantity is None or len(prices) != 1 or has_more or aggregate not in {"", "SUM"}:
             raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
         unit = prices[0].unit
         expression = f"{quantity.sql} * {prices[0].sql}"
@@ -335,7 +356,7 @@ class _QueryReader:
 
     def _day_column(self) -> Column:
         """The column of the base table with the dates that are meant: the only one, if it is a plain date or named."""
-        days = [column for column in self.base.columns if column.kind == "day"]
+        days = self.base.days
         named = {noun.column for item in self.items for noun in item.nouns}
         meant = [column for column in days if column in named]
         if not meant and len(days) == 1 and (_DAY_WORDS | {stem(self.base.name)}).intersection(stems(days[0].name)):
@@ -377,6 +398,9 @@ class _QueryReader:
         before = self._beside(item, -1)
         if before.low == "by":  # "placed by Ada Brandt"
             self._take(before)
+        for word in (self.items[item.at - 1], self.items[item.at + 1]):  # "class 3A", "the Harbour branch"
+            if self.open.get(word.at) == "K" and any(_is_name_of(noun, column) for noun in word.nouns):
+                self._take(word)
         quoted = text.replace("'", "''")
         self.query.conditions.append(Condition(f"{column.sql} = '{quoted}'", item.text, column))
         self._take(item)
@@ -420,7 +444,7 @@ class _QueryReader:
         if "&" in tags:
             raise RefusedError("it names several things; ask for one at a time")
         if supposed := _NOT_A_FACT.search(self.clause.text):
-            raise RefusedError(f"{supposed[0]!r}: the tables have what is so, not what should or could be")
+            raise RefusedError(f"{supposed[0]!r}: the tables say what is so, not what could be or who asks")
         for form, pattern in _FORMS:
             match = pattern.fullmatch(tags)
             if match is not None:
@@ -464,14 +488,20 @@ class _QueryReader:
 
     def _figure(self, parts: FormParts) -> TableMeasure:
         """A sum, an average, or the value of the one row that is meant."""
-        aggregate = parts["aggregate"].sql if "aggregate" in parts else ""
-        measure = self._measure(parts["measure"], aggregate)
+        said = parts.get("aggregate") or parts.get("total")
+        aggregate = said.sql if said is not None else ""
+        item = parts["measure"]
+        column = self._column(item, "number")
+        is_counted = "count" in parts and parts["count"].at == item.at - 1  # "how many litres"
+        if not aggregate and column is not None and column.adds_up and is_counted and self.base.is_of_events:
+            aggregate = "SUM"
+        measure = self._measure(item, aggregate)
         group = self.query.group
         is_of_rows = group.is_row if group is not None else bool(self.query.conditions)
-        if not measure.aggregate and ("count" in parts or not is_of_rows):
-            raise RefusedError(f"say whether the average, the highest or the lowest {measure.label} is meant")
+        if not measure.aggregate and not is_of_rows:
+            raise RefusedError(f"say whether the total, average, highest or lowest {measure.label} is meant")
+        self.query.wants_one = not measure.aggregate and "count" in parts
         if aggregate == "AVG" and group is not None:
-            column = self._column(parts["measure"], "number")
             is_of_sums = group.is_time and column is not None and column.adds_up
             if is_of_sums or group.sql == self.base.columns[0].sql:
                 raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
@@ -500,13 +530,22 @@ class _QueryReader:
             if column is not None and "aggregate" not in parts:
                 if group.is_row:
                     measure = structs.replace(measure, aggregate="")
-                elif measure.aggregate and rank.low not in _OF_A_COUNT | {"top"}:
-                    label = measure.label
-                    raise RefusedError(f"the {rank.low} {label} may be of one row or of a sum; say total {label}")
+                elif rank.low in _OF_A_COUNT and column.adds_up:
+                    measure = column_measure(column, "SUM")
+                elif not measure.aggregate or rank.low != "top":
+                    label = f"{rank.low} {column.label}"
+                    raise RefusedError(f"the {label} may be of one row, a total or an average; say which")
+        if group.is_time and rank.sql == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
+            raise RefusedError(f"a {group.label} without any {self.base.name} is not in the tables")
         self.query.measure = measure
         self.query.rank = rank.sql
         limit = parts["limit"].number if "limit" in parts else None
         self.query.limit = max(1, int(limit or 1))
+
+
+def _is_name_of(noun: Noun, column: Column) -> bool:
+    """Whether a noun is the name of a column, or of the table whose rows are known by it."""
+    return noun.column == column or (noun.kind == "table" and noun.table.label == column)
 
 
 def _check_period(period: Date, column: Column) -> Date:

@@ -32,6 +32,8 @@ _SINGLE = stem_set(
     result cost limit height weight speed value"""
 )
 """Words of columns whose values are not added up unless that is said."""
+_FLOWS = stem_set("revenue turnover sales amount quantity units total")
+"""Words of columns whose values are added up though that is not said."""
 
 
 class Column(Struct, frozen=True):
@@ -44,7 +46,9 @@ class Column(Struct, frozen=True):
     values: tuple[str, ...]
     unit: str
     adds_up: bool
-    """Whether the sum over rows is what people mean by its name."""
+    """Whether a sum over rows makes sense."""
+    is_flow: bool
+    """Whether the sum is what people mean by its name alone."""
     is_real: bool
 
     @property
@@ -72,6 +76,15 @@ class TableSpec(Struct, frozen=True):
         """The column that says how many pieces a row is about."""
         numbers = [column for column in self.columns if column.kind == "number"]
         return next((column for column in numbers if column.name in {"quantity", "units"}), None)
+
+    @property
+    def days(self) -> list[Column]:
+        return [column for column in self.columns if column.kind == "day"]
+
+    @property
+    def is_of_events(self) -> bool:
+        """Whether each row is something that happened once, so that its figures can be added up."""
+        return self.key is not None and bool(self.days)
 
     @property
     def prices(self) -> list[Column]:
@@ -146,6 +159,7 @@ def _read_column(table: str, match: re.Match[str]) -> Column:
         values=values,
         unit=_NAMED_UNITS.get(name.rpartition("_")[2], ""),
         adds_up=kind == "number" and not is_year and _SINGLE.isdisjoint(stems(name)),
+        is_flow=kind == "number" and not _FLOWS.isdisjoint(stems(name)) and _SINGLE.isdisjoint(stems(name)),
         is_real=match["type"] == "REAL",
     )
 
@@ -191,7 +205,7 @@ class TableMeasure(Struct, frozen=True):
 
 def column_measure(column: Column, aggregate: str = "") -> TableMeasure:
     """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
-    aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
+    aggregate_or_sum = aggregate or ("SUM" if column.is_flow else "")
     decimals = 0
     if aggregate == "AVG":
         decimals = 3 if column.unit == "percent" else 2
@@ -235,7 +249,11 @@ class Query(Struct, frozen=True):
     sql: str
     title: str
     is_number: bool
+    wants_one: bool
     tables: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    lowest_of: str = ""
+    """What the lowest places are of. There are no rows if one of these has no rows: its place would be lower."""
 
 
 class TableQuery(Struct):
@@ -245,6 +263,8 @@ class TableQuery(Struct):
     group: Grouping | None = None
     measure: TableMeasure | None = None
     conditions: list[Condition] = field(default_factory=list[Condition])
+    wants_one: bool = False
+    """Whether the value of a single row is asked for: "how many pages"."""
     rank: str = ""
     """DESC or ASC where the first places by the measure are asked for."""
     limit: int = 1
@@ -280,15 +300,19 @@ class TableQuery(Struct):
         if self.group is None:
             texts = [column.sql for column in self.base.columns if column.kind in {"text", "day"}]
             columns = [*([] if measure.aggregate else texts), f"{measure.sql} AS {value}"]
-            return self._query(f"SELECT DISTINCT {', '.join(columns)} {source} ORDER BY 1", label)
+            return self._query(f"SELECT {', '.join(columns)} {source} ORDER BY 1", label)
         name = _alias(self.group.label)
         sql = f"SELECT DISTINCT {self.group.sql} AS {name}, {measure.sql} AS {value} {source}"
         sql += " GROUP BY 1" if measure.aggregate else ""
         title = f"{label} by {self.group.label}"
         if not self.rank:
             return self._query(f"{sql} ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}", title)
-        places = f"SELECT *, RANK() OVER (ORDER BY {value} {self.rank}) AS place FROM ({sql})"  # noqa: S608 - our names
-        sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit} ORDER BY place, 1"  # noqa: S608
+        columns = f"*, RANK() OVER (ORDER BY {value} {self.rank}) AS place, COUNT(*) OVER () AS places"
+        places = f"SELECT {columns} FROM ({sql})"  # noqa: S608 - our own names
+        sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit}"  # noqa: S608
+        if self.rank == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
+            sql += f" AND places = (SELECT COUNT(DISTINCT {self.group.sql}) FROM {self.group.table})"  # noqa: S608
+        sql += " ORDER BY place, 1"
         return self._query(sql, f"{'highest' if self.rank == 'DESC' else 'lowest'} {title}")
 
     def _query(self, sql: str, title: str) -> Query:
@@ -298,7 +322,10 @@ class TableQuery(Struct):
             sql=sql,
             title=" ".join(filter(None, parts)),
             is_number=self.group is None and self.measure is not None and bool(self.measure.aggregate),
+            wants_one=self.wants_one,
             tables=tuple(self.tables),
+            conditions=tuple(self.conditions),
+            lowest_of=self.group.label if self.group is not None and self.rank == "ASC" else "",
         )
 
 

@@ -45,8 +45,8 @@ FREE = word_set(
     hello hi hey thanks thank what which who whom whose when where why how say says tell give show list find
     out report let know get got just really exactly actually want wants wanted like needs about into onto
     regarding concerning figures figure overall question questions answer answers some much s re ve ll d m
-    quick quickly briefly short shortly brief look up see display present provide compare names state another
-    ones itself themselves through via during across against among yet still all"""
+    quickly briefly shortly look up see compare names ones itself themselves through via during across against
+    among yet still all"""
 )
 """Words that say nothing of what is asked."""
 
