@@ -14,6 +14,8 @@ from chargehand.models.demo.words import stem, stem_set, stems
 Phrase: TypeAlias = tuple[str, ...]
 """The stems of its words."""
 
+_MOST_COLUMNS = 6
+"""Of a row that is listed."""
 _TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)$", re.MULTILINE)
 _LITERAL = r"(?:'(?:[^']|'')*'|[-\d.e+]+)"
 _COLUMN = re.compile(
@@ -185,41 +187,22 @@ def _read_nouns(tables: dict[str, TableSpec]) -> dict[Phrase, list[Noun]]:
 class TableMeasure(Struct, frozen=True):
     """What is computed. Without an aggregate it is the value of each row."""
 
-    expression: str
+    sql: str
     aggregate: str
     """COUNT, SUM, AVG, MIN, MAX, or nothing."""
     label: str
     table: str
     """The table that it is read from."""
     unit: str = ""
-    decimals: int = 0
-    """To how many it is rounded, where it is."""
-
-    @property
-    def sql(self) -> str:
-        if not self.aggregate:
-            return self.expression
-        call = f"{self.aggregate}({self.expression})"
-        return f"ROUND({call}, {self.decimals})" if self.decimals else call
 
 
-def column_measure(column: Column, aggregate: str = "") -> TableMeasure:
-    """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
-    aggregate_or_sum = aggregate or ("SUM" if column.is_flow else "")
-    decimals = 0
-    if aggregate == "AVG":
-        decimals = 3 if column.unit == "percent" else 2
-    elif aggregate_or_sum == "SUM" and column.is_real:
-        decimals = 2
+def column_measure(column: Column, aggregate: str) -> TableMeasure:
+    """The values of a column, aggregated as said."""
+    sql = f"{aggregate}({column.sql})" if aggregate else column.sql
+    if aggregate == "AVG" or (aggregate == "SUM" and column.is_real):
+        sql = f"ROUND({sql}, {3 if column.unit == 'percent' else 2})"
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return TableMeasure(
-        expression=column.sql,
-        aggregate=aggregate_or_sum,
-        label=word + column.label,
-        table=column.table,
-        unit=column.unit,
-        decimals=decimals,
-    )
+    return TableMeasure(sql, aggregate, word + column.label, table=column.table, unit=column.unit)
 
 
 class Grouping(Struct, frozen=True):
@@ -228,8 +211,6 @@ class Grouping(Struct, frozen=True):
     sql: str
     label: str
     table: str
-    columns: tuple[str, ...] = ()
-    """What is listed of it."""
     is_row: bool = False
     """Whether each row of the base table is one of its own."""
     is_time: bool = False
@@ -290,7 +271,10 @@ class TableQuery(Struct):
 
     def _render_list(self, source: str) -> Query:
         assert self.group is not None, "a list is of something"
-        sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(self.group.columns))} {source} ORDER BY 1"
+        columns = (
+            [column.sql for column in self.base.columns[:_MOST_COLUMNS]] if self.group.is_row else [self.group.sql]
+        )
+        sql = f"SELECT DISTINCT {', '.join(columns)} {source} ORDER BY 1"
         return self._query(sql, self.base.name if self.group.is_row else self.group.label)
 
     def _render_measure(self, measure: TableMeasure, source: str) -> Query:
