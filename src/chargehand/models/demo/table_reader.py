@@ -21,7 +21,6 @@ from chargehand.models.demo.tables import (
     Query,
     Schema,
     TableMeasure,
-    TableQuery,
     TableSpec,
     column_measure,
     read_schema,
@@ -52,8 +51,7 @@ _NOUN_TAGS = {"value": "V", "table": "K", "text": "K", "key": "K", "number": "M"
 _FORMS = (
     ("count", re.compile("E?A?(?P<count>C)(?P<rows>T)")),
     ("sold", re.compile("(?P<count>C)S")),
-    ("figure", re.compile("E?(?P<aggregate>A)?(?P<count>C)?(?P<measure>M)T?(?P<total>A)?")),
-    ("extreme", re.compile("E?(?P<rank>R)(?P<measure>M)T?")),
+    ("figure", re.compile("E?(?P<aggregate>[AR])?(?P<count>C)?(?P<measure>M)T?(?P<total>A)?")),
     ("first", re.compile("E(?P<limit>#)?(?P<asked>[KTP])(?P<rank>R)(?P<aggregate>A)?(?P<measure>[MT])")),
     ("first", re.compile("E?(?P<rank>R)(?P<limit>#)?(?P<asked>[KT])G(?P<aggregate>A)?(?P<measure>M)")),
     ("list", re.compile("E(?P<asked>[KT])(?P<rows>T)?")),
@@ -225,7 +223,7 @@ class _QueryReader:
         self.schema = schema
         self.base = base
         self.joins = schema.joins(base.name)
-        self.query = TableQuery(base)
+        self.query = Query(base)
         self.items = [self._resolve(item, items[item.at - 1]) for item in items]
         self.open = {item.at: item for item in self.items if item.tag}
         """The items that have no part in the query yet, by their places."""
@@ -270,7 +268,8 @@ class _QueryReader:
         for at in self.used:
             account.use_span(self.items[at].start, self.items[at].end)
         account.settle("nothing in the tables says")
-        return self.query.render(self.joins)
+        self.query.render(self.joins)
+        return self.query
 
     def _take(self, *items: Item) -> None:
         """Give items a part in the query."""
@@ -406,7 +405,6 @@ class _QueryReader:
             "count": self._read_count,
             "sold": self._read_sold,
             "figure": self._read_figure,
-            "extreme": self._read_extreme,
             "first": self._read_first,
             "list": self._read_list,
         }
@@ -443,9 +441,9 @@ class _QueryReader:
         self.query.measure = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
 
     def _read_figure(self, parts: FormParts) -> None:
-        """A sum, an average, or the value of each row that is meant."""
+        """A sum, an average, an extreme, or the value of each row that is meant."""
         said = parts.get("aggregate") or parts.get("total")
-        aggregate = said.sql if said is not None else ""
+        aggregate = {"DESC": "MAX", "ASC": "MIN"}.get(said.sql, said.sql) if said is not None else ""
         item = parts["measure"]
         column = item.column
         is_counted = "count" in parts and parts["count"].at == item.at - 1  # "how many litres"
@@ -462,10 +460,6 @@ class _QueryReader:
                 raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
         self.query.measure = measure
         self.query.wants_one = not measure.aggregate and "count" in parts
-
-    def _read_extreme(self, parts: FormParts) -> None:
-        """The highest or lowest value."""
-        self.query.measure = self._measure(parts["measure"], "MAX" if parts["rank"].sql == "DESC" else "MIN")
 
     def _read_list(self, parts: FormParts) -> None:
         """What is listed: "which customers"."""

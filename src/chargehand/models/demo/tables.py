@@ -224,21 +224,8 @@ class Condition(Struct, frozen=True):
     column: Column
 
 
-class Query(Struct, frozen=True):
-    """A query, what its result is called, and the tables it reads, the base table first."""
-
-    sql: str
-    title: str
-    is_number: bool
-    wants_one: bool
-    tables: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    lowest_of: str = ""
-    """What the lowest places are of. There are no rows if one of these has no rows: its place would be lower."""
-
-
-class TableQuery(Struct):
-    """The parts of a query while it is read."""
+class Query(Struct):
+    """A query: its parts, which are read one by one, and the SQL and the title that `render` makes of them."""
 
     base: TableSpec
     group: Grouping | None = None
@@ -250,6 +237,12 @@ class TableQuery(Struct):
     """DESC or ASC where the first places by the measure are asked for."""
     limit: int = 1
     time_words: str = ""
+    sql: str = ""
+    title: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        return self.group is None and self.measure is not None and bool(self.measure.aggregate)
 
     @property
     def tables(self) -> list[str]:
@@ -258,59 +251,51 @@ class TableQuery(Struct):
         names |= {part.table for part in (self.group, self.measure) if part is not None}
         return [self.base.name, *sorted(names - {self.base.name})]
 
-    def render(self, joins: dict[str, str]) -> Query:
-        """The SQL and its title; `joins` are the columns that lead to other tables."""
+    def render(self, joins: dict[str, str]) -> None:
+        """Make the SQL and the title; `joins` are the columns that lead to other tables."""
         source = f"FROM {self.base.name}"
         for table in self.tables[1:]:
             source += f" JOIN {table} ON {self.base.name}.{joins[table]} = {table}.{joins[table]}"
         if self.conditions:
             source += f" WHERE {' AND '.join(condition.sql for condition in self.conditions)}"
-        if self.measure is None:
-            return self._render_list(source)
-        return self._render_measure(self.measure, source)
+        if self.measure is not None:
+            self._render_measure(self.measure, source)
+        elif self.group is not None:
+            listed = [column.sql for column in self.base.columns[:_MOST_COLUMNS]]
+            self.sql = (
+                f"SELECT DISTINCT {', '.join(listed) if self.group.is_row else self.group.sql} {source} ORDER BY 1"
+            )
+            self.title = self.base.name if self.group.is_row else self.group.label
+        words = ", ".join(condition.words for condition in self.conditions if condition.words)
+        parts = [self.title[:1].upper() + self.title[1:], f"({words})" if words else "", self.time_words]
+        self.title = " ".join(filter(None, parts))
 
-    def _render_list(self, source: str) -> Query:
-        assert self.group is not None, "a list is of something"
-        columns = (
-            [column.sql for column in self.base.columns[:_MOST_COLUMNS]] if self.group.is_row else [self.group.sql]
-        )
-        sql = f"SELECT DISTINCT {', '.join(columns)} {source} ORDER BY 1"
-        return self._query(sql, self.base.name if self.group.is_row else self.group.label)
+    def _render_measure(self, measure: TableMeasure, source: str) -> None:
+        """A figure, or one for each group; with a rank the first places, all that are equal among them.
 
-    def _render_measure(self, measure: TableMeasure, source: str) -> Query:
-        """A figure, or one for each group; with a rank the first places, all that are equal among them."""
-        label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
+        There is no lowest place if not every group has rows: the place of one without any would be lower.
+        """
+        self.title = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())
         if self.group is None:
             texts = [column.sql for column in self.base.columns if column.kind in {"text", "day"}]
             columns = [*([] if measure.aggregate else texts), f"{measure.sql} AS {value}"]
-            return self._query(f"SELECT {', '.join(columns)} {source} ORDER BY 1", label)
+            self.sql = f"SELECT {', '.join(columns)} {source} ORDER BY 1"
+            return
         name = _alias(self.group.label)
-        sql = f"SELECT DISTINCT {self.group.sql} AS {name}, {measure.sql} AS {value} {source}"
-        sql += " GROUP BY 1" if measure.aggregate else ""
-        title = f"{label} by {self.group.label}"
+        self.title += f" by {self.group.label}"
+        self.sql = f"SELECT DISTINCT {self.group.sql} AS {name}, {measure.sql} AS {value} {source}"
+        self.sql += " GROUP BY 1" if measure.aggregate else ""
         if not self.rank:
-            return self._query(f"{sql} ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}", title)
+            self.sql += f" ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}"
+            return
+        self.title = f"{'highest' if self.rank == 'DESC' else 'lowest'} {self.title}"
         columns = f"*, RANK() OVER (ORDER BY {value} {self.rank}) AS place, COUNT(*) OVER () AS places"
-        places = f"SELECT {columns} FROM ({sql})"  # noqa: S608 - our own names
-        sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit}"  # noqa: S608
+        places = f"SELECT {columns} FROM ({self.sql})"  # noqa: S608 - our own names
+        self.sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit}"  # noqa: S608
         if self.rank == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
-            sql += f" AND places = (SELECT COUNT(DISTINCT {self.group.sql}) FROM {self.group.table})"  # noqa: S608
-        sql += " ORDER BY place, 1"
-        return self._query(sql, f"{'highest' if self.rank == 'DESC' else 'lowest'} {title}")
-
-    def _query(self, sql: str, title: str) -> Query:
-        words = ", ".join(condition.words for condition in self.conditions if condition.words)
-        parts = [title[:1].upper() + title[1:], f"({words})" if words else "", self.time_words]
-        return Query(
-            sql=sql,
-            title=" ".join(filter(None, parts)),
-            is_number=self.group is None and self.measure is not None and bool(self.measure.aggregate),
-            wants_one=self.wants_one,
-            tables=tuple(self.tables),
-            conditions=tuple(self.conditions),
-            lowest_of=self.group.label if self.group is not None and self.rank == "ASC" else "",
-        )
+            self.sql += f" AND places = (SELECT COUNT(DISTINCT {self.group.sql}) FROM {self.group.table})"  # noqa: S608
+        self.sql += " ORDER BY place, 1"
 
 
 def _alias(label: str) -> str:

@@ -11,14 +11,14 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.models.demo.honesty import Account
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_reader import read_query
 from chargehand.models.demo.tables import Query, read_schema
 from chargehand.models.demo.words import Token, content_stems, said_words, stem, stem_set, stems, word_set
-from chargehand.models.request_facts import Skill, WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.text.numbers import has_negative_number, number_value
 from chargehand.text.words import join_words
 
@@ -83,7 +83,7 @@ Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 
 def tools_of(worker: WorkerCard) -> list[ToolCard]:
     """The cards of all tools of a worker."""
-    return [read_skill(skill) for skill in worker.skills]
+    return [read_tool(skill.name, skill.description, bytes(skill.parameters)) for skill in worker.skills]
 
 
 def only_remembers(tools: list[ToolCard]) -> bool:
@@ -91,17 +91,9 @@ def only_remembers(tools: list[ToolCard]) -> bool:
     return all(tool.kind in {"memory", "archive"} for tool in tools)
 
 
-def read_skill(skill: Skill) -> ToolCard:
-    return read_tool(skill.name, skill.description, skill.parameters)
-
-
-def read_tool(name: str, description: str, parameters: Raw) -> ToolCard:
-    """The card of a tool."""
-    return _read_tool(name, description, bytes(parameters))
-
-
 @lru_cache(maxsize=1_000)
-def _read_tool(name: str, description: str, schema: bytes) -> ToolCard:
+def read_tool(name: str, description: str, schema: bytes) -> ToolCard:
+    """The card of a tool; `schema` is the JSON Schema of its arguments."""
     try:
         read = msgspec.json.decode(schema, type=_ArgumentSchema)
     except msgspec.DecodeError:
@@ -175,7 +167,6 @@ _AMOUNTS = word_set("many much long far often")
 """Words after "how" that ask for an amount."""
 _COUNTS = stem_set("count number quantity amount pieces units n")
 """Names of arguments that say how many of anything there are."""
-_OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _LISTED = re.compile(
     r"\s*(?:,|&|,?\s(?:and|or|with|versus|vs\.?))(?:\s(?:and|or|of|in|on|for|at|the))*\s", re.IGNORECASE
 )
@@ -250,18 +241,13 @@ class _Filling:
         return pattern.fullmatch(between) is not None
 
     def _fill_periods(self) -> None:
-        """Days in their order, and months for arguments whose choices are months."""
+        """Days in their order; "from" one day on is no day."""
         for period in self.clause.periods:
-            month = period.text.split()[0]
-            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
             days = self._open("day")
             before = [token.low for token in self.tokens if token.end <= period.start]
             is_of_range = len(self.clause.periods) == 1 and before[-1:] in (["from"], ["to"], ["by"])
             if days and period.day and period.year and not is_of_range:
                 self.values[days[0].name] = [period.first_day.isoformat()]
-                self.account.use_period(period)
-            elif months and not period.day:
-                self.values[months[0].name] = [month]
                 self.account.use_period(period)
 
     def _fill_numbers(self) -> None:
@@ -303,8 +289,7 @@ class _Filling:
         wanted = [parameter for parameter in self._open("string") if parameter.is_required]
         if len(wanted) != 1:
             return False
-        offered = stems(" ".join(_OPTIONS.findall(self.tool.headline)))
-        own = tool_words(self.tool).difference(offered)
+        own = tool_words(self.tool)
         rest = [
             place
             for place, token in self.account.open_words.items()

@@ -112,7 +112,7 @@ def work(subject: Working, request: Request) -> Reply:
         subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
     job = Job(
         subject=subject,
-        tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
+        tools=[read_tool(tool.name, tool.description, bytes(tool.parameters)) for tool in request.tools],
         outcomes=read_outcomes(messages),
         material=gather(result.value for result in subject.inputs),
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
@@ -223,8 +223,8 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
         raise RefusedError(f"no rows are on record: {query.title}")
     if query.wants_one and len(rows) > 1:
         raise RefusedError(f"{query.title} has {len(rows)} values; say whether the total, average or highest is meant")
-    if query.lowest_of and not rows:
-        raise RefusedError(f"not every {query.lowest_of} has rows on record, so the lowest cannot be told")
+    if query.rank == "ASC" and query.group is not None and not rows:
+        raise RefusedError(f"not every {query.group.label} has rows on record, so the lowest cannot be told")
     return table_in_words(tables[0], query.title) if rows else f"{query.title}: none on record."
 
 
