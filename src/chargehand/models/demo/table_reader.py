@@ -332,7 +332,8 @@ class _QueryReader:
         if before.low == "by":  # "placed by Ada Brandt"
             self._take(before)
         for word in (self.items[item.at - 1], self.items[item.at + 1]):  # "class 3A", "the Harbour branch"
-            if word.tag == "K" and any(_is_name_of(noun, column) for noun in word.nouns):
+            named = [noun.column or noun.table.label for noun in word.nouns if not noun.value]
+            if word.tag == "K" and column in named:
                 self._take(word)
         quoted = item.noun.value.replace("'", "''")
         self.query.conditions.append(Condition(f"{column.sql} = '{quoted}'", item.text, column))
@@ -521,11 +522,6 @@ class _QueryReader:
                 raise RefusedError(
                     f"whether {join_words(undone)} {self.base.name} count is not said; name the {column.name}"
                 )
-
-
-def _is_name_of(noun: Noun, column: Column) -> bool:
-    """Whether a noun is the name of a column, or of the table whose rows are known by it."""
-    return noun.column == column or (noun.kind == "table" and noun.table.label == column)
 
 
 def _check_period(period: Date, column: Column) -> Date:

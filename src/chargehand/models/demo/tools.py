@@ -147,11 +147,6 @@ def card_score(clause: Clause, worker: WorkerCard) -> float:
     return float(len(card_words(worker) & clause.stems))
 
 
-def serves_kind(tools: list[ToolCard], kind: str) -> bool:
-    """Whether there are tools that draw or convert."""
-    return any(tool.kind == "chart" for tool in tools) if kind == "draw" else rate_tool(tools) is not None
-
-
 def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
     """A tool that knows what currencies are worth: one of its arguments is the code of a currency."""
     for tool in tools:
@@ -171,6 +166,7 @@ _LISTED = re.compile(
     r"\s*(?:,|&|,?\s(?:and|or|with|versus|vs\.?))(?:\s(?:and|or|of|in|on|for|at|the))*\s", re.IGNORECASE
 )
 _FROM_TO = re.compile(r"\sto(?:\sthe)?\s", re.IGNORECASE)
+_OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _IN_NAMES = word_set("of the")
 _NO_NAMES = word_set(
     """today tomorrow yesterday tonight now weekend week month year day morning evening weekday weekdays daily last
@@ -248,7 +244,7 @@ class _Filling:
             is_of_range = len(self.clause.periods) == 1 and before[-1:] in (["from"], ["to"], ["by"])
             if days and period.day and period.year and not is_of_range:
                 self.values[days[0].name] = [period.first_day.isoformat()]
-                self.account.use_period(period)
+                self.account.used_periods.add(period)
 
     def _fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
@@ -265,7 +261,7 @@ class _Filling:
             is_percent = token.text.endswith("%")
             if len(fitting) == 1 and _takes_number(fitting[0], value, is_percent=is_percent):
                 self.values[fitting[0].name] = [int(value) if value.is_integer() else value]
-                self.account.use_word(place)
+                self.account.used.add(place)
 
     def _nearness(self, parameter: Parameter, place: int) -> float:
         """How many words of an argument's name stand beside a number: "10 years", "a rate of 5"."""
@@ -289,7 +285,8 @@ class _Filling:
         wanted = [parameter for parameter in self._open("string") if parameter.is_required]
         if len(wanted) != 1:
             return False
-        own = tool_words(self.tool)
+        offered = stems(" ".join(_OPTIONS.findall(self.tool.headline)))
+        own = tool_words(self.tool).difference(offered)
         rest = [
             place
             for place, token in self.account.open_words.items()
@@ -457,7 +454,7 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
         if token.is_negation:
             continue
         if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
-            account.use_word(at)
+            account.used.add(at)
     if matched < _FITS:
         return None
     account.settle(f"{tool.name} takes nothing that says")

@@ -8,23 +8,6 @@ from msgspec import Struct
 from chargehand.text import words as text_words
 
 _TOKEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?%?(?![^\W\d_])|[^\W\d_]\w*(?:['\u2019][^\W\d_]+)?|\d\w*")
-_IRREGULAR = {
-    "sold": "sell",
-    "paid": "pay",
-    "bought": "buy",
-    "brought": "bring",
-    "took": "take",
-    "taken": "take",
-    "made": "make",
-    "gave": "give",
-    "kept": "keep",
-    "people": "person",
-    "win": "won",
-    "wins": "won",
-    "came": "come",
-    "lose": "lost",
-    "loses": "lost",
-}
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -32,6 +15,15 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+def _word_pairs(words: str) -> dict[str, str]:
+    each = words.split()
+    return dict(zip(each[::2], each[1::2], strict=True))
+
+
+_IRREGULAR = _word_pairs(
+    """sold sell paid pay bought buy brought bring took take taken take made make gave give kept keep people person
+    win won wins won came come lose lost loses lost"""
+)
 NEGATION = "<negation>"
 NEGATIONS = word_set(
     """not no never none without except excluding exclude excluded excludes nor neither besides outside nothing

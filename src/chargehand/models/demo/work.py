@@ -30,7 +30,7 @@ from chargehand.models.demo.results import (
 from chargehand.models.demo.tables import Query
 from chargehand.models.demo.tools import Calls, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
 from chargehand.models.demo.words import stem, stem_set
-from chargehand.models.messages import Message, Reply, Request, ToolCall
+from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working
 from chargehand.text.words import join_words, shorten
@@ -117,7 +117,8 @@ def work(subject: Working, request: Request) -> Reply:
         material=gather(result.value for result in subject.inputs),
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
     )
-    if _was_rejected(messages):
+    is_rejected = messages[-1].role == "user" and any(message.role == "assistant" for message in messages)
+    if is_rejected:
         complaint = shorten(messages[-1].text, 300)
         return _give_up(RefusedError(f"the result was not accepted: {complaint}", may_retry=True), job.steps)
     try:
@@ -131,11 +132,6 @@ def work(subject: Working, request: Request) -> Reply:
         return _call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
         return _give_up(refusal, job.steps)
-
-
-def _was_rejected(messages: Sequence[Message]) -> bool:
-    """Whether a result was given already and the last message complains of it."""
-    return messages[-1].role == "user" and any(message.role == "assistant" for message in messages)
 
 
 def _encode(arguments: Arguments) -> str:
