@@ -33,6 +33,10 @@ A4,2026-05-02,W1,9,planned
 X1,2025-05-03,2,10,1
 X2,2025-05-04,1,30,5
 """,
+    "deliveries": """delivery_id,day,kegs,status
+D1,2025-05-03,4,delivered
+D2,2025-05-04,6,returned
+""",
     "enrolment": """month,pupils
 2025-01-01,400
 2025-02-01,410
@@ -125,6 +129,7 @@ def test_what_is_answered_says_what_it_is_of(folder: Path, request_text: str, fa
         "Which ward had the fewest admissions in 2025?",  # Paediatrics had none, and is in no row
         "Which month had the fewest admissions?",
         "What was the revenue in May 2025?",  # there is a discount
+        "How many kegs did we deliver in 2025?",  # all deliveries, or those with this status
         "How many admissions did I have in 2025?",
         "How many admissions will Cardiology have in 2026?",
         "How many short admissions were there in 2025?",

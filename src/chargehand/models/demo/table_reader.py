@@ -341,7 +341,8 @@ class _QueryReader:
 
     def _check_value(self, item: Item, column: Column) -> None:
         """RefusedError where how a value goes with another one, or with who is asked for, is not clear."""
-        if column.kind != "flag" and set(stems(item.text)) & {stem(name) for name in self.schema.tables}:
+        is_action = any(stem(name).startswith(stem(item.text)) for name in self.schema.tables)
+        if column.kind != "flag" and is_action:
             reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
             raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant")
         if any(condition.column == column for condition in self.query.conditions):
