@@ -7,7 +7,6 @@ has to be one of `_FORMS`. Where two readings fit, neither is taken.
 
 import re
 from datetime import date
-from typing import TypeAlias
 
 from msgspec import Struct, structs
 
@@ -24,6 +23,7 @@ from chargehand.models.demo.tables import (
     TableSpec,
     column_measure,
     read_schema,
+    row_count,
 )
 from chargehand.models.demo.words import NEGATIONS, Token, stem, stem_set, stems, word_set
 from chargehand.text.dates import Date
@@ -70,8 +70,6 @@ _NOT_A_FACT = re.compile(
     re.IGNORECASE,
 )
 """What is wished, planned or possible, and who asks."""
-_LAST_OPENING = 3
-"""Behind so many words "what" or "show" opens no question."""
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
 """Verbs that say no more than that something is so."""
 _UNIT_WORDS = {"EUR": stem_set("euros eur"), "USD": stem_set("dollars usd"), "percent": stem_set("percent")}
@@ -119,10 +117,6 @@ class Item(Struct, frozen=True):
         return self.noun.column if self.noun is not None else None
 
 
-FormParts: TypeAlias = dict[str, Item]
-"""The items of a form by the names of its parts."""
-
-
 def read_items(clause: Clause, schema: Schema) -> list[Item]:
     """The clause as a row of items, the longest phrases first, and an empty one behind the last."""
     items: list[Item] = []
@@ -147,8 +141,6 @@ def _read_item(clause: Clause, tokens: tuple[Token, ...], at: int, schema: Schem
     if nouns:
         return structs.replace(item, nouns=tuple(nouns))
     tag, sql = _OPERATOR_BY_WORDS.get("not" if phrase == ("not",) else words, ("", ""))
-    if tag == "E" and at > _LAST_OPENING:
-        tag = ""
     return structs.replace(item, tag=tag, sql=sql, number=number_value(text), is_free=is_free)
 
 
@@ -421,7 +413,7 @@ class _QueryReader:
         if self.query.group is None and self.clause.question in _NAMING_QUESTIONS:
             raise RefusedError(f"a figure does not say {self.clause.question}; name the column that is wanted")
 
-    def _read_count(self, parts: FormParts) -> None:
+    def _read_count(self, parts: dict[str, Item]) -> None:
         """The number of rows; RefusedError where pieces or actions of a person may be meant."""
         rows = parts["rows"]
         between = self.items[parts["count"].at : rows.at]
@@ -430,19 +422,16 @@ class _QueryReader:
             raise RefusedError(f"whether {rows.text!r} is what is counted is not clear")
         if any(condition.column in names for condition in self.query.conditions):
             raise RefusedError("whether rows or pieces are counted is not clear")
-        self.query.measure = self._count(rows)
+        self.query.measure = row_count(self.base, rows.low)
 
-    def _count(self, rows: Item) -> TableMeasure:
-        return TableMeasure("COUNT(*)", "COUNT", f"number of {rows.low}", table=self.base.name)
-
-    def _read_sold(self, parts: FormParts) -> None:
+    def _read_sold(self, parts: dict[str, Item]) -> None:
         """How many pieces were sold."""
         if self.base.quantity is None or parts["count"].low == "how much":
             raise RefusedError("whether pieces or money are meant is not clear; say revenue, or how many")
         self._check_status()
         self.query.measure = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
 
-    def _read_figure(self, parts: FormParts) -> None:
+    def _read_figure(self, parts: dict[str, Item]) -> None:
         """A sum, an average, an extreme, or the value of each row that is meant."""
         said = parts.get("aggregate") or parts.get("total")
         aggregate = {"DESC": "MAX", "ASC": "MIN"}.get(said.sql, said.sql) if said is not None else ""
@@ -463,22 +452,22 @@ class _QueryReader:
         self.query.measure = measure
         self.query.wants_one = not measure.aggregate and "count" in parts
 
-    def _read_list(self, parts: FormParts) -> None:
+    def _read_list(self, parts: dict[str, Item]) -> None:
         """What is listed: "which customers"."""
         group = self._group_by(parts["asked"])
         if group.table != self.base.name and "rows" not in parts:
             raise RefusedError("what is to be looked up is not in the tables")
 
-    def _read_first(self, parts: FormParts) -> None:
+    def _read_first(self, parts: dict[str, Item]) -> None:
         """The first places: "which three products brought the most revenue"."""
         group = self._group_by(parts["asked"])
         rank = parts["rank"]
         item = parts["measure"]
         column = item.column
-        if item.tag == "T" and rank.low not in _OF_A_COUNT:
+        if item.tag == "T" and rank.low in _OF_A_COUNT:
+            measure = row_count(self.base, item.low)
+        elif item.tag == "T":
             raise RefusedError(f"by what the {rank.low} are chosen is not said")
-        if item.tag == "T":
-            measure = self._count(item)
         elif column is None or "aggregate" in parts:
             measure = self._measure(item, parts["aggregate"].sql if "aggregate" in parts else "")
         elif group.is_row and column.table == self.base.name:

@@ -196,6 +196,10 @@ class TableMeasure(Struct, frozen=True):
     unit: str = ""
 
 
+def row_count(table: TableSpec, name: str) -> TableMeasure:
+    return TableMeasure("COUNT(*)", "COUNT", f"number of {name}", table=table.name)
+
+
 def column_measure(column: Column, aggregate: str) -> TableMeasure:
     """The values of a column, aggregated as said."""
     sql = f"{aggregate}({column.sql})" if aggregate else column.sql
