@@ -60,7 +60,7 @@ from chargehand.runtime.executor import Listener
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import StoreUrl
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Lookup, models_folder
 from chargehand.models.wrappers import as_model
 from chargehand.runtime.shared import Shared
-from chargehand.sqlite import MEMORY
+from chargehand.store_url import MEMORY
 
 
 class Embeddings:

@@ -13,7 +13,7 @@ from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
 from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
-from chargehand.sqlite import file_of_url
+from chargehand.store_url import file_of_url
 from chargehand.text.words import listed
 
 MAX_TEXT = 1 << 20

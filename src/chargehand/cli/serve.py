@@ -19,7 +19,7 @@ from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
 from chargehand.models.providers import install_command
-from chargehand.sqlite import file_of_url
+from chargehand.store_url import file_of_url
 
 if TYPE_CHECKING:
     from chargehand.server.middleware.keys import ApiKey, KeyStore

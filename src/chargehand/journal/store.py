@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chargehand.engine.events import Entry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import BackedUp, Journal, JournalStore, Pruned, Readable, RunRow
-from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
+from chargehand.store_url import MEMORY, StoreUrl, file_of_url
 
 if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined

@@ -8,7 +8,7 @@ from msgspec import Struct
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import StoreUrl
 
 FIRST = "main"
 """The tenant that is there from the beginning."""

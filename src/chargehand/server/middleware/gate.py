@@ -28,7 +28,7 @@ from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
 from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings, key_store_url
 from chargehand.server.wire import Problem
-from chargehand.sqlite import StoreUrl, file_of_url
+from chargehand.store_url import StoreUrl, file_of_url
 
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
