@@ -56,6 +56,10 @@ class PostgresDatabase:
         async def work(connection: Connection) -> list[Row]:
             return await connection.fetch(query, *values)
 
+        return await self.use(work)
+
+    async def use(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        """The work's outcome, each statement by itself. All of it may be repeated if the connection is lost."""
         return await client_thread().run(self._patiently(partial(self._use, work)))
 
     async def read(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:

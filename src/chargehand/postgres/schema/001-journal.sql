@@ -35,6 +35,8 @@ CREATE TABLE runs (
     UNIQUE (tenant, run)
 ) WITH (fillfactor = 50);
 
+CREATE INDEX runs_in_order ON runs (tenant, number);
+
 CREATE INDEX runs_open ON runs (tenant, number) WHERE NOT ended;
 
 CREATE INDEX runs_by_owner ON runs (owner) WHERE owner IS NOT NULL;
