@@ -8,7 +8,7 @@ memory:                                    ends with the process
 
 import re
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct, structs
@@ -47,11 +47,6 @@ class PostgresUrl(Struct, frozen=True):
 
 
 StoreUrl: TypeAlias = str | Path | PostgresUrl
-
-
-def is_store_url(value: object) -> TypeGuard[StoreUrl]:
-    """Whether a value names a store, and is not a store itself."""
-    return isinstance(value, str | Path | PostgresUrl)
 
 
 def parse_store_url(url: StoreUrl) -> Path | PostgresUrl:

@@ -76,7 +76,7 @@ _TONES: dict[str, Tone] = {"complete": "plain", "running": "plain", "failed": "b
 
 
 def add_runs(parser: ArgumentParser) -> None:
-    add_verbs(parser, _VERBS, "--journal", "--no-color")
+    add_verbs(parser, _VERBS, "--store", "--journal", "--no-color")
     add_options(parser, {**shared("--json"), **_LIMIT})
 
 

@@ -63,6 +63,7 @@ _ROWS = f"""
     LEFT JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
     WHERE runs.tenant = current_tenant() AND runs.seq > 0
 """  # noqa: S608 - of our own words
+_HAS_OPEN = "SELECT EXISTS (SELECT FROM runs WHERE tenant = current_tenant() AND NOT ended AND seq > 0)"
 _INSIDE = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run > $1 AND run < $2 AND seq > 0 ORDER BY run
 """
@@ -285,6 +286,22 @@ def _end(run: str, seq: int, row: Row) -> Entry:
     return _verify(run, seq, row)
 
 
+async def tenants_with_open_runs(url: PostgresUrl) -> list[str]:
+    """The names of the tenants of a database that have runs that have not ended."""
+    database = await open_database(url)
+
+    async def work(connection: Connection) -> list[str]:
+        names: list[str] = []
+        for number, name in await connection.fetch("SELECT number, name FROM tenants ORDER BY name"):
+            # for this transaction: row level security shows one tenant at a time
+            await connection.fetchval("SELECT set_config('chargehand.tenant', $1, true)", str(number))
+            if await connection.fetchval(_HAS_OPEN):
+                names.append(name)
+        return names
+
+    return await database.read(work)
+
+
 # --- the database as a store
 
 
@@ -314,8 +331,10 @@ class PostgresJournalStore:
             self._ask(lambda journal: journal.latest(before=1, limit=1))
         except Corrupt as error:
             return Examined("newer" if error.newer else "damaged", str(error))
-        except (StoreError, Refused) as error:
+        except StoreError as error:
             return Examined("unusable", str(error))
+        except Refused:  # the first run makes it
+            return Examined()
         return Examined()
 
     def back_up(self, target: Path) -> BackedUp:
