@@ -90,7 +90,7 @@ _APPEND = """
     )
     SELECT array_agg(number), pg_notify($15, $16) FROM moved
 """
-_STAND = "SELECT epoch, seq, holder IS NOT NULL OR ended FROM runs WHERE tenant = current_tenant() AND run = $1"
+_STAND = "SELECT epoch, seq, holder IS NOT NULL, ended FROM runs WHERE tenant = current_tenant() AND run = $1"
 _BETWEEN = """
     SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq BETWEEN $2 AND $3
     ORDER BY seq
@@ -170,6 +170,7 @@ class PostgresWriter:
     # --- the loop
 
     async def _serve(self) -> None:
+        batch: list[Append] = []
         try:
             while True:
                 await self._wait()
@@ -184,8 +185,8 @@ class PostgresWriter:
         finally:
             with self._lock:
                 self._closed = True
-                left = [append.future for append in self._queue]
-            # this is for callers that a bug of ours would leave waiting for ever
+                left = [append.future for append in (*batch, *self._queue)]
+            # an answer once given stays: this is for callers that a bug of ours would leave waiting for ever
             answer_futures((future, StoreError(f"the writer of {self._database.url} has ended")) for future in left)
             if self._connection is not None:
                 self._connection.terminate()
@@ -284,8 +285,9 @@ class PostgresWriter:
         lease = append.lease
         first = append.rows[0][0]
         last = append.rows[-1][0]
-        epoch, seq, is_held = await connection.fetchrow(_STAND, lease.run) or (0, 0, False)
-        if epoch != lease.epoch or not is_held:
+        epoch, seq, is_held, has_ended = await connection.fetchrow(_STAND, lease.run) or (0, 0, False, False)
+        was_released_by_end = has_ended and last <= seq
+        if epoch != lease.epoch or not (is_held or was_released_by_end):
             return fenced(lease.run, lease.epoch)
         if seq < last:
             return misfit(lease.run, seq, first)

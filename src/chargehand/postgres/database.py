@@ -5,7 +5,8 @@ nothing to close here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from chargehand.postgres.driver import (
     driver_errors,
     explain,
     in_transaction,
+    is_lost,
     is_repeatable,
 )
 from chargehand.postgres.migrations import migrate
@@ -85,7 +87,7 @@ class PostgresDatabase:
         return connection
 
     async def _use(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
-        async with self._pool.acquire(timeout=CONNECTING) as connection:
+        async with self._connection() as connection:
             return await work(connection)
 
     async def _transact(
@@ -96,10 +98,20 @@ class PostgresDatabase:
         readonly: bool = False,
     ) -> Outcome:
         async with (
-            self._pool.acquire(timeout=CONNECTING) as connection,
+            self._connection() as connection,
             in_transaction(connection, isolation=isolation, readonly=readonly),
         ):
             return await work(connection)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        async with self._pool.acquire(timeout=CONNECTING) as connection:
+            try:
+                yield connection
+            except driver_errors() as error:
+                if is_lost(error):
+                    connection.terminate()  # it must not be used again
+                raise
 
     async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]]) -> Outcome:
         loop = asyncio.get_running_loop()

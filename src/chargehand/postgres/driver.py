@@ -1,6 +1,5 @@
 """asyncpg, as far as it is used here: connections and pools with types, and its errors in words."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
@@ -143,7 +142,8 @@ _WORDS = {
 def driver_errors() -> tuple[type[Exception], ...]:
     """What using a connection raises; asyncpg is there, else there would be no connection."""
     asyncpg = _asyncpg()
-    errors = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, asyncio.IncompleteReadError)
+    # InternalClientError: a connection that was cut may be left in the middle of a statement
+    errors = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
     return cast("tuple[type[Exception], ...]", errors)
 
 
@@ -156,7 +156,8 @@ def is_lost(error: BaseException) -> bool:
     asyncpg = _asyncpg()
     if isinstance(error, asyncpg.DataError | asyncpg.ClientConfigurationError):
         return False
-    if isinstance(error, OSError | asyncpg.InterfaceError | asyncpg.PostgresConnectionError):
+    gone = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError)
+    if isinstance(error, gone):
         return not isinstance(error, TimeoutError)
     return _state(error) in _LOST
 
