@@ -10,9 +10,12 @@ import asyncio
 import gc
 import inspect
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.postgres import PostgresServer, postgres_server
 
 settings.register_profile("same each time", deadline=10_000, derandomize=True)
 settings.register_profile("thorough", deadline=10_000, max_examples=500)
@@ -26,6 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("thorough" if config.getoption("thorough") else "same each time")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The PostgreSQL of this process, started by the first test that asks for it."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_store(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database."""
+    with postgres.database() as url:
+        yield url
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.arguments import journal_words
 from chargehand.cli.console import Console, clean, clean_lines
 from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
@@ -36,6 +37,7 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
+from chargehand.store_url import PostgresUrl
 from chargehand.waits import collect_waits
 
 Act: TypeAlias = Callable[[Runner, Journal], Coroutine[None, None, Outcome]]
@@ -66,7 +68,7 @@ class Advice(Struct, frozen=True):
     """The commands that look at a run, go on with it and do it once more."""
 
     run: str
-    journal: Path
+    journal: Path | PostgresUrl
     executor: Sequence[str] = ()
     """The words that name its executor, such as `--team FILE`."""
     again: Sequence[str] = ()
@@ -79,8 +81,7 @@ class Advice(Struct, frozen=True):
         return self.command(*self.again)
 
     def command(self, *words: str) -> str:
-        journal = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
-        return clean(f"{program()} {shlex.join((*words, *journal))}")
+        return clean(f"{program()} {shlex.join((*words, *journal_words(self.journal)))}")
 
     def going_on(self, state: RunState) -> str:
         """The command that resumes the run, with an answer if something is asked."""
@@ -289,7 +290,9 @@ class RunSession:
             self.stderr.line(f"go on: {self.advice.going_on(state)}")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
-        folder = self.options.get("save") or self.advice.journal.parent / "artifacts" / file_name(traced.run)
+        journal = self.advice.journal
+        beside = journal.parent if isinstance(journal, Path) else Path(USUAL_JOURNAL).parent
+        folder = self.options.get("save") or beside / "artifacts" / file_name(traced.run)
         try:
             return save_artifacts(traced, Path(folder))
         except Invalid as error:  # what came of the run is worth more

@@ -71,7 +71,7 @@ _MAX_REQUEST = 80  # characters of a request
 
 
 def add_runs(parser: ArgumentParser) -> None:
-    add_verbs(parser, _VERBS, "--journal", "--no-color")
+    add_verbs(parser, _VERBS, "--store", "--journal", "--no-color")
     add_options(parser, {**shared("--json"), **_LIMIT})
 
 

@@ -151,6 +151,8 @@ class Lease(Struct, eq=False):
     """The last sequence number known to be durable."""
     number: int = 0
     """What the store calls the run, where it has a shorter name for it."""
+    released: bool = False
+    """The store let go of it with the entry that ended the run."""
 
 
 class RunRow(Struct, frozen=True):
@@ -359,17 +361,20 @@ def check_name(run: str) -> None:
         raise Invalid(f"{run!r} cannot name a run: a name is not empty and has no NUL character")
 
 
-def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool) -> None:
+def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool, host: str = "") -> None:
     """Raise what a claim deserves that does not fit.
 
-    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none.
+    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none; `host` is another than
+    this one, if it runs there.
     """
     if new and seq:
         raise Refused(f"run {run!r} exists already, with {seq} entries; choose another name or resume it")
     if not new and not seq:
         raise RunUnknown(run)
     if process and not steal:
-        holder = "this process" if process == os.getpid() else f"process {process}"
+        holder = "this process" if process == os.getpid() and not host else f"process {process}"
+        if host:
+            holder = f"{holder} on {host}"
         raise RunBusy(f"run {run!r} is being driven by {holder}; wait until it ends there, or stop it there")
 
 

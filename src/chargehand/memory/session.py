@@ -20,7 +20,7 @@ from chargehand.errors import Invalid, Refused, StoreUnavailable
 from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage, check_passages
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
-from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
+from chargehand.store_url import MEMORY, StoreUrl, file_of_url
 
 if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined

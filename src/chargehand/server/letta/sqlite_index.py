@@ -19,9 +19,9 @@ from chargehand.server.letta.index import (
 )
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import LettaMessage
-from chargehand.sqlite import StoreUrl, file_of_url
 from chargehand.sqlite.connection import FileKind
 from chargehand.sqlite.database import FileDatabase, open_in_thread
+from chargehand.store_url import StoreUrl, file_of_url
 
 if TYPE_CHECKING:
     import sqlite3  # a tenant has it loaded already
