@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive, Filter, Hit
+from chargehand.memory.passages import check_question_width
 from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE, fused, telling, terms
 from chargehand.memory.sqlite_passages import (
     Holding,
@@ -24,7 +24,6 @@ from chargehand.memory.sqlite_passages import (
     holding,
     listed,
     numbers_within,
-    width_of,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def search(
         return []
     if vector is not None and any(store.embedded for store in stores):
         for store in stores:
-            _check_width(store, vector)
+            check_question_width(store.archive, vector, store.model)
         index = open_index()
         meaning, words = _by_both(
             db=db, index=index, stores=stores, query=query, question=index.query(vector), within=within, limit=limit
@@ -164,16 +163,6 @@ def search(
         meaning = {}
         words = _by_words(db, stores, query, within, limit)
     return _hits(db, meaning, words, limit)
-
-
-def _check_width(store: Holding, vector: bytes) -> None:
-    """Invalid when a vector cannot be compared with those of an archive."""
-    width = width_of([vector])
-    if store.embedded and width != store.width:
-        raise Invalid(
-            f"a vector of {width} dimensions cannot be compared with those of {store.archive}, which have "
-            f"{store.width}; embed the question with {store.handle}"
-        )
 
 
 def _by_words(
