@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, StoreUnavailable
+from chargehand.journal.store import examine_journal
 from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage, check_passages
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
-from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, file_of_url, parse_store_url
+from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined
@@ -52,7 +53,8 @@ def examine_catalog(url: StoreUrl) -> "Examined":
     """What is wrong with a catalog that is there; takes a few seconds at most."""
     from chargehand.sqlite.connection import CATALOG, examine  # noqa: PLC0415 - as above
 
-    return examine(file_of_url(url), CATALOG)
+    place = parse_store_url(url)
+    return examine_journal(place) if isinstance(place, PostgresUrl) else examine(place, CATALOG)
 
 
 Embeddings = Callable[[str], Embedding | None]
