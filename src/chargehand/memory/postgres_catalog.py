@@ -13,7 +13,7 @@ from chargehand.errors import Refused
 from chargehand.memory import postgres_passages as passage_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Thing
+from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
@@ -89,6 +89,21 @@ class PostgresCatalog:
         added, first = new_thing(thing, origin, self._opened.clock())
         await self._write(lambda rows: rows.add(added, first, origin.key))
         return decode_thing(type(thing), encode_thing(added))
+
+    async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
+        now = self._opened.clock()
+        added, _ = new_thing(agent, PERSON, now)
+        blocks = [new_thing(block, PERSON, now) for block in own]
+
+        async def work(rows: ThingRows) -> None:
+            await rows.add(added, None, "")
+            for block, first in blocks:
+                await rows.add(block, first, "")
+            for which in sorted(attached):  # in one order: two who lock the same blocks do not wait for each other
+                await rows.attach(added.id, which, grant)
+
+        await self._write(work)
+        return decode_thing(Profile, encode_thing(added))
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
         return await self._read(lambda rows: rows.get(kind, which))

@@ -15,7 +15,7 @@ from chargehand.memory import sqlite_passages as passage_rows
 from chargehand.memory import sqlite_things as thing_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Thing
+from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model, no_numpy
@@ -108,16 +108,22 @@ class SqliteCatalog:
     # --- things by id
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
-        added, first = new_thing(thing, origin, self._opened.clock())
-        body = encode_thing(added)
+        new = _NewThing(thing, origin, self._opened.clock())
+        await self._database.write(lambda db: new.add(db, self._space))
+        return decode_thing(type(thing), new.body)
+
+    async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
+        now = self._opened.clock()
+        new = [_NewThing(thing, PERSON, now) for thing in (agent, *own)]
 
         def work(db: sqlite3.Connection) -> None:
-            number = thing_rows.add(db, self._space, added, body, brought=bool(thing.id))
-            if number is not None and first is not None:
-                thing_rows.keep(db, number, first, key=origin.key)
+            for thing in new:
+                thing.add(db, self._space)
+            for which in attached:
+                thing_rows.attach(db, self._space, new[0].thing.id, which, grant)
 
-        await self._database.write(work)
-        return decode_thing(type(thing), body)
+        await self._database.write(_whole(work))
+        return decode_thing(Profile, new[0].body)
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
         return await self._read(thing_rows.get, kind, which)
@@ -327,6 +333,21 @@ class SqliteCatalog:
 
     async def reset(self, agent: str) -> int:
         return await self._write(thing_rows.reset, agent)
+
+
+class _NewThing:
+    """A thing to be kept. Its id stays the same if the store tries it again."""
+
+    def __init__(self, thing: Thing, origin: Origin, now: Instant) -> None:
+        self.thing, self._first = new_thing(thing, origin, now)
+        self.body = encode_thing(self.thing)
+        self._is_brought = bool(thing.id)
+        self._key = origin.key
+
+    def add(self, db: sqlite3.Connection, space: str) -> None:
+        number = thing_rows.add(db, space, self.thing, self.body, brought=self._is_brought)
+        if number is not None and self._first is not None:
+            thing_rows.keep(db, number, self._first, key=self._key)
 
 
 def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:
