@@ -107,6 +107,10 @@ class PostgresServer:
 
         client_thread().wait(work())
 
+    def disconnect(self) -> None:
+        """End every connection of the tests."""
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{USER}'")
+
     def url(self, database: str, user: str = f"{USER}:{PASSWORD}") -> str:
         return f"postgresql://{user}@/{database}?host={self.folder}"
 

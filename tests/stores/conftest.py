@@ -33,9 +33,11 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
     asyncio.run(made.close())
 
 
-@pytest.fixture(params=["memory:", "sqlite:///{folder}/memory.db"])
+@pytest.fixture(params=["memory:", "sqlite:///{folder}/memory.db", "postgresql:"])
 def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a catalog of each kind is. A new kind of store is one more URL here."""
+    if request.param == "postgresql:":
+        return request.getfixturevalue("postgres_tenant")
     return request.param.format(folder=tmp_path)
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
+from chargehand.journal.postgres_route_examples import PostgresRouteExamples
 from chargehand.journal.postgres_writer import LIVING, PostgresWriter
 from chargehand.journal.protocol import (
     BackedUp,
@@ -195,7 +196,7 @@ class PostgresJournal:
     # --- the rest
 
     def route_examples(self, team: str) -> RouteExamples:
-        raise NotImplementedError(team)
+        return PostgresRouteExamples(self._database, team)
 
     @property
     def trouble(self) -> str:

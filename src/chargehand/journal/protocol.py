@@ -87,10 +87,10 @@ class SqliteRouteExamples:
         def work(db: "sqlite3.Connection") -> None:
             db.execute("DELETE FROM route_examples WHERE team = ? AND run = ? AND source = ?", (self.team, run, source))
             for example in wrong:
-                key = (self.team, example.worker, _shorten(example.request))
+                key = (self.team, example.worker, shorten_request(example.request))
                 db.execute("DELETE FROM route_examples WHERE team = ? AND worker = ? AND request = ?", key)
             for example in right:
-                row = (self.team, run, source, example.worker, _shorten(example.request), example.at)
+                row = (self.team, run, source, example.worker, shorten_request(example.request), example.at)
                 db.execute(
                     "INSERT INTO route_examples (team, run, source, worker, request, at) VALUES (?, ?, ?, ?, ?, ?)", row
                 )
@@ -135,8 +135,9 @@ _TRIM_FITTED = """
 """
 
 
-def _shorten(request: str) -> str:
-    return " ".join(request.split())[:MAX_REQUEST_CHARS]
+def shorten_request(request: str) -> str:
+    """A request as it is kept: on one line, without NUL characters, and not all of a long one."""
+    return " ".join(request.replace("\0", " ").split())[:MAX_REQUEST_CHARS]
 
 
 # --- journals

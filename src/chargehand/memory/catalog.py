@@ -101,6 +101,13 @@ class Catalog(Protocol):
         """Keep a new thing; it comes back with its id and times. Refused if there is one of this id already."""
         ...
 
+    async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
+        """Keep an agent and new blocks, and attach by this grant what is named: the new blocks by their ids, or others.
+
+        All of it, or nothing.
+        """
+        ...
+
     async def get(self, kind: type[Kept], which: str) -> Kept | None: ...
 
     async def find(

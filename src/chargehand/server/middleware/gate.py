@@ -28,7 +28,7 @@ from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
 from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings
 from chargehand.server.wire import Problem
-from chargehand.store_url import StoreUrl, file_of_url
+from chargehand.store_url import PostgresUrl, StoreUrl, parse_store_url
 
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
@@ -76,7 +76,12 @@ logger = logging.getLogger(__name__)
 
 def open_keys(url: StoreUrl) -> KeyStore:
     """The keys at a URL, made if they are missing."""
-    return SqliteKeys(file_of_url(url))
+    place = parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        from chargehand.server.middleware.postgres_keys import PostgresKeys  # noqa: PLC0415 - the driver is an extra
+
+        return PostgresKeys(place)
+    return SqliteKeys(place)
 
 
 def first_token(settings: ServerSettings, now: Instant) -> str | None:
