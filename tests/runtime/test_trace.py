@@ -204,6 +204,20 @@ def test_the_critical_path_goes_back_along_the_inputs_that_came_last() -> None:
     assert critical_path(tasks, {}) == ()
 
 
+def test_a_task_whose_items_are_under_way_is_on_the_critical_path() -> None:
+    listed = Task(A, "list the shelves", "worker")
+    each = Task(B, "count a shelf", "worker", for_each=A)
+    entries = [
+        (0.0, request(Plan((listed, each)))),
+        (0.0, ev.AttemptStarted(A, 1, "worker", 160.0)),
+        (1.0, ev.AttemptSucceeded(A, 1, Raw(b"[1,2]"), items=2)),
+        (1.0, ev.TaskExpanded(B, 2)),
+        (2.0, ev.AttemptStarted(TaskId("b[0]"), 1, "worker", 160.0)),
+    ]
+    run = trace("run", [ev.Entry(at, 100.0 + when, event) for at, (when, event) in enumerate(entries, 1)])
+    assert run.critical_path == (A, B)
+
+
 def test_the_critical_path_leaves_skipped_tasks_out_and_counts_those_under_way_up_to_now() -> None:
     given_up = ev.Failure("logic", "that is no number", permanent=True)
     begun = ((0.0, ev.AttemptStarted(A, 1, "worker", 160.0)),)

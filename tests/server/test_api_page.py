@@ -11,7 +11,7 @@ import pytest
 
 from chargehand import __version__
 from tests.cli.commands import chargehand
-from tests.server.api import BOTH, Garden, garden, key_for
+from tests.server.api import BOTH, GOAL, Garden, garden, key_for, team_in
 from tests.server.model_server import Answer, Call, Question, fake_model
 from tests.server.running import running, settings_in
 from tests.server.test_openai import desk
@@ -199,6 +199,46 @@ def test_an_attempt_is_stopped_and_its_task_given_up_while_the_run_goes_on(home:
     assert (shown["summary"]["state"], shown["tasks"][1]["status"]) == ("failed", "skipped")
     failure = shown["tasks"][0]["failure"]
     assert (failure["kind"], failure["message"]) == ("stopped", "operator stopped it: too slow")
+
+
+_OUTER = """
+version: 1
+name: outer
+workers:
+  garden: {description: Says what seedlings cost., team: team.yaml}
+"""
+
+
+@pytest.mark.parametrize(("order", "state"), [("tasks/t1/stop", "failed"), ("cancel", "cancelled")])
+def test_a_run_inside_one_that_does_not_wait_for_it_any_more_is_cancelled(
+    tmp_path: Path, order: str, state: str
+) -> None:
+    team = team_in(tmp_path / "team")
+    outer = team.with_name("outer.yaml")
+    outer.write_text(_OUTER)
+    settings = settings_in(tmp_path / "data", teams=(outer,), grace=0.5)
+    with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
+        home = Garden(server, client, tmp_path / "team")
+        home.hold()
+        plan = {"tasks": [{"id": "t1", "instruction": GOAL, "worker": "garden"}], "combine": "forward"}
+        run = client.post("/api/runs", json={"team": "outer", "goal": GOAL, "plan": plan}).json()["run"]
+
+        def inside() -> list[str]:
+            lines = client.get("/api/runs?nested=true").json()["runs"]
+            return [line["run"] for line in lines if line["parent"] == run]
+
+        for _ in range(500):
+            if inside():
+                break
+            time.sleep(0.02)
+        (nested,) = inside()
+        home.tool_called(nested)
+        assert client.post(f"/api/runs/{run}/{order}", json={}).status_code == 200
+        ended: Any = home.wait(run, state)
+        shown: Any = home.wait(nested, "cancelled")
+        home.let_go()
+        assert [task["status"] for task in shown["tasks"]] == ["unfinished"]
+        assert (ended["summary"]["running"], shown["summary"]["running"]) == (0, 0)
 
 
 _PAINTERS = """

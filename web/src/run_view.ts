@@ -7,7 +7,7 @@ import { type Interruption, type Run, SETTLED, type Task, planned } from "./run_
 function endOf(task: Task): number | undefined {
   if (task.status === "skipped") return undefined;
   if (task.ended !== undefined) return task.ended;
-  return task.began === undefined ? undefined : Infinity;
+  return task.began === undefined && task.status !== "expanded" ? undefined : Infinity;
 }
 
 /** The chain that decides how long the run takes: from the task that ends last back along the inputs that came last. */

@@ -257,6 +257,7 @@ async def _drive_while_owed(runner: NestingRunner, step: StartingStep, start: Ca
     Where this process is told to stop, it stays open, to be resumed.
     """
     errors: list[ChargehandError] = []
+    nested_run = step.nested_run  # an attempt that a person stops forgets its steps
 
     async def drive() -> None:
         try:
@@ -270,7 +271,7 @@ async def _drive_while_owed(runner: NestingRunner, step: StartingStep, start: Ca
             await asyncio.wait({job})
         except asyncio.CancelledError:
             if not step.is_owed:
-                await _cancel_run(runner, step.nested_run, job)
+                await _cancel_run(runner, nested_run, job)
             raise
     if errors:
         raise errors[0]

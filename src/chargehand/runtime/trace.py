@@ -610,14 +610,17 @@ class Tracer:
         return trace
 
     def _ends(self) -> dict[TaskId, Instant]:
-        """When each task ended; one that is under way ends after all of them. A skipped one held nothing up."""
+        """When each task ended; one that is under way ends after all of them, and so does one whose items are.
+
+        A skipped one held nothing up.
+        """
         ends: dict[TaskId, Instant] = {}
         for name, progress in self.state.tasks.items():
             if progress.status is Status.SKIPPED:
                 continue
             if name in self._settled_at:
                 ends[name] = self._settled_at[name]
-            elif self.tasks[name].began is not None:
+            elif self.tasks[name].began is not None or progress.status is Status.EXPANDED:
                 ends[name] = inf
         return ends
 

@@ -204,7 +204,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         parent="" if requested.parent is None else requested.parent.run,
         source=source_of(state),
         title=title_of(requested.goal),
-        running=sum(progress.status is Status.RUNNING for progress in tasks),
+        running=0 if end is not None else sum(progress.status is Status.RUNNING for progress in tasks),
         failed=sum(progress.status is Status.FAILED for progress in tasks),
         question=None if question is None else show(question, OpenQuestion),
         labels=requested.labels,
