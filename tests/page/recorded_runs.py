@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from chargehand.engine.events import Entry, RunRequested
+from chargehand.engine.events import Entry, RunRequested, RunResumed
 from chargehand.journal.store import opened_journal
 from tests.histories.kept import entries_of, names, read_lines
 
@@ -37,10 +37,17 @@ def _later(entry: Entry, seconds: float) -> Entry:
 
 
 def kept_runs() -> dict[str, list[Entry]]:
-    """Every recorded history, and one that was cut off."""
+    """Every recorded history, one that was cut off, and two that were resumed a minute later."""
     runs = {f"kept-{name}": _of_team(entries_of(read_lines(name), f"kept-{name}")) for name in names()}
     runs["kept-cut"] = runs["kept-crash"][:11]
+    runs["kept-stopped"] = _resumed_late(runs["kept-released"])
+    runs["kept-gone"] = _resumed_late(runs["kept-crash"])
     return runs
+
+
+def _resumed_late(entries: list[Entry]) -> list[Entry]:
+    first = next(number for number, entry in enumerate(entries) if isinstance(entry.event, RunResumed))
+    return [*entries[:first], *(_later(entry, 60.0) for entry in entries[first:])]
 
 
 def _of_team(entries: list[Entry]) -> list[Entry]:

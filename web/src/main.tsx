@@ -47,7 +47,9 @@ function View(): JSX.Element {
 /** The search of this view; one that has none leaves it to the list of runs. */
 function search(): void {
   const find = (): HTMLInputElement | null => document.querySelector<HTMLInputElement>("#search");
-  if (!find()) go("/");
+  const here = find();
+  if (here) return here.focus();
+  go("/");
   requestAnimationFrame(() => find()?.focus());
 }
 

@@ -3,7 +3,6 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { mayAct } from "./api.ts";
-import { dollars } from "./format.ts";
 import { go, setQuery } from "./route.ts";
 import type { RunFilter } from "./runs_store.ts";
 import { wordOf } from "./states.tsx";
@@ -11,7 +10,7 @@ import { useGet } from "./use_get.ts";
 
 export const isNewOpen = signal(false);
 const STATES = ["running", "needs_input", "paused", "complete", "partial", "failed", "cancelled", "interrupted", "damaged"];
-const COSTS = ["0.01", "0.1", "1", "10"];
+const COSTS = ["0.01", "0.10", "1", "10"];
 type Teams = { teams: { name: string; workers: { name: string }[] }[] };
 
 export function RunsTools({ filter, chosen }: { filter: RunFilter; chosen: string[] }): JSX.Element {
@@ -35,7 +34,7 @@ export function RunsTools({ filter, chosen }: { filter: RunFilter; chosen: strin
         choose={(worker) => setQuery({ worker })} />
       <Choice label="State" none="Any state" value={filter.state} options={STATES.map((state) => [state, wordOf(state)])}
         choose={(state) => setQuery({ state })} />
-      <Choice label="Cost" none="Any cost" value={filter.cost} options={COSTS.map((cost) => [cost, `${dollars(Number(cost) * 1e6)} or more`])}
+      <Choice label="Cost" none="Any cost" value={filter.cost} options={COSTS.map((cost) => [cost, `$${cost} or more`])}
         choose={(cost) => setQuery({ cost })} />
       {mayAct() && <button class="primary" id="new-run" onClick={() => { isNewOpen.value = true; }}>New run <kbd>n</kbd></button>}
     </div>

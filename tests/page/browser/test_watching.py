@@ -174,7 +174,7 @@ def test_a_run_says_which_cap_ended_it_and_warns_before(visitor: Visitor) -> Non
     run = visitor.shop.begin(budget={"calls": 8})
     with visitor.visit(f"/runs/{run}") as page:
         expect(page.locator(".is-near-cap")).to_have_text("8 of 8")
-        expect(page.locator(".rh-cap")).to_contain_text("The budget ended this run")
+        expect(page.locator(".rh-cap")).to_contain_text("The budget ended this run: the cap of 8 calls: ")
         expect(page.locator(".rh .chip")).to_have_text(re.compile("partial|failed"))
 
 
@@ -215,7 +215,8 @@ def test_every_recorded_history_can_be_looked_at(visitor: Visitor) -> None:
 
 
 def test_why_nobody_worked_is_said_as_it_was(visitor: Visitor) -> None:
-    with visitor.visit("/runs/kept-released") as page:
-        settled(page)
-        words = set(page.locator(".tm-torn-word").all_inner_texts())
-        assert words == {"the server was stopped"}
+    with visitor.visit("/runs/kept-stopped") as page:
+        expect(page.locator(".tm-torn-word")).to_have_text("the server was stopped")
+        expect(page.locator(".tm-torn-time")).to_have_text("1:00")
+        page.goto(f"{visitor.shop.url}/runs/kept-gone")
+        expect(page.locator(".tm-torn-word")).to_have_text("interrupted")
