@@ -4,10 +4,13 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { dollars, plural, seconds } from "./format.ts";
 import { Bar, Empty, Link, LoadProblem, Loading } from "./shell.tsx";
+import { Tools } from "./plan_panel.tsx";
 import { RoutingMatrix, TryOut } from "./team_routing.tsx";
 import { useGet } from "./use_get.ts";
 
-type Worker = { name: string; description: string; tags: string[]; tools: string[]; model: string; concurrency: number };
+type Worker = {
+  name: string; description: string; tags: string[]; tools: string[]; acts: string[]; model: string; concurrency: number;
+};
 type Team = {
   name: string; strategy: string; workers: Worker[]; examples: string[]; approve: boolean; memory: boolean; notice: string;
   limits: { seconds: number; usd: number | null; tokens: number | null; max_tasks: number; width: number };
@@ -113,7 +116,7 @@ function WorkerRow({ worker, health }: { worker: Worker; health?: Health }): JSX
     <tr>
       <th scope="row">{worker.name}</th>
       <td class="grid-text">{worker.description}</td>
-      <td class="mono grid-names">{worker.tools.join(", ")}</td>
+      <td class="mono grid-names"><Tools names={worker.tools} acts={worker.acts} /></td>
       <td>{worker.tags.join(", ")}</td>
       <td class="mono">{worker.model}</td>
       <td class="is-number">{worker.concurrency || "any"}</td>

@@ -82,6 +82,7 @@ def evaluated(shop: Shop) -> str:
 def test_a_team_shows_who_is_in_it_and_where_requests_go(visitor: Visitor, evaluated: str) -> None:
     with visitor.visit("/teams/incident") as page:
         expect(page.get_by_role("row", name=re.compile("archivist"))).to_contain_text("runbooks")
+        expect(page.get_by_role("row", name=re.compile("billing"))).to_contain_text("refund acts")
         page.get_by_role("link", name=re.compile(evaluated)).click()
         page.get_by_label("A request to try").fill("My landlord wants to raise the rent.")
         page.get_by_role("button", name="Try").click()

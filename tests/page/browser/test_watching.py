@@ -32,6 +32,7 @@ def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
         expect(needs).to_contain_text("10 tasks for 8 workers")
         for text in ("What it will take", "Times are UTC", "What nobody can do", "Who does what"):
             expect(inspector(page)).to_contain_text(text)
+        expect(inspector(page).get_by_role("row", name=re.compile("billing"))).to_contain_text("refund acts")
         expect(page.locator(".gr-card.is-ready")).to_have_count(4)
         expect(page.locator(".tm-ghost").first).to_be_attached()
         visitor.picture(page, "plan")
