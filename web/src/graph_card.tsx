@@ -81,6 +81,14 @@ function SmallCard({ task }: { task: Task }): JSX.Element {
   );
 }
 
+const LETTER = 5.9;
+
+/** A text in a line of so many pixels. */
+function fitted(text: string, width: number): string {
+  const room = Math.max(1, Math.floor(width / LETTER));
+  return text.length > room ? `${text.slice(0, room - 1)}…` : text;
+}
+
 /** How often it was tried, or how many of its items are done. */
 function badgeOf(task: Task, run: Run): Badge | undefined {
   const items = task.forEach ? itemsOf(run, task) : [];
@@ -96,7 +104,7 @@ type FullProps = { task: Task; state: string; badge?: Badge; nested?: string };
 
 function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
   const lines = wrapTitle(task.title);
-  const wide = (badge?.text.length ?? 0) * 6.4 + (badge?.isCount ? 20 : 12);
+  const wide = badge ? badge.text.length * (badge.isCount ? 6.4 : 5.8) + (badge.isCount ? 20 : 12) : 0;
   return (
     <>
       {task.forEach && <rect class="gr-stack" x="5" y="-5" width={CARD.width} height={CARD.height} rx="6" />}
@@ -104,7 +112,7 @@ function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
       {nested && <rect class="gr-inner" x="3" y="3" width={CARD.width - 6} height={CARD.height - 6} rx="4" />}
       <rect class="gr-flag" y="6" width="4" height={CARD.height - 12} rx="2" />
       <g transform="translate(12,8)"><Icon state={state} /></g>
-      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{task.worker || "any worker"}</tspan></text>
+      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{fitted(task.worker || "any worker", CARD.width - 58 - task.id.length * 6.8 - wide)}</tspan></text>
       {" "}
       <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
       {" "}

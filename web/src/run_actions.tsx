@@ -24,7 +24,7 @@ export function RunActions({ context, state }: { context: RunContext; state: str
     action.run(async () => go(runAddress((await post<{ run: string }>(`${base}/${verb}`)).run)));
   const toggle = (wanted: Asked): void => setAsked(asked === wanted ? undefined : wanted);
   const drop = (): Promise<void> => action.run(async () => { await remove(base); go("/", { replace: true }); });
-  const hasLost = planned(run).some(isLost);
+  const hasLost = planned(run).some(isLost) || run.ended?.gaps.some((gap) => gap.status === "failed");
   return (
     <div class="rh-acts" onKeyDown={(event) => { if (event.key === "Escape") setAsked(undefined); }}>
       <div class="row">

@@ -1,8 +1,9 @@
 // The head of the run page: the request, where it stands, and what can be done about it.
 
 import type { JSX } from "preact";
+import { serverNow } from "./api.ts";
 import { CapLine } from "./cap_line.tsx";
-import { count, dollars, plural, seconds, shortRun } from "./format.ts";
+import { ago, count, dollars, plural, seconds, shortRun } from "./format.ts";
 import { Labels } from "./labels.tsx";
 import { runAddress } from "./route.ts";
 import { RunActions } from "./run_actions.tsx";
@@ -27,7 +28,7 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
       <div class="facts">
         <Chip state={state} />
         {store.example && <b>example</b>}
-        {state === "interrupted" && <b class="is-bad">Nobody carries this run</b>}
+        {state === "interrupted" && <b class="is-bad">Nobody carries this run, since {ago(run.start + run.at, serverNow())}</b>}
         <Moment context={context} />
         <Elapsed context={context} run={run} />
         <Progress tasks={planned(run)} />
@@ -53,7 +54,7 @@ function Moment({ context }: { context: RunContext }): JSX.Element | null {
 
 function Elapsed({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   const now = context.store.now;
-  const isLive = !run.ended && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
+  const isLive = !run.ended && !context.store.isInterrupted.value && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
   const left = isLive ? Math.max(0, foresee(run, now).end - now) : 0;
   return <span><b>{seconds(now)}</b>{left > 0.5 && <span class="quiet"> about {seconds(left)} left</span>}</span>;
 }

@@ -62,6 +62,8 @@ export function timeLedger(run: Run, now: number): Slice[] {
   }
   for (const id of criticalPath(run)) {
     const task = run.tasks.get(id)!;
+    const first = task.attempts[0]?.began ?? 0;
+    if (task.ready !== undefined && task.ready < first) put("queue", `${id} waiting for a worker`, task.ready, first, id);
     for (const attempt of task.attempts) {
       const failed = attempt.ending === "failed";
       const label = `${id} ${attempt.worker}${failed ? ", failed" : ""}`;

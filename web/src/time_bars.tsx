@@ -74,14 +74,22 @@ type NoteProps = { at: number; place: ToX; children: ComponentChildren };
 /** Words behind a bar. */
 const Note = ({ at, place, children }: NoteProps): JSX.Element => <text class="tm-note" x={place(at)} y="17">{children}</text>;
 
-type TaskBarsProps = { task: Task; items: Task[]; x: ToX; place: ToX; now: number; isHeld: boolean };
+const SKIP_WIDTH = 110;
 
-/** `place`: where words go that belong behind a moment. `isHeld`: a person has not approved the plan yet, so nothing is
+/** Why a task was skipped; where there is no room behind the moment, before it. */
+function SkipNote({ task, at, x, place, right }: { task: Task; at: number; x: ToX; place: ToX; right: number }): JSX.Element {
+  const why = task.because ? `needs ${task.because}` : (SKIPPED[task.skipped ?? ""] ?? task.skipped);
+  if (place(at) + SKIP_WIDTH < right) return <Note at={at} place={place}>skipped: {why}</Note>;
+  return <text class="tm-note" x={x(at) - 8} y="17" text-anchor="end">skipped: {why}</text>;
+}
+
+type TaskBarsProps = { task: Task; items: Task[]; x: ToX; place: ToX; right: number; now: number; isHeld: boolean };
+
+/** `place`: where words go that belong behind a moment; `right`: where the chart ends. `isHeld`: a person has not approved the plan yet, so nothing is
  * in a queue. */
-export function TaskBars({ task, items, x, place, now, isHeld }: TaskBarsProps): JSX.Element {
+export function TaskBars({ task, items, x, place, right, now, isHeld }: TaskBarsProps): JSX.Element {
   if (task.status === "skipped" && !task.attempts.length) {
-    const why = task.because ? `needs ${task.because}` : (SKIPPED[task.skipped ?? ""] ?? task.skipped);
-    return <Note at={task.ended ?? now} place={place}>skipped: {why}</Note>;
+    return <SkipNote task={task} at={task.ended ?? now} x={x} place={place} right={right} />;
   }
   const ends = [...task.attempts, ...items.flatMap((item) => item.attempts)].map((attempt) => attempt.ended ?? now);
   const starts = [task.began, ...items.map((item) => item.began)].filter((at) => at !== undefined);
