@@ -66,10 +66,15 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 browser, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._port))
-                self._open += [browser, server]
-                threading.Thread(target=self._pass_requests, args=(browser, server), daemon=True).start()
-                threading.Thread(target=self._pass_replies, args=(server, browser), daemon=True).start()
+                threading.Thread(target=self._connect, args=(browser,), daemon=True).start()
+
+    def _connect(self, browser: socket.socket) -> None:
+        with browser, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)) as server:
+            self._open += [browser, server]
+            requests = threading.Thread(target=self._pass_requests, args=(browser, server), daemon=True)
+            requests.start()
+            self._pass_replies(server, browser)
+            requests.join(_LONGEST)
 
     def _pass_requests(self, browser: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):

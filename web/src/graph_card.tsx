@@ -54,7 +54,8 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
   if (context.pointed.value === task.id) classes.push("is-pointed");
   const nested = task.attempts.at(-1)?.nested.at(-1);
   const badge = badgeOf(task, run);
-  const name = [task.id, task.worker || "any worker", ...wrapTitle(task.title)].join(" ");
+  const worker = fitted(task.worker || "any worker", CARD.width - 58 - task.id.length * 6.8 - badgeWidth(badge));
+  const name = [task.id, worker, ...wrapTitle(task.title)].join(" ");
   const label = `${name}${badge ? ` ${badge.text} ${badge.unit}` : ""}, ${wordOf(state)}`;
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key === "Enter") context.select(task.id);
@@ -67,7 +68,7 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
     <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabindex={0} aria-label={label}
       aria-pressed={isSelected} data-task={task.id} onClick={() => context.select(task.id)} onKeyDown={onKeyDown}>
       <title>{task.instruction}</title>
-      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} badge={badge} nested={nested} />}
+      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} worker={worker} badge={badge} nested={nested} />}
     </g>
   );
 }
@@ -100,11 +101,16 @@ function badgeOf(task: Task, run: Run): Badge | undefined {
 
 /** A text in the corner of a card; a count has a cross behind it, which is drawn, not read. */
 type Badge = { text: string; unit: string; isCount: boolean };
-type FullProps = { task: Task; state: string; badge?: Badge; nested?: string };
+type FullProps = { task: Task; state: string; worker: string; badge?: Badge; nested?: string };
 
-function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
+function badgeWidth(badge?: Badge): number {
+  if (!badge) return 0;
+  return badge.isCount ? badge.text.length * 6.4 + 20 : badge.text.length * 5.8 + 12;
+}
+
+function FullCard({ task, state, worker, badge, nested }: FullProps): JSX.Element {
   const lines = wrapTitle(task.title);
-  const wide = badge ? badge.text.length * (badge.isCount ? 6.4 : 5.8) + (badge.isCount ? 20 : 12) : 0;
+  const wide = badgeWidth(badge);
   return (
     <>
       {task.forEach && <rect class="gr-stack" x="5" y="-5" width={CARD.width} height={CARD.height} rx="6" />}
@@ -112,7 +118,7 @@ function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
       {nested && <rect class="gr-inner" x="3" y="3" width={CARD.width - 6} height={CARD.height - 6} rx="4" />}
       <rect class="gr-flag" y="6" width="4" height={CARD.height - 12} rx="2" />
       <g transform="translate(12,8)"><Icon state={state} /></g>
-      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{fitted(task.worker || "any worker", CARD.width - 58 - task.id.length * 6.8 - wide)}</tspan></text>
+      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{worker}</tspan></text>
       {" "}
       <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
       {" "}

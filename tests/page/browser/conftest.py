@@ -13,12 +13,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from tests.page.big_run import big_run
 from tests.page.chromium import open_browser
 from tests.page.installed import install_wheel
+from tests.page.png import shrink
 from tests.page.proxy import Proxy, open_proxy
 from tests.page.recorded_runs import kept_runs, write_runs
 from tests.page.shop import Shop, open_shop
 from tests.server.running import TOKEN
 
-WIDE = {"width": 1440, "height": 900}
+WIDE = {"width": 1280, "height": 800}
 NARROW = {"width": 390, "height": 844}
 _TIMEOUT = 30_000
 TIMEOUT = pytest.mark.timeout(300)
@@ -78,7 +79,7 @@ class Visitor:
     def picture(self, page: Page, name: str, *, full: bool = False) -> None:
         """One of the named pictures, if they are wanted."""
         if self._screens is not None:
-            page.screenshot(path=self._screens / f"page-{name}.png", full_page=full)
+            (self._screens / f"page-{name}.png").write_bytes(shrink(page.screenshot(full_page=full)))
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not any(text in message.text for text in self.expected):

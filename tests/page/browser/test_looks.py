@@ -6,12 +6,12 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.page.browser.conftest import NARROW, TIMEOUT, Visitor, inspector, settled
+from tests.page.browser.conftest import NARROW, TIMEOUT, WIDE, Visitor, inspector, settled
 from tests.page.web_tools import WEB, install_packages
 
 pytestmark = TIMEOUT
 TABLET = {"width": 900, "height": 1100}
-USUAL = {"width": 1280, "height": 800}
+LARGE = {"width": 1920, "height": 1080}
 VIEWS = ("/", "/teams", "/teams/expert-router", "/memory", "/evals", "/runs/kept-crash", "/runs/kept-repeated?task=t2")
 
 
@@ -45,7 +45,7 @@ def test_no_view_is_wider_than_its_screen(visitor: Visitor, ended_run: str, wait
         f"/runs/{waiting_run}",
         f"/compare/{ended_run}/vs/{waiting_run}",
     )
-    for size in (NARROW, TABLET, USUAL):
+    for size in (NARROW, TABLET, WIDE, LARGE):
         with visitor.visit(size=size) as page:
             for path in views:
                 page.goto(visitor.shop.url + path)
@@ -131,7 +131,7 @@ def test_a_link_to_what_is_looked_at_is_copied(visitor: Visitor, ended_run: str)
 def test_on_paper_a_run_is_its_answer_what_is_missing_its_graph_and_its_ledgers(
     visitor: Visitor, ended_run: str
 ) -> None:
-    with visitor.visit(f"/runs/{ended_run}", scheme="dark", size=USUAL) as page:
+    with visitor.visit(f"/runs/{ended_run}", scheme="dark") as page:
         settled(page)
         paper = page.pdf(format="A4", print_background=True)
         assert len(re.findall(rb"/Type\s*/Page\b", paper)) == 2

@@ -55,6 +55,7 @@ def test_a_run_is_paused_resumed_cancelled_and_forked(visitor: Visitor) -> None:
         page.keyboard.press("x")
         page.get_by_role("button", name="Really cancel?").click()
         expect(page.locator(".rh .chip")).to_have_text("cancelled")
+        expect(page.get_by_role("button", name="Fork")).to_be_enabled()
         page.keyboard.press("f")
         preview = page.locator(".rh-confirm")
         expect(preview).to_contain_text(re.compile(r"A new run: [1-9]\d* results? reused, \d+ tasks? done again"))
