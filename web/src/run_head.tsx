@@ -55,7 +55,7 @@ function Moment({ context }: { context: RunContext }): JSX.Element | null {
 function Elapsed({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   const now = context.store.now;
   const isLive = !run.ended && !context.store.isInterrupted.value && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
-  const left = isLive ? Math.max(0, foresee(run, now).end - now) : 0;
+  const left = isLive ? Math.max(0, foresee(run, now, context.store.usualSeconds).end - now) : 0;
   return <span><b>{seconds(now)}</b>{left > 0.5 && <span class="quiet"> about {seconds(left)} left</span>}</span>;
 }
 

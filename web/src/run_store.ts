@@ -6,7 +6,7 @@ import type { Entry } from "./events.ts";
 import { type Example, exampleOf } from "./examples.ts";
 import { asInterrupted, foldEntries, foldEntry } from "./fold.ts";
 import { beginRun } from "./run_changes.ts";
-import { type Run, openQuestion } from "./run_state.ts";
+import { type Run, openQuestion, planned } from "./run_state.ts";
 import { follow } from "./stream.ts";
 
 export type Forecast = {
@@ -78,6 +78,13 @@ export class RunStore {
     const run = this.latest;
     const isStill = run.ended || !run.start || this.isInterrupted.value;
     return isStill ? run.at : Math.max(run.at, this.clock.value - run.start);
+  }
+
+  /** How long a task takes by the forecast of the server, which knows earlier runs; undefined: it does not. */
+  get usualSeconds(): number | undefined {
+    const forecast = this.info.value?.forecast;
+    const tasks = planned(this.latest).length;
+    return forecast && forecast.timed !== false && tasks ? forecast.serial / tasks : undefined;
   }
 
   get now(): number {

@@ -56,7 +56,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
   const path = criticalPath(run);
   const rows = rowsOf(run, filter, path, now);
   const isPast = store.moment.value !== undefined;
-  const ahead = isPast || store.isInterrupted.value ? { at: new Map<string, [number, number]>(), end } : foresee(run, now);
+  const ahead = isPast || store.isInterrupted.value ? { at: new Map<string, [number, number]>(), end } : foresee(run, now, store.usualSeconds);
   const left = size.width < 560 ? 116 : 212;
   const width = Math.max(80, size.width - left - RIGHT);
   const whole = isPast ? store.latest : run;

@@ -13,7 +13,7 @@ pytestmark = TIMEOUT
 
 def test_runs_that_need_a_person_come_first_and_lists_follow_by_themselves(visitor: Visitor, ended_run: str) -> None:
     asked: list[str] = []
-    with visitor.visit() as page:
+    with visitor.visit("/?team=incident") as page:
         expect(page.get_by_role("link", name=re.compile("Audit 500 places"))).to_be_visible()
         page.on("request", lambda request: asked.append(request.url))
         run = visitor.shop.begin(approve=True)

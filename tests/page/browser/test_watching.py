@@ -16,7 +16,7 @@ def places(page: Page) -> list[str]:
 
 
 def test_a_run_from_the_request_to_the_answer(visitor: Visitor) -> None:
-    with visitor.visit() as page:
+    with visitor.visit("/?team=incident") as page:
         expect(page.get_by_role("button", name="New run")).to_be_visible()
         page.keyboard.press("n")
         dialog = page.get_by_role("dialog", name="New run")
