@@ -9,10 +9,16 @@ script, where it would be ignored.
 import asyncio
 import gc
 import inspect
+import itertools
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.postgres import PostgresServer, postgres_server
+
+_TENANTS = (f"tenant-{number}" for number in itertools.count(1))
 
 settings.register_profile("same each time", deadline=10_000, derandomize=True)
 settings.register_profile("thorough", deadline=10_000, max_examples=500)
@@ -26,6 +32,34 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("thorough" if config.getoption("thorough") else "same each time")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The PostgreSQL of this process, started by the first test that asks for it."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_store(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a database that all tests of this process share."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_tenant(postgres: PostgresServer, postgres_database: str) -> Iterator[str]:
+    """The URL of a new tenant of a database that has others: quicker than a database, and they must not meet."""
+    yield f"{postgres_database}&tenant={next(_TENANTS)}"
+    postgres.disconnect()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,10 +3,12 @@
 import shutil
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -15,6 +17,10 @@ from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.journal.codec import decode
+from chargehand.postgres.client_thread import client_thread
+from chargehand.postgres.database import open_database
+from chargehand.postgres.driver import Connection
+from chargehand.store_url import postgres_url
 
 _ENTRIES = "SELECT seq, at, epoch, type, version, body, blob FROM entries WHERE run = ? ORDER BY seq"
 _STEPS = ("read", "idempotent", "effect")
@@ -30,14 +36,39 @@ class Row(Struct, frozen=True):
     blob: str
 
 
+Stand: TypeAlias = tuple[int, str, int, int]
+"""Number, name, last entry and epoch of a run."""
+
+
+def _rows_of_file(connection: sqlite3.Connection, number: int) -> list[Row]:
+    return [Row(*one) for one in connection.execute(_ENTRIES, (number,))]
+
+
+def _rows_of_database(store: str) -> dict[Stand, list[Row]]:
+    async def work(connection: Connection) -> dict[Stand, list[Row]]:
+        stands = await connection.fetch("SELECT number, run, seq, epoch FROM runs")
+        found = {stand[0]: list[Row]() for stand in stands}
+        query = "SELECT run, seq, at, epoch, type, version, body, '' FROM entries ORDER BY run, seq"
+        for number, *columns in await connection.fetch(query):
+            found[number].append(Row(*columns))
+        return {(stand[0], stand[1], stand[2], stand[3]): found[stand[0]] for stand in stands}
+
+    async def look() -> dict[Stand, list[Row]]:
+        return await (await open_database(postgres_url(store))).read(work)
+
+    return client_thread().wait(look())
+
+
 class Evidence:
     """One journal over the lives of many processes. `problems` is what is wrong; it should stay empty.
 
-    With `rivals` two processes were at work at once, so calls that are no effects may have been made twice.
+    With `rivals` two processes were at work at once, so calls that are no effects may have been made twice. `store` is
+    the URL of a database with the journal; left out, it is a file in the directory.
     """
 
-    def __init__(self, directory: Path, *, rivals: bool = False) -> None:
+    def __init__(self, directory: Path, *, rivals: bool = False, store: str = "") -> None:
         self.directory = directory
+        self.store = store
         self._rivals = rivals
         self.problems: list[str] = []
         self.told: dict[str, dict[int, tuple[float, bytes]]] = {}
@@ -72,6 +103,11 @@ class Evidence:
 
     def inspect(self) -> None:
         """Look at a copy: the next process must find the scene as it was left."""
+        if self.store:
+            self._look_outside()
+            rows = _rows_of_database(self.store)
+            self._check_runs(list(rows), lambda number: next(rows[stand] for stand in rows if stand[0] == number))
+            return
         with TemporaryDirectory() as scratch:
             for suffix in ("", "-wal"):
                 found = self.directory / f"runs.db{suffix}"
@@ -89,16 +125,16 @@ class Evidence:
         self._look_outside()
         known = connection.execute("SELECT name FROM sqlite_master WHERE name = 'runs'").fetchone()
         stands = connection.execute("SELECT number, run, seq, epoch FROM runs").fetchall() if known else []
-        self._check_runs(connection, stands)
+        self._check_runs(stands, lambda number: _rows_of_file(connection, number))
 
-    def _check_runs(self, connection: sqlite3.Connection, stands: list[tuple[int, str, int, int]]) -> None:
+    def _check_runs(self, stands: list[Stand], read: Callable[[int], list[Row]]) -> None:
         missing = self.told.keys() - {run for _, run, _, _ in stands}
         self.require(not missing, f"told and gone: {sorted(missing)}")
         for number, run, seq, epoch in stands:
             if run in self._checked:
                 self.require(seq == self._checked[run], f"{run} was written to after its end")
                 continue
-            rows = [Row(*one) for one in connection.execute(_ENTRIES, (number,))]
+            rows = read(number)
             self._check_rows(run, rows, seq, epoch)
             self._finish(run, rows)
             if rows and rows[-1].type == "run.ended":
@@ -164,12 +200,15 @@ class Evidence:
 
     def conclude(self) -> int:
         """Every run has ended, paid what its journal says, and did each effect once; returns how many runs."""
-        with closing(sqlite3.connect(self.directory / "runs.db")) as connection:
-            runs = connection.execute("SELECT number, run FROM runs WHERE seq > 0").fetchall()
-            for number, run in runs:
-                rows = [Row(*one) for one in connection.execute(_ENTRIES, (number,))]
-                self._conclude(run, self._entries(run, rows))
-        return len(runs)
+        if self.store:
+            by_run = {stand[1]: rows for stand, rows in _rows_of_database(self.store).items() if rows}
+        else:
+            with closing(sqlite3.connect(self.directory / "runs.db")) as connection:
+                runs = connection.execute("SELECT number, run FROM runs WHERE seq > 0").fetchall()
+                by_run = {run: _rows_of_file(connection, number) for number, run in runs}
+        for run, rows in by_run.items():
+            self._conclude(run, self._entries(run, rows))
+        return len(by_run)
 
     def _conclude(self, run: str, entries: list[ev.Entry]) -> None:
         state = replay(entries)

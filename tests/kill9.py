@@ -65,7 +65,7 @@ class Life:
         self._errors = (evidence.directory / "errors.log").open("ab")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.victim", str(evidence.directory), *options],
+            [sys.executable, "-m", "tests.victim", str(evidence.directory), "--store", evidence.store, *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -147,12 +147,12 @@ def _end(life: Life, rng: random.Random) -> None:
         life.evidence.problems.append(life.trouble())
 
 
-def one_round(seed: str, kills: int, report: Callable[[], None] = lambda: None) -> Tally:
+def one_round(seed: str, kills: int, report: Callable[[], None] = lambda: None, store: str = "") -> Tally:
     """One journal through many deaths, and then to the end of all its runs."""
     rng = random.Random(seed)
     tally = Tally()
     with TemporaryDirectory(prefix="chargehand-kill9-") as directory:
-        evidence = Evidence(Path(directory))
+        evidence = Evidence(Path(directory), store=store)
         for _ in range(kills):
             _count(tally, one_death(evidence, rng))
             tally.kills += 1

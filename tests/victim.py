@@ -25,6 +25,7 @@ from chargehand.errors import Fenced, Refused
 from chargehand.journal.codec import encode
 from chargehand.journal.protocol import RunRow
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import open_journal
 from chargehand.runtime import executor as runtime_executor
 from chargehand.runtime.executor import Done, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.runner import Outcome, Runner
@@ -189,7 +190,10 @@ def names(rows: Sequence[RunRow], prefix: str) -> Iterator[str]:
 async def live(options: argparse.Namespace) -> None:
     directory: Path = options.directory
     durability = "process" if options.quick else "machine"
-    journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
+    if options.store:
+        journal = await open_journal(options.store, durability=durability)
+    else:
+        journal = await SqliteJournal.open(directory / "runs.db", stale=options.stale, durability=durability)
     driver = Runner(journal, Executor(Outside(directory, sync=not options.quick), options.pace), listener=tell)
     rows = await journal.runs()
     unfinished = [row.run for row in rows if row.ended is None]
@@ -217,6 +221,7 @@ async def live(options: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.victim", description=__doc__)
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--store", default="", help="the URL of its journal (default: a file in the directory)")
     parser.add_argument("--prefix", default="r", help="how the names of new runs begin")
     parser.add_argument("--width", type=int, default=4, help="how many runs at once")
     parser.add_argument("--pace", type=float, default=0.004, help="the longest sleep of a call in seconds")

@@ -1,10 +1,16 @@
-"""What asyncio lacks: a group of tasks that raises errors bare, and a coroutine that was tried before it is awaited."""
+"""What asyncio lacks: a group of tasks that raises errors bare, and a coroutine that was tried before it is awaited.
+
+Also answers to futures of other threads' loops.
+"""
 
 import asyncio
-from collections.abc import Coroutine, Generator
+import logging
+from collections.abc import Coroutine, Generator, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, cast
+
+logger = logging.getLogger(__name__)
 
 
 class BareTaskGroup(asyncio.TaskGroup):
@@ -50,3 +56,25 @@ class Begun:
                 waits_for = resume()
             except StopIteration as done:
                 return done.value
+
+
+def answer_futures(answers: Iterable[tuple["asyncio.Future[Any]", object]]) -> None:
+    """Give futures their outcomes, errors as exceptions, from any thread: one call for each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], object]]] = {}
+    for future, outcome in answers:
+        by_loop.setdefault(future.get_loop(), []).append((future, outcome))
+    for loop, waiting in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_answer, waiting)
+        except RuntimeError:
+            logger.debug("the event loop of %d writes is closed", len(waiting))
+
+
+def _answer(answers: list[tuple["asyncio.Future[Any]", object]]) -> None:
+    for future, outcome in answers:
+        if future.done():
+            continue
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -60,7 +60,7 @@ from chargehand.runtime.executor import Listener
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import PostgresUrl, StoreUrl
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class Team:
 
     def _keep_in(self, journal: Journal | StoreUrl | None, memory: Memory | None, lookup: Lookup | None) -> None:
         """Where runs and memory are kept, and where keys are looked up."""
-        self._journal = SharedJournal(journal) if isinstance(journal, str | Path) else journal
+        self._journal = SharedJournal(journal) if isinstance(journal, str | Path | PostgresUrl) else journal
         self._lookup = lookup or os.environ.get
         self._asks = lookup is not None
         self._streams = OpenStreams()

@@ -66,7 +66,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
         words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
     )
     assert full.returncode == 1
-    assert "a    ann         done: kept" in full.stderr
+    assert "a       ann         done: kept" in full.stderr
     last = full.stderr.splitlines()[-1]
     assert "Nothing was lost" in last
     assert last.endswith(f"; then once more: python -m chargehand play {file} --reuse full")

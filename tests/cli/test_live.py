@@ -104,9 +104,9 @@ def test_a_run_moves_on_a_terminal_and_its_last_picture_stays(tmp_path: Path) ->
     terminal = Terminal(tmp_path, "play", EXAMPLES / "cascade.json", "--run", "cascade", columns=150)
     assert terminal.end() == 0
     shown = terminal.shown
-    assert shown.index("plan: 7 tasks") < shown.index("run cascade · working") < shown.index("run cascade · complete")
-    assert "● works" in shown
-    assert "↻ retries" in shown
+    assert shown.index("plan: 7 tasks") < shown.index("run cascade · running") < shown.index("run cascade · complete")
+    assert "● running" in shown
+    assert "↻ retrying" in shown
     assert "waits for quotes, freight, rates" in shown
     last = shown[shown.rindex("╭") : shown.rindex("╯")]
     assert re.search(r"✔ done +lateness .* clerk +2 .*↻ resource", last), last
@@ -120,12 +120,12 @@ def test_a_plain_terminal_gets_lines_and_one_without_colour_gets_none(tmp_path: 
     file = script(tmp_path, task("a"))
     dumb = Terminal(tmp_path, "play", file, TERM="dumb")
     assert dumb.end() == 0
-    assert "a    ann         started" in dumb.shown
+    assert "a       ann         started" in dumb.shown
     assert "╭" not in dumb.shown
     plain = Terminal(tmp_path, "play", file, "--no-color", "-v")
     assert plain.end() == 0
     assert re.search(rb"\x1b\[[0-9;]*m", plain.drawn) is None
-    assert "a    ann         started" in plain.shown  # -v: both
+    assert "a       ann         started" in plain.shown  # -v: both
     assert "✔ done" in plain.shown
 
 
@@ -175,7 +175,7 @@ def test_nobody_is_asked_who_does_not_want_to_be(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_run_to_be_resumed_also_in_the_middle_of_a_question(tmp_path: Path, asked: bool) -> None:
     slow = script(tmp_path, task("a"), policy={"approve": asked}, otherwise={"seconds": 30})
     terminal = Terminal(tmp_path, "play", slow, "--run", "long")
-    terminal.until("May this plan run?" if asked else "● works")
+    terminal.until("May this plan run?" if asked else "● running")
     terminal.interrupt()
     assert terminal.end() == 130
     assert "stopping; Ctrl-C once more" in terminal.shown

@@ -113,7 +113,7 @@ def test_one_that_comes_much_later_ends_what_does_not_stop() -> None:
 def test_a_run_is_left_where_it_stands_and_goes_on_with_the_command_that_is_told(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), task("b", "a"), moves={"b": [{"seconds": 30}]})
     playing = Underway(tmp_path, "play", file, "--run", "long")
-    playing.until("b    ann         started")
+    playing.until("b       ann         started")
     playing.process.terminate()
     assert playing.end() == TERMINATED
     told = playing.heard.read_text()
@@ -122,7 +122,7 @@ def test_a_run_is_left_where_it_stands_and_goes_on_with_the_command_that_is_told
     script(tmp_path, task("a"), task("b", "a"))
     again = chargehand(tmp_path, "resume", "long", "--script", file)
     assert again.returncode == 0, again.stderr
-    assert "a    ann         started" not in again.stderr
+    assert "a       ann         started" not in again.stderr
     assert "ending: complete" in again.stderr
 
 

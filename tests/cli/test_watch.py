@@ -40,10 +40,10 @@ def test_a_run_that_is_over_is_told_and_gives_its_exit_code(played: Path) -> Non
 def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), task("b", "a"), otherwise={"seconds": 0.8})
     playing = Underway(tmp_path, "play", file, "--run", "long")
-    playing.until("a    ann         started")
+    playing.until("a       ann         started")
     done = chargehand(tmp_path, "watch", "long")
     assert done.returncode == 0
-    assert "b    ann         done" in done.stderr
+    assert "b       ann         done" in done.stderr
     assert "ending: complete" in done.stderr
     assert playing.end() == 0
 
@@ -51,9 +51,9 @@ def test_a_run_of_another_process_is_watched_to_its_end(tmp_path: Path) -> None:
 def test_a_watched_run_moves_on_a_terminal(tmp_path: Path) -> None:
     file = script(tmp_path, task("a"), otherwise={"seconds": 6})  # on a busy machine a terminal takes its time
     playing = Underway(tmp_path, "play", file, "--run", "long")
-    playing.until("a    ann         started")
+    playing.until("a       ann         started")
     terminal = Terminal(tmp_path, "watch", "long")
-    terminal.until("● works")
+    terminal.until("● running")
     assert terminal.end() == 0
     assert "run long · complete" in terminal.shown
     assert playing.end() == 0

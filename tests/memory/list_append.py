@@ -10,7 +10,8 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +23,11 @@ from chargehand.errors import Conflict
 from chargehand.memory.blocks import Block, Grant, Origin
 from chargehand.memory.catalog import Catalog, Group, Profile
 from chargehand.memory.edits import Append, Insert, Rethink
+from chargehand.memory.session import open_catalog
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.sqlite.connection import Durability
+from chargehand.store_url import MEMORY, parse_store_url
+from tests.postgres import postgres_server
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 16
@@ -204,10 +208,10 @@ async def judged(catalog: Catalog, which: str, tally: Tally, seconds: float) -> 
 
 
 async def check(
-    path: Path | None, seed: int, *, operations: int = OPERATIONS, durability: Durability = "machine"
+    url: str = MEMORY, seed: int = 0, *, operations: int = OPERATIONS, durability: Durability = "machine"
 ) -> Verdict:
     """16 writers in this process."""
-    catalog = await SqliteCatalog.open(path, durability=durability)
+    catalog = await open_catalog(url, durability=durability)
     try:
         block, agent = await prepare(catalog)
         began = time.perf_counter()
@@ -219,9 +223,9 @@ async def check(
         await catalog.close()
 
 
-async def check_processes(path: Path, seed: int, *, processes: int = 4, operations: int = OPERATIONS) -> Verdict:
-    """The same, spread over several processes that share one file."""
-    catalog = await SqliteCatalog.open(path)
+async def check_processes(url: str, seed: int, *, processes: int = 4, operations: int = OPERATIONS) -> Verdict:
+    """The same, spread over several processes that share one store."""
+    catalog = await open_catalog(url)
     try:
         block, agent = await prepare(catalog)
         each = WRITERS // processes
@@ -230,7 +234,7 @@ async def check_processes(path: Path, seed: int, *, processes: int = 4, operatio
             parts = [
                 jobs.create_task(
                     _process(
-                        path=path,
+                        url=url,
                         block=block.id,
                         agent=agent,
                         first=first,
@@ -247,8 +251,8 @@ async def check_processes(path: Path, seed: int, *, processes: int = 4, operatio
         await catalog.close()
 
 
-async def _process(path: Path, block: str, agent: str, first: int, count: int, operations: int, seed: int) -> Tally:
-    given = (path, block, agent, first, count, operations, seed)
+async def _process(url: str, block: str, agent: str, first: int, count: int, operations: int, seed: int) -> Tally:
+    given = (url, block, agent, first, count, operations, seed)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -275,8 +279,8 @@ def _joined(parts: Sequence[Tally]) -> Tally:
     return whole
 
 
-async def _part(path: str, which: str, agent: str, first: int, count: int, operations: int, seed: int) -> None:
-    catalog = await SqliteCatalog.open(path, patience=30.0)
+async def _part(url: str, which: str, agent: str, first: int, count: int, operations: int, seed: int) -> None:
+    catalog = await _open_patiently(url)
     block = await catalog.get(Block, which)
     assert block is not None
     tally = await play(
@@ -286,28 +290,44 @@ async def _part(path: str, which: str, agent: str, first: int, count: int, opera
     sys.stdout.buffer.write(msgspec.json.encode(tally))
 
 
+async def _open_patiently(url: str) -> Catalog:
+    """A file may be locked by the other processes for long."""
+    place = parse_store_url(url)
+    return await SqliteCatalog.open(place, patience=30.0) if isinstance(place, Path) else await open_catalog(url)
+
+
+@contextmanager
+def _store(kind: str) -> Generator[str]:
+    """The URL of an empty store."""
+    if kind == "memory":
+        yield MEMORY
+    elif kind == "postgres":
+        with postgres_server() as server, server.database() as url:
+            yield url
+    else:
+        with TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/memory.db"
+
+
 def main() -> int:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--seeds", type=int, default=20)
-    given.add_argument("--store", choices=["memory", "file", "processes"], default="memory")
+    given.add_argument("--store", choices=["memory", "file", "processes", "postgres"], default="memory")
     given.add_argument("--operations", type=int, default=OPERATIONS, help="of each of the 16 writers")
     given.add_argument("--part", nargs=7, help=argparse.SUPPRESS)
     asked = given.parse_args()
     if asked.part:
-        path, block, agent, *numbers = asked.part
+        url, block, agent, *numbers = asked.part
         first, count, operations, seed = map(int, numbers)
         asyncio.run(
-            _part(path=path, which=block, agent=agent, first=first, count=count, operations=operations, seed=seed)
+            _part(url=url, which=block, agent=agent, first=first, count=count, operations=operations, seed=seed)
         )
         return 0
+    check_store = check_processes if asked.store in ("processes", "postgres") else check
     failed = 0
     for seed in range(asked.seeds):
-        with TemporaryDirectory() as folder:
-            path = None if asked.store == "memory" else Path(folder) / "memory.db"
-            if asked.store == "processes" and path is not None:
-                verdict = asyncio.run(check_processes(path, seed, operations=asked.operations))
-            else:
-                verdict = asyncio.run(check(path, seed, operations=asked.operations))
+        with _store(asked.store) as url:
+            verdict = asyncio.run(check_store(url, seed, operations=asked.operations))
         print(f"{asked.store:9} seed {seed:3}: {verdict.row()}", flush=True)
         failed += not verdict.clean
     print(f"{asked.seeds - failed} of {asked.seeds} clean")

@@ -12,8 +12,8 @@ from chargehand.memory.sqlite_catalog import SqliteCatalog
 from tests.memory.list_append import OPERATIONS, WRITERS, Verdict, check, check_processes, judged, play, prepare
 
 
-def all_is_there(verdict: Verdict) -> bool:
-    assert verdict.operations == WRITERS * OPERATIONS
+def all_is_there(verdict: Verdict, operations: int = OPERATIONS) -> bool:
+    assert verdict.operations == WRITERS * operations
     assert verdict.tally.conflicts > 0, "they never met"
     assert verdict.tally.whole > 0
     assert verdict.tally.repeats > 0
@@ -22,19 +22,24 @@ def all_is_there(verdict: Verdict) -> bool:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_nothing_is_lost_in_memory(seed: int) -> None:
-    verdict = await check(None, seed)
+    verdict = await check(seed=seed)
     assert all_is_there(verdict), verdict.row()
 
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_nothing_is_lost_in_a_file(tmp_path: Path, seed: int) -> None:
-    verdict = await check(tmp_path / "memory.db", seed)
+    verdict = await check(f"sqlite:///{tmp_path}/memory.db", seed)
     assert all_is_there(verdict), verdict.row()
 
 
 async def test_nothing_is_lost_by_four_processes_on_one_file(tmp_path: Path) -> None:
-    verdict = await check_processes(tmp_path / "memory.db", seed=1)
+    verdict = await check_processes(f"sqlite:///{tmp_path}/memory.db", seed=1)
     assert all_is_there(verdict), verdict.row()
+
+
+async def test_nothing_is_lost_by_four_processes_on_one_postgres(postgres_tenant: str) -> None:
+    verdict = await check_processes(postgres_tenant, seed=1, operations=60)
+    assert all_is_there(verdict, operations=60), verdict.row()
 
 
 class Overwriting(SqliteCatalog):

@@ -5,7 +5,8 @@ import gzip
 import json
 import socket
 import ssl
-from collections.abc import AsyncGenerator
+import zlib
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -585,9 +586,39 @@ async def test_a_reply_above_the_cap_is_given_up(stream: bool) -> None:
     assert "90,000 bytes" in str(error)
 
 
-async def test_a_compressed_body_is_refused_because_none_was_asked_for() -> None:
-    packed = gzip.compress(json.dumps(said("x" * 1_000_000)).encode())
-    assert "compressed" in str(await failure(whole(packed, content_encoding="gzip")))
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("GZIP", gzip.compress), ("deflate", zlib.compress)]
+)
+async def test_a_compressed_reply_is_read_although_it_was_not_asked_for(
+    encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    text = "x" * 1_000_000
+    packed = pack(json.dumps(said(text)).encode())
+    assert (await reply(whole(packed, content_encoding=encoding))).text == text
+
+
+async def test_a_compressed_reply_is_bounded_by_what_it_unpacks_to() -> None:
+    packed = gzip.compress(json.dumps(said("x" * 20_000_000)).encode())
+    assert len(packed) < 100_000
+    assert "larger than" in str(await failure(whole(packed, content_encoding="gzip")))
+
+
+async def test_a_compressed_reply_that_cannot_be_read_names_the_header() -> None:
+    packed = gzip.compress(json.dumps(said()).encode())
+    for body, encoding, why in (
+        (packed, "br", "only gzip and deflate can be read"),
+        (packed[:-10], "gzip", "was cut off"),
+        (b"never packed", "gzip", "not what its header says"),
+    ):
+        problem = str(await failure(whole(body, content_encoding=encoding)))
+        assert why in problem
+        assert f"Content-Encoding: {encoding}" in problem
+
+
+async def test_an_error_in_gzip_is_told_in_its_words_and_by_its_status_where_it_cannot_be_read() -> None:
+    sent = gzip.compress(json.dumps({"error": {"message": "no such key"}}).encode())
+    assert "no such key" in str(await failure(whole(sent, 401, content_encoding="gzip")))
+    assert "401" in str(await failure(whole(sent, 401, content_encoding="br")))
 
 
 async def test_a_connection_is_used_again_after_whole_and_streamed_replies() -> None:

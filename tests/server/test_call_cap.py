@@ -47,6 +47,12 @@ def _events(client: httpx.Client, run: str) -> list[dict[str, Any]]:
     return [entry["event"] for entry in client.get(f"/api/runs/{run}/entries").json()["entries"]]
 
 
+def _until_ended(client: httpx.Client, run: str) -> dict[str, Any]:
+    """The summary of a run once its stream of events is over."""
+    client.get(f"/api/runs/{run}/events")
+    return client.get(f"/api/runs/{run}").json()["summary"]
+
+
 def _check(client: httpx.Client, run: str, calls: int, usd: str) -> None:
     events = _events(client, run)
     assert events[0]["budget"]["calls"] == calls
@@ -66,6 +72,24 @@ def test_a_run_with_a_cap_of_its_own(client: httpx.Client) -> None:
     begun = client.post("/api/runs", json=sent)
     assert begun.status_code == 201, begun.text
     _check(client, begun.json()["run"], 20, "$0.20")
+
+
+def test_a_run_with_a_cap_of_no_dollars_is_refused_and_told_how_to_give_the_price(client: httpx.Client) -> None:
+    sent = {"team": "desk", "goal": "Count.", "plan": _PLAN, "budget": {"usd": 0}}
+    refused = client.post("/api/runs", json=sent)
+    assert refused.status_code == 422, refused.text
+    assert "the price of openai:no-such-model is unknown" in refused.text
+    assert "--price IN/OUT" in refused.text
+
+
+def test_the_list_and_the_run_name_the_cap_that_ended_it(client: httpx.Client) -> None:
+    sent = {"team": "desk", "goal": "Count.", "plan": _PLAN, "budget": {"calls": 0}}
+    run = client.post("/api/runs", json=sent).json()["run"]
+    shown = _until_ended(client, run)
+    cap = {"cap": "calls", "limit": 0, "used": 0, "needed": 1}
+    assert (shown["state"], shown["reason"], shown["cap"]) == ("failed", "budget", cap)
+    listed = next(line for line in client.get("/api/runs").json()["runs"] if line["run"] == run)
+    assert listed["cap"] == cap
 
 
 def test_a_chat_of_an_openai_client(client: httpx.Client) -> None:

@@ -33,7 +33,7 @@ BUGS = (
     Bug(
         "an answer that was not written is no gap",
         "engine/decide.py",
-        "missing = (*missing, unwritten_gap(state, broke=broke))",
+        "missing = (*missing, unwritten_gap(state, unaffordable))",
         "pass",
     ),
     Bug(
@@ -158,8 +158,8 @@ BUGS = (
     Bug(
         "a planner's long Retry-After is waited for",
         "engine/decide.py",
-        "plans) or broke or late:",
-        "plans) or broke:",
+        "plans) or cap is not None or late:",
+        "plans) or cap is not None:",
     ),
     Bug(
         "the supervisor's Retry-After is ignored",
@@ -200,8 +200,8 @@ BUGS = (
     Bug(
         "the answer's Retry-After outlives the deadline",
         "engine/decide.py",
-        "affordable and retry_at < last:",
-        "affordable and now < last:",
+        "cap is None and retry_at < last:",
+        "cap is None and now < last:",
     ),
     Bug(
         "nobody gives up on a hanging worker",
@@ -252,8 +252,8 @@ BUGS = (
     Bug(
         "the floor is not kept for the answer",
         "engine/decide.py",
-        "covers(reserve, keep=state.requested.budget.floor):\n        return ev.TaskSkipped(",
-        "covers(reserve):\n        return ev.TaskSkipped(",
+        "covers(reserve, keep=floor):\n        cap =",
+        "covers(reserve):\n        cap =",
     ),
     Bug(
         "steps do not ask for money",
@@ -414,8 +414,8 @@ BUGS = (
     Bug(
         "gaps are kept quiet",
         "engine/decide.py",
-        "cause or _cause_inside(inside), missing)",
-        "cause or _cause_inside(inside))",
+        'cause or "gaps", missing, cap)',
+        'cause or "gaps", cap=cap)',
     ),
     Bug(
         "the deadline does not stop anybody",
@@ -438,8 +438,8 @@ BUGS = (
     Bug(
         "a planner may try for ever",
         "engine/decide.py",
-        "_is_given_up(duty, state.requested.policy.limits.plans) or broke or",
-        "broke or",
+        "_is_given_up(duty, state.requested.policy.limits.plans) or cap is not None or",
+        "cap is not None or",
     ),
     # several calls of one reply that need leave
     Bug(
@@ -453,6 +453,12 @@ BUGS = (
         "engine/fold.py",
         "answers[keys[verdict.call]] = _refusal(verdict)",
         "answers[keys[verdict.call]] = _refusal(event)",
+    ),
+    Bug(
+        "the cap that ended a run is not named",
+        "engine/decide.py",
+        "cap = unaffordable or state.cap_reached",
+        "cap = None",
     ),
 )
 
@@ -508,8 +514,8 @@ MONEY = (
     Bug(
         "calls of the supervisor are not reserved",
         "agents/supervision.py",
-        "        if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):",
-        "        if claim := reservation.make_claim():\n            claim.held = claim.wanted",
+        "        if await self.context.hold(claim, extra=extra):",
+        "        claim.held = claim.wanted\n        if claim:",
     ),
     Bug(
         "a call that was shrunk is made at full length",

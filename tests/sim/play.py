@@ -519,6 +519,7 @@ def snapshot(state: RunState) -> list[object]:
         state.released_at,
         state.time_up,
         state.budget_hit,
+        state.cap_reached,
         state.combine,
         state.wake,
         ledger.tokens,

@@ -508,6 +508,12 @@ class Shadow:
         if event.reason == "no_plan" and self.planner_failure is not None:
             wanted = self.fallback_worker(self.planner_failure)
             self.require(not wanted, f"20: no plan, and {wanted} was not given the request")
+        if event.reason in ("budget", "deadline") and event.cap is not None:
+            cap = event.cap
+            exhausted = cap.used + cap.needed + cap.kept
+            self.require(exhausted > cap.limit or cap.cap == "time", f"21: {cap} was named, and is not reached")
+        by_engine = event.reason == "deadline" or any(gap.reason == "budget" and gap.cap for gap in event.gaps)
+        self.require(event.cap is not None or not by_engine, "21: a cap ended it and is not named")
         for key in list(self.reserved):
             self._settle(key, None)
 

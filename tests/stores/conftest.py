@@ -12,16 +12,19 @@ import pytest
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal
 from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import open_journal
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.session import open_catalog
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite, process durability"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, process durability", "postgres"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
     made: Journal
     match request.param:
         case "memory":
             made = MemoryJournal()
+        case "postgres":
+            made = asyncio.run(open_journal(request.getfixturevalue("postgres_store")))
         case "sqlite":
             made = asyncio.run(SqliteJournal.open(tmp_path / "runs.db"))
         case _:
@@ -30,9 +33,11 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
     asyncio.run(made.close())
 
 
-@pytest.fixture(params=["memory:", "sqlite:///{folder}/memory.db"])
+@pytest.fixture(params=["memory:", "sqlite:///{folder}/memory.db", "postgresql:"])
 def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a catalog of each kind is. A new kind of store is one more URL here."""
+    if request.param == "postgresql:":
+        return request.getfixturevalue("postgres_tenant")
     return request.param.format(folder=tmp_path)
 
 

@@ -366,7 +366,7 @@ async def test_a_journal_is_opened_by_its_url(tmp_path: Path) -> None:
         assert numbers(read_run(path, "r", after=1)) == [2]
     async with opened_journal("memory:") as journal:
         assert await journal.runs() == []
-    for url in ("postgresql://host/runs", ""):
+    for url in ("mysql://host/runs", ""):
         with pytest.raises(Invalid, match="is not the URL of a store"):
             await open_journal(url)
     with pytest.raises(Invalid, match="ends with its process"):

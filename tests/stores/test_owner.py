@@ -17,17 +17,18 @@ import pytest
 
 from chargehand.errors import Fenced, Refused, RunBusy, StoreError, StoreUnavailable
 from chargehand.journal.ownership import locks_of
-from chargehand.journal.protocol import Lease, RunRow
+from chargehand.journal.protocol import Journal, Lease, RunRow
 from chargehand.journal.sqlite import SqliteJournal
-from chargehand.journal.store import list_runs
+from chargehand.journal.store import list_runs, open_journal
 from chargehand.sqlite.connection import connect, migrate
+from chargehand.store_url import StoreUrl
 from tests.stores.samples import entries, noted, numbers
 
 ROOT = Path(__file__).parents[2]
 MANY = 50
 
 
-def reader_rows(path: Path) -> list[RunRow]:
+def reader_rows(path: StoreUrl) -> list[RunRow]:
     """The runs as another process sees them that opens nothing."""
     return list_runs(path)
 
@@ -35,7 +36,7 @@ def reader_rows(path: Path) -> list[RunRow]:
 class Other:
     """Another process: it opens the journal, and appends when told to or without end (`serve`, `pour`)."""
 
-    def __init__(self, path: Path, manner: str = "serve") -> None:
+    def __init__(self, path: StoreUrl, manner: str = "serve") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.stores.test_owner", str(path), manner],
             cwd=ROOT,
@@ -72,7 +73,7 @@ def forked() -> int:
 
 
 async def serve(path: str) -> None:
-    journal = await SqliteJournal.open(path)
+    journal = await open_journal(path)
     try:
         lease = await journal.claim("r", new=True)
     except Refused as error:
@@ -94,7 +95,7 @@ async def serve(path: str) -> None:
 
 async def append_many(path: str, run: str) -> None:
     """A run of its own, beside those of others."""
-    journal = await SqliteJournal.open(path)
+    journal = await open_journal(path)
     print("open", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     lease = await journal.claim(run, new=True)
@@ -106,13 +107,26 @@ async def append_many(path: str, run: str) -> None:
 
 async def pour(path: str) -> None:
     """Append without end, and say each time what is durable."""
-    journal = await SqliteJournal.open(path)
+    journal = await open_journal(path)
     known = {row.run for row in await journal.runs()}
     lease = await journal.claim("r", new="r" not in known)
     print("open", flush=True)
     while True:
         await journal.append(lease, [noted(lease.seq + 1)])
         print(lease.seq, flush=True)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, path: Path) -> str:
+    """The URL of a store that many processes may use."""
+    return str(path) if request.param == "sqlite" else request.getfixturevalue("postgres_store")
+
+
+@pytest.fixture
+def other_of_store(store: str) -> Iterator[Other]:
+    made = Other(store)
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -128,28 +142,28 @@ def later() -> float:
 
 
 async def test_two_processes_write_their_own_runs_and_a_claim_is_refused_with_its_holder(
-    path: Path, other: Other
+    store: str, other_of_store: Other
 ) -> None:
-    assert other.hear() == "open"
-    assert other.tell("append") == "done 1"
-    journal = await SqliteJournal.open(path)
-    with pytest.raises(RunBusy, match=f"driven by process {other.process.pid}"):
+    assert other_of_store.hear() == "open"
+    assert other_of_store.tell("append") == "done 1"
+    journal = await open_journal(store)
+    with pytest.raises(RunBusy, match=f"driven by process {other_of_store.process.pid}"):
         await journal.claim("r")
     lease = await journal.claim("mine", new=True)
     for seq in range(1, 20):
         await journal.append(lease, [noted(seq)])
-        assert other.tell("append") == f"done {seq + 1}"
+        assert other_of_store.tell("append") == f"done {seq + 1}"
     assert {row.run: row.held for row in await journal.runs()} == {"mine": True, "r": True}
-    second = Other(path)
+    second = Other(store)
     answer = second.hear()
     second.end()
     assert answer.startswith("Refused run 'r' exists already")
     await journal.close()
-    assert {row.run: row.held for row in reader_rows(path)} == {"mine": False, "r": True}
+    assert {row.run: row.held for row in reader_rows(store)} == {"mine": False, "r": True}
 
 
-async def test_eight_processes_that_write_at_once_lose_nothing(path: Path) -> None:
-    others = [Other(path, f"many {number}") for number in range(8)]
+async def test_eight_processes_that_write_at_once_lose_nothing(store: str) -> None:
+    others = [Other(store, f"many {number}") for number in range(8)]
     assert [one.hear() for one in others] == ["open"] * 8  # six or eight may make the new file at the same moment
     for one in others:
         assert one.process.stdin is not None
@@ -158,7 +172,7 @@ async def test_eight_processes_that_write_at_once_lose_nothing(path: Path) -> No
     assert [one.hear() for one in others] == [f"done {MANY}"] * 8
     for one in others:
         one.end()
-    journal = await SqliteJournal.open(path)
+    journal = await open_journal(store)
     for number in range(8):
         assert numbers(await journal.read(f"many {number}")) == list(range(1, MANY + 1))
     await journal.close()
@@ -176,13 +190,13 @@ async def test_a_link_to_a_journal_is_the_same_journal(path: Path) -> None:
     await linked.close()
 
 
-async def test_a_killed_process_makes_room_at_once(path: Path, other: Other) -> None:
-    assert other.hear() == "open"
-    assert other.tell("append") == "done 1"
-    journal = await SqliteJournal.open(path)
-    with pytest.raises(RunBusy, match=f"process {other.process.pid}"):
+async def test_a_killed_process_makes_room_at_once(store: str, other_of_store: Other) -> None:
+    assert other_of_store.hear() == "open"
+    assert other_of_store.tell("append") == "done 1"
+    journal = await open_journal(store)
+    with pytest.raises(RunBusy, match=f"process {other_of_store.process.pid}"):
         await journal.claim("r")
-    other.end()
+    other_of_store.end()
     lease = await journal.claim("r")
     assert (lease.epoch, lease.seq) == (2, 1)
     await journal.append(lease, [noted(2)])
@@ -203,16 +217,16 @@ async def test_what_dead_processes_leave_behind_is_cleared_away(path: Path, othe
     assert list(locks_of(path).iterdir()) == []
 
 
-async def test_of_two_who_resume_one_wins_and_the_other_is_told_who(path: Path) -> None:
-    first = await SqliteJournal.open(path)
+async def test_of_two_who_resume_one_wins_and_the_other_is_told_who(store: str) -> None:
+    first = await open_journal(store)
     lease = await first.claim("r", new=True)
     await first.append(lease, entries(1))
     await first.release(lease)
-    second = await SqliteJournal.open(path, patience=4.0)  # a connection of its own, as another process has
+    second = await open_journal(store)  # a connection of its own, as another process has
     won: list[Lease] = []
     refused: list[RunBusy] = []
 
-    async def claim(journal: SqliteJournal) -> None:
+    async def claim(journal: Journal) -> None:
         try:
             won.append(await journal.claim("r"))
         except RunBusy as error:
@@ -227,9 +241,9 @@ async def test_of_two_who_resume_one_wins_and_the_other_is_told_who(path: Path) 
     await second.close()
 
 
-def test_threads_with_loops_of_their_own_share_one_writer(path: Path) -> None:
+def test_threads_with_loops_of_their_own_share_one_writer(store: str) -> None:
     async def drive(number: int) -> None:
-        journal = await SqliteJournal.open(path)
+        journal = await open_journal(store)
         lease = await journal.claim(f"r{number}", new=True)
         for seq in range(1, 11):
             await journal.append(lease, [noted(seq)])
@@ -241,12 +255,12 @@ def test_threads_with_loops_of_their_own_share_one_writer(path: Path) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(run, range(40)))
-    assert {row.run: (row.seq, row.held) for row in reader_rows(path)} == {f"r{n}": (10, False) for n in range(40)}
+    assert {row.run: (row.seq, row.held) for row in reader_rows(store)} == {f"r{n}": (10, False) for n in range(40)}
 
 
-async def test_whoever_closes_first_does_not_close_it_for_the_others(path: Path) -> None:
-    first = await SqliteJournal.open(path)
-    second = await SqliteJournal.open(path)
+async def test_whoever_closes_first_does_not_close_it_for_the_others(store: str) -> None:
+    first = await open_journal(store)
+    second = await open_journal(store)
     lease = await second.claim("r", new=True)
     await first.close()
     with pytest.raises(StoreError, match="closed"):
@@ -270,15 +284,15 @@ async def test_a_journal_that_was_moved_away_is_not_taken_for_the_new_one(path: 
     await old.close()
 
 
-async def test_nothing_acknowledged_is_lost_with_a_killed_process(path: Path) -> None:
+async def test_nothing_acknowledged_is_lost_with_a_killed_process(store: str) -> None:
     acknowledged = 0
     for _ in range(5):
-        other = Other(path, "pour")
+        other = Other(store, "pour")
         assert other.hear() == "open"
         for _ in range(50):
             acknowledged = int(other.hear())
         other.end()
-        journal = await SqliteJournal.open(path)
+        journal = await open_journal(store)
         stored = numbers(await journal.read("r"))
         assert stored == list(range(1, len(stored) + 1))
         assert acknowledged <= len(stored) <= acknowledged + 10_000

@@ -19,6 +19,7 @@ from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Catalog, Order
 from chargehand.memory.ranking import terms
 from chargehand.memory.session import open_catalog
+from chargehand.store_url import MEMORY
 
 ROOT = Path(__file__).parents[2]
 HANDLE = "test:model"
@@ -363,9 +364,10 @@ def passes(one: Passage, within: Filter) -> bool:
 
 @SHORT
 @given(passages=st.lists(PASSAGES, max_size=25, unique_by=lambda one: one.text), within=FILTERS)
-def test_filters_do_what_they_say_by_words_by_meaning_and_in_listings(passages: list[Passage], within: Filter) -> None:
+def test_filters_do_what_they_say_by_words_by_meaning_and_in_listings(
+    catalog: Catalog, passages: list[Passage], within: Filter
+) -> None:
     async def all_ways() -> None:
-        catalog = await open_catalog()
         where = await archive(catalog)
         await catalog.insert(where, passages, [vector(1.0, at) for at in range(len(passages))], handle=HANDLE)
         decoy = await archive(catalog)
@@ -377,7 +379,6 @@ def test_filters_do_what_they_say_by_words_by_meaning_and_in_listings(passages: 
         by_both = await catalog.search([where], "alpha", vector(1.0, 1.0), within=within, limit=100)
         for hits in (by_words, by_meaning, by_both):
             assert sorted(hit.passage.text for hit in hits) == sorted(wanted)
-        await catalog.close()
 
     asyncio.run(all_ways())
 
@@ -454,15 +455,16 @@ asyncio.run(main())
 """
 
 
-async def test_what_another_process_inserts_is_found_by_this_ones_index(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    catalog = await open_catalog(path)
+async def test_what_another_process_inserts_is_found_by_this_ones_index(catalog_url: str) -> None:
+    if catalog_url == MEMORY:
+        return  # it ends with its process
+    catalog = await open_catalog(catalog_url)
     where = await archive(catalog)
     await catalog.insert(where, [Passage("from here")], [vector(1.0, 0.0)], handle=HANDLE)
     assert len(await catalog.search([where], "", vector(0.0, 1.0))) == 1
     told = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", OTHER, str(path), where],
+        [sys.executable, "-c", OTHER, catalog_url, where],
         capture_output=True,
         text=True,
         check=True,

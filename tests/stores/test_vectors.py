@@ -17,6 +17,7 @@ from chargehand.errors import Invalid
 from chargehand.memory import sqlite_passages as rows
 from chargehand.memory import vector_index, vectors
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Passage
+from chargehand.memory.passages import VectorModel
 from chargehand.memory.sqlite_catalog import SqliteCatalog
 from chargehand.memory.sqlite_passages import Holding, holding
 from chargehand.memory.sqlite_search import search
@@ -390,9 +391,9 @@ def test_once_all_vectors_are_gone_another_model_may_come(db: sqlite3.Connection
     index = VectorIndex()
     ids = put(db, ["a", "b"], [vector(rng), vector(rng)])
     assert len(found(db, index, vector(rng))) == 2
-    assert rows.model(db, "", ARCHIVE.id) == ("test:model", WIDTH)
+    assert rows.model(db, "", ARCHIVE.id) == VectorModel("test:model", WIDTH)
     rows.forget(db, "", ARCHIVE.id, ids)
-    assert rows.model(db, "", ARCHIVE.id) == ("", 0)
+    assert rows.model(db, "", ARCHIVE.id) is None
     rows.insert(
         db=db,
         space="",
@@ -402,6 +403,6 @@ def test_once_all_vectors_are_gone_another_model_may_come(db: sqlite3.Connection
         handle="other:model",
         now=1.0,
     )
-    assert rows.model(db, "", ARCHIVE.id) == ("other:model", 20)
+    assert rows.model(db, "", ARCHIVE.id) == VectorModel("other:model", 20)
     assert found(db, index, vector(rng, 20)) == ["c"]
     assert kept(db).removed == 2

@@ -133,7 +133,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
         for size in _SHORTER:
             reserved = reserved or await calls.hold(request("", join_pieces(cut_evenly(reduced, size), nonce)))
     if reserved is None:
-        raise too_expensive("an answer", permanent=True)
+        raise too_expensive("an answer", calls.cap, permanent=True)
     context.prompt(writer.model.card.handle, reserved.request.messages)
     reply = await calls.write(reserved, calls.hear)
     written = reply.text.strip()

@@ -27,7 +27,7 @@ from chargehand.memory.session import OpenMemory, open_catalog
 from chargehand.models.resolve import Lookup, models_folder
 from chargehand.models.wrappers import as_model
 from chargehand.runtime.shared import Shared
-from chargehand.sqlite import MEMORY
+from chargehand.store_url import MEMORY, PostgresUrl
 
 
 class Embeddings:
@@ -72,7 +72,7 @@ async def open_memory(
 async def open_store(declared: Memory, team: str) -> Catalog:
     """The catalog a memory names, in the team's space."""
     store = declared.store
-    if store is None or isinstance(store, str | Path):
+    if store is None or isinstance(store, str | Path | PostgresUrl):
         return await open_catalog(MEMORY if store is None else store, space=declared.space or team)
     return store
 

@@ -376,6 +376,7 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
         bool(failed) and all(failure.permanent for failure in failed),
         code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),
         refusal=next((cause.refusal for cause in causes if cause.refusal is not None), None),
+        cap=end.cap,
     )
 
 

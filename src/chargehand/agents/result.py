@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 from chargehand.agents.answer import with_gaps
 from chargehand.agents.inputs import result_text, value_text
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.plan import Plan, TaskId, needs
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
@@ -45,6 +45,8 @@ class Result(Struct, frozen=True, dict=True):
     """What was spent beyond the caps of the budget: nothing, unless a model did not keep to its `max_tokens`."""
     fallback: ev.Failure | None = None
     """Why no plan could be made, where one worker was given the whole request instead; None: there was a plan."""
+    cap: CapReached | None = None
+    """The cap that is the `reason` (`budget`, `deadline` or `overspent`); None: another reason."""
 
     @property
     def cost(self) -> float:
@@ -115,6 +117,7 @@ def read_result(outcome: Outcome, entries: Sequence[ev.Entry], notice: str = "")
         question=outcome.question,
         overspent=outcome.state.ledger.overspent,
         fallback=outcome.state.fallback,
+        cap=None if outcome.state.ended is None else outcome.state.ended.cap,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from chargehand.engine.budget import NOTHING, Amount, Budget, Ledger
+from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached, Ledger
 from chargehand.engine.events import Effect, StepKind
 from chargehand.engine.facts import ModelFellBack
 from chargehand.engine.failure import Failure
@@ -295,9 +295,10 @@ def cut_off(reply: Reply) -> str:
     return f"the reply was cut off{after}; raise max_tokens or the budget, or ask for less"
 
 
-def too_expensive(what: str, *, permanent: bool) -> WorkFailed:
+def too_expensive(what: str, cap: CapReached | None, *, permanent: bool) -> WorkFailed:
     """The failure of a call that the budget does not cover: `permanent` where nothing under way gives anything back."""
-    return WorkFailed(Failure("budget", f"the budget does not cover {what}", permanent=permanent), NOTHING)
+    message = f"the budget does not cover {what}"
+    return WorkFailed(Failure("budget", message, permanent=permanent, cap=cap), NOTHING)
 
 
 # --- what the supervisor's calls take
@@ -328,6 +329,8 @@ def _expected_micros(model: str | Model, floor: int, out: int) -> int:
 
 # --- caps in dollars that cannot be kept
 
+_GIVE_PRICE = "--price IN/OUT says what it costs, in dollars per million tokens; in Python: team.priced(flat(IN, OUT))"
+
 
 class PriceUnknown(Invalid):
     """A budget in dollars cannot be kept: the price of these `models` is unknown."""
@@ -336,7 +339,8 @@ class PriceUnknown(Invalid):
         self.models = tuple(models)
         super().__init__(
             f"the price of {' and '.join(models)} is unknown, so the budget in dollars cannot be kept; "
-            "cap tokens or calls instead, or say what a call costs: a worker's `estimate`, the budget's `floor`"
+            f"{_GIVE_PRICE}. Or cap tokens or calls instead of dollars, or say what a call costs: a worker's "
+            "`estimate`, the budget's `floor`"
         )
 
 
@@ -352,8 +356,7 @@ class CallCap(Struct, frozen=True):
         cents = f"{self.usd:.6f}".rstrip("0").partition(".")[2].ljust(2, "0")
         return (
             f"the price of {' and '.join(self.models)} is unknown, so the budget of ${int(self.usd):,}.{cents} cannot "
-            f"be kept in dollars; at most {self.calls:,} calls are made instead. --price IN/OUT says what it costs, in "
-            "dollars per million tokens; in Python: team.priced(flat(IN, OUT))"
+            f"be kept in dollars; at most {self.calls:,} calls are made instead. {_GIVE_PRICE}"
         )
 
 
@@ -363,9 +366,14 @@ def calls_for(micros: int) -> int:
 
 
 def call_cap(budget: Budget, unpriced: Sequence[str]) -> CallCap | None:
-    """What replaces the dollars of a budget where the price of some models is unknown; None where they can be kept."""
+    """What replaces the dollars of a budget where the price of some models is unknown; None where they can be kept.
+
+    PriceUnknown for a budget of nothing: no number of calls replaces that.
+    """
     if budget.usd is None or budget.micros is None or not unpriced:
         return None
+    if budget.micros == 0:
+        raise PriceUnknown(unpriced)
     calls = calls_for(budget.micros)
     return CallCap(tuple(unpriced), budget.usd, calls if budget.calls is None else min(calls, budget.calls))
 

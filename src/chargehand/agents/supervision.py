@@ -13,7 +13,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import BlockView, instructions, material, shortened
 from chargehand.agents.shape import one_line
 from chargehand.agents.spending import Reservation, Spending, cut_off, too_expensive, total
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.failure import Failure
 from chargehand.engine.plan import Combine, Finding
 from chargehand.errors import Invalid
@@ -162,6 +162,8 @@ class SupervisorCalls:
         self.context = context
         self.model = role.model
         self._used: list[Amount | None] = []
+        self.cap: CapReached | None = None
+        """The cap that did not cover the last call that was not made."""
 
     @property
     def hear(self) -> Hear | None:
@@ -182,7 +184,7 @@ class SupervisorCalls:
         self.context.prompt(handle, request.messages)
         reservation = await self.hold(request, extra=question.extra, keeps_floor=question.extra)
         if reservation is None:
-            raise too_expensive(question.purpose, permanent=question.alone)
+            raise too_expensive(question.purpose, self.cap, permanent=question.alone)
         reply = await self.write(reservation, hear)
         if cut := cut_off(reply):
             words = "Your last reply was cut off because it was too long. Send a shorter one."
@@ -217,8 +219,12 @@ class SupervisorCalls:
         role = self.role
         reservation = role.spending.reserve([self.model], request, estimate=role.reserve, at_least=at_least)
         reservation.keeps_floor = keeps_floor
-        if not role.spending.capped or await self.context.hold(reservation.make_claim(), extra=extra):
+        if not role.spending.capped:
             return reservation
+        claim = reservation.make_claim()
+        if await self.context.hold(claim, extra=extra):
+            return reservation
+        self.cap = claim.cap
         return None
 
     async def write(self, reservation: Reservation, hear: Hear | None = None) -> Reply:
@@ -253,7 +259,7 @@ class SupervisorCalls:
                 self.context.release(claim.held)
                 claim = reservation.make_claim()
                 if not await self.context.hold(claim, extra=True):
-                    raise too_expensive(f"a reply of {self.model.card.handle}", permanent=False)
+                    raise too_expensive(f"a reply of {self.model.card.handle}", claim.cap, permanent=False)
             return await self._call_and_settle(reservation, claim.held, hear)
 
     async def _call_and_settle(self, reservation: Reservation, held: Amount | None, hear: Hear | None) -> Reply:

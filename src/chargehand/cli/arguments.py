@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from chargehand.cli import USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
+from chargehand.cli import STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
+from chargehand.config.environment import lookup
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
 from chargehand.journal.store import list_runs
 from chargehand.models.providers import BUILT_IN
-from chargehand.sqlite import file_of_url
+from chargehand.store_url import PostgresUrl, parse_store_url, postgres_url
 from chargehand.text.words import listed
 
 MAX_TEXT = 1 << 20
@@ -53,10 +54,18 @@ def positive(text: str) -> int:
     return number
 
 
-def store_file(text: str) -> Path:
-    """The file of a journal or a memory, from a path or a URL such as `sqlite:///runs.db`."""
+def store_place(text: str) -> Path | PostgresUrl:
+    """Where a journal or a memory is, from a path or a URL such as `sqlite:///runs.db`."""
     try:
-        return file_of_url(text)
+        return parse_store_url(text)
+    except Invalid as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def database(text: str) -> PostgresUrl:
+    """The database of all stores."""
+    try:
+        return postgres_url(text)
     except Invalid as error:
         raise ArgumentTypeError(str(error)) from None
 
@@ -123,15 +132,19 @@ _SHARED: Options = {
         "type": token_price,
         "help": "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2",
     },
+    "--store": {
+        "metavar": "URL",
+        "type": database,
+        "help": f"the database of runs and memory: postgresql://host/name (default: ${STORE}, else files)",
+    },
     "--memory": {
         "metavar": "PATH",
-        "type": store_file,
+        "type": store_place,
         "help": f"the SQLite file of the team's memory, or its URL (default: as the team says, else {USUAL_MEMORY})",
     },
     "--journal": {
         "metavar": "PATH",
-        "type": store_file,
-        "default": Path(USUAL_JOURNAL),
+        "type": store_place,
         "help": f"the SQLite file of the runs, or its URL (default {USUAL_JOURNAL})",
     },
     "--data": {
@@ -183,7 +196,7 @@ def shared(*names: str, nested: bool = False) -> Options:
 
 
 EXECUTION: Options = shared(
-    "--journal", "--durability", "--jsonl", "-q --quiet", "-v --verbose", "--no-input", "--no-color"
+    "--store", "--journal", "--durability", "--jsonl", "-q --quiet", "-v --verbose", "--no-input", "--no-color"
 )
 """The options of verbs that execute a run."""
 REQUEST: Options = {
@@ -270,6 +283,31 @@ def write_file(path: Path, body: str) -> None:
         raise Invalid(f"{path} cannot be written: {error.strerror}; name another file with -o") from error
 
 
+# --- stores
+
+
+def resolve_stores(options: Namespace) -> None:
+    """Put the database that `--store` or the environment names in the place of every file that is not named."""
+    values = vars(options)
+    written = lookup(STORE) if "store" in values and values["store"] is None else None
+    if written:
+        try:
+            options.store = postgres_url(written)
+        except Invalid as error:
+            raise Invalid(f"{STORE}: {error}") from None
+    if "journal" in values and options.journal is None:
+        options.journal = options.store or Path(USUAL_JOURNAL)
+    if "memory" in values and options.memory is None:
+        options.memory = options.store
+
+
+def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
+    """The words that name the same journal again; none where it is the usual one."""
+    if isinstance(journal, PostgresUrl):
+        return () if lookup(STORE) else ("--store", str(journal))
+    return () if str(journal) == USUAL_JOURNAL else ("--journal", str(journal))
+
+
 # --- runs that are named
 
 LAST = "last"
@@ -293,9 +331,9 @@ def resolve_runs(options: Namespace) -> None:
             setattr(options, argument, resolve_run(options.journal, typed))
 
 
-def resolve_run(journal: Path, typed: str) -> str:
+def resolve_run(journal: Path | PostgresUrl, typed: str) -> str:
     """The name of the run that is meant; what was typed, where there is no such run or no journal."""
-    if not journal.exists():
+    if isinstance(journal, Path) and not journal.exists():
         return typed
     names = [row.run for row in list_runs(journal) if not row.damage]
     if typed in names:

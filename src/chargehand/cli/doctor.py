@@ -33,7 +33,7 @@ def add_doctor(parser: ArgumentParser) -> None:
             **shared("--team"),
             "--workers": {"action": "store_true", "help": "how workers, tools and models did in the latest runs"},
             "--ask": {"metavar": "MODEL", "help": "make one real call of a model and say what came of it"},
-            **shared("--journal", "--json", "--no-color"),
+            **shared("--store", "--journal", "--json", "--no-color"),
         },
     )
 

@@ -100,7 +100,7 @@ def add_eval(parser: ArgumentParser) -> None:
                 "help": "how many cases are tried in parallel (default 4)",
             },
             "--to": {"metavar": "FILE", "type": Path, "help": "with save: the dataset the case is added to"},
-            **shared("--journal", "--json"),
+            **shared("--store", "--journal", "--json"),
             "-q --quiet": {"action": "store_true", "help": "no progress"},
             **shared("--no-color"),
         },

@@ -34,7 +34,7 @@ def add_feedback(parser: ArgumentParser) -> None:
             "name": {"metavar": "RUN", "help": "a run that was led by a route, as  chargehand runs  names it"},
             "good": {"metavar": "good|bad|0..1", "type": _score, "help": "how well it went"},
             "--worker": {"metavar": "NAME", "default": "", "help": "who should have done it"},
-            **shared("--journal", "--json", "--no-color"),
+            **shared("--store", "--journal", "--json", "--no-color"),
         },
     )
 
@@ -75,7 +75,7 @@ def add_examples(parser: ArgumentParser) -> None:
     add_options(
         parser,
         {
-            **shared("--team", "--journal"),
+            **shared("--team", "--store", "--journal"),
             "--clear": {"action": "store_true", "help": "remove all confirmed examples of the team"},
             **shared("--json", "--no-color"),
         },

@@ -82,7 +82,10 @@ def describe_gaps(gaps: Sequence[ev.Gap]) -> list[str]:
     """What an answer does without, a line each; tasks that are missing for the same reason share one."""
     groups: dict[ev.Gap, list[str]] = {}
     for gap in gaps:
-        groups.setdefault(structs.replace(gap, task=NO_TASK) if gap.task and not gap.run else gap, []).append(gap.task)
+        cause = structs.replace(gap, cap=None)
+        if gap.task and not gap.run:
+            cause = structs.replace(cause, task=NO_TASK)
+        groups.setdefault(cause, []).append(gap.task)
     lines: list[str] = []
     for gap, tasks in groups.items():
         names = ", ".join(tasks[:_NAMED_TASKS])

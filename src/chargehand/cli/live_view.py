@@ -19,6 +19,7 @@ from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, sh
 from chargehand.cli.diagrams import draw_bar, timeline_rows
 from chargehand.cli.event_text import SUPERVISOR
 from chargehand.cli.format import dollars, money, seconds
+from chargehand.cli.states import STATES, state_of_run
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import stand
 from chargehand.engine.plan import needs
@@ -36,20 +37,7 @@ _WIDE = 100  # columns from which there is a timeline beside the notes
 _MAX_TEXT = 2000  # characters of what a model is writing
 _MAX_WAITS = 3
 _ANSWER = "(answer)"
-_STATES: dict[Status, tuple[str, Tone]] = {
-    Status.WAITING: ("○ waits", "dim"),
-    Status.READY: ("○ ready", "plain"),
-    Status.RUNNING: ("● works", "bold"),
-    Status.JUDGED: ("● judged", "warn"),
-    Status.REFINING: ("~ refined", "warn"),
-    Status.BACKING_OFF: ("↻ retries", "warn"),
-    Status.EXPANDED: ("▸ repeats", "plain"),
-    Status.ASKING: ("? asks", "warn"),
-    Status.DONE: ("✔ done", "good"),
-    Status.FAILED: ("✘ failed", "bad"),
-    Status.SKIPPED: ("- skipped", "bad"),
-    Status.DROPPED: ("- dropped", "dim"),
-}
+_STATE_COLUMNS = max(len(look.label) for look in STATES.values())
 _URGENCY = {Status.ASKING: 0, Status.RUNNING: 1, Status.REFINING: 1, Status.JUDGED: 1, Status.BACKING_OFF: 2}
 _ENDS_STEP = (ev.AttemptSucceeded, ev.AttemptFailed, ev.StepFinished, ev.StepFailed)
 
@@ -63,7 +51,8 @@ class Row(Struct, frozen=True):
     name: str
     """What the timeline calls it."""
     task: str
-    status: Status
+    state: str
+    """A key of `STATES`."""
     worker: str
     tries: int
     note: str
@@ -76,16 +65,13 @@ def view_rows(tracer: Tracer, now: Instant, max_tasks: int = MAX_ROWS) -> list[R
     if len(tasks) > max_tasks:
         tasks = [progress for progress in tasks if not progress.settled]
         tasks.sort(key=lambda progress: _URGENCY.get(progress.status, 3))
-    rows = [_task_row(progress, now) for progress in tasks[:max_tasks]]
+    rows = [_task_row(tracer, progress, now) for progress in tasks[:max_tasks]]
     return [*_duty_rows(tracer, "plan"), *rows, *_duty_rows(tracer, "answer")]
 
 
 def _plan_order(progress: Progress) -> tuple[int, int]:
     """In the order of the plan, with what came of repeating a task right below it."""
     return (progress.order if progress.parent is None else progress.parent.order, progress.index)
-
-
-_DUTY_STATES = {"succeeded": Status.DONE, "failed": Status.FAILED}
 
 
 def _duty_rows(tracer: Tracer, duty: str) -> list[Row]:
@@ -99,7 +85,7 @@ def _duty_rows(tracer: Tracer, duty: str) -> list[Row]:
         Row(
             name=f"({duty})",
             task=f"({duty})",
-            status=_DUTY_STATES.get(last.ending, Status.RUNNING),
+            state=last.ending,
             worker=SUPERVISOR,
             tries=last.number,
             note=f"↻ {clean(failures[-1])}" if failures and last.ending != "succeeded" else "",
@@ -107,12 +93,13 @@ def _duty_rows(tracer: Tracer, duty: str) -> list[Row]:
     ]
 
 
-def _task_row(progress: Progress, now: Instant) -> Row:
+def _task_row(tracer: Tracer, progress: Progress, now: Instant) -> Row:
     task = progress.task
+    is_reused = tracer.tasks[task.id].reused is not None
     return Row(
         name=task.id,
         task=f"{short(task.id, 16)} {short(progress.instruction or task.instruction, 60)}",
-        status=progress.status,
+        state="reused" if is_reused else progress.status.value,
         worker=short(progress.worker or task.worker or "anybody", 14),
         tries=progress.attempt,
         note=clean(_note(progress, now)),
@@ -142,16 +129,7 @@ def _note(progress: Progress, now: Instant) -> str:
 
 def view_title(run: str, state: RunState) -> str:
     """The run and what is going on in it."""
-    doing = "working"
-    if state.ended is not None:
-        doing = state.ended.ending
-    elif state.input is not None:
-        doing = "waiting for an answer"
-    elif state.answering.is_open:
-        doing = "answering"
-    elif state.planning.is_open and not state.tasks:
-        doing = "planning"
-    return f"run {short(run, 40)} · {doing}"
+    return f"run {short(run, 40)} · {STATES[state_of_run(state)].word}"
 
 
 def view_footer(tracer: Tracer, now: Instant) -> str:
@@ -261,7 +239,7 @@ class LiveView:
         until = max(now - tracer.began, 0.0)
         spans = timeline_rows(tracer.snapshot())
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("", width=9, no_wrap=True)
+        table.add_column("", width=_STATE_COLUMNS, no_wrap=True)
         table.add_column("task", ratio=5, no_wrap=True)
         table.add_column("worker", no_wrap=True)
         table.add_column("try", justify="right", no_wrap=True)
@@ -269,10 +247,11 @@ class LiveView:
             table.add_column(f"0..{until:.1f} s", width=bar_room, no_wrap=True)
         table.add_column("", ratio=4, no_wrap=True)
         for row in rows:
-            state, tone = _STATES[row.status]
+            look = STATES[row.state]
+            style = STYLES[look.tone]
             bars = [draw_bar(spans.get(row.name, []), bar_room, until)] if is_wide else []
             tries = str(row.tries or "")
-            table.add_row(Text(state, STYLES[tone]), row.task, row.worker, tries, *bars, Text(row.note, STYLES[tone]))
+            table.add_row(Text(look.label, style), row.task, row.worker, tries, *bars, Text(row.note, style))
         return table
 
     def _text_lines(self) -> list[Text]:

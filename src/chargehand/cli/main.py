@@ -216,8 +216,9 @@ def perform(options: Namespace) -> int:
     level = logging.INFO if values.get("verbose") else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], format="%(message)s")
     try:
-        from chargehand.cli.arguments import resolve_runs  # noqa: PLC0415 - --help must not wait for it
+        from chargehand.cli.arguments import resolve_runs, resolve_stores  # noqa: PLC0415 - --help must not wait for it
 
+        resolve_stores(options)
         resolve_runs(options)
         return cast("int", _function(options.verb)(options))
     except ChargehandError as error:
@@ -231,9 +232,10 @@ _KEEPS_RUNS = ("run", "play", "resume", "replay", "message")
 
 
 def _describe_error(error: ChargehandError, options: Namespace) -> str:
+    from chargehand.cli.arguments import journal_words  # noqa: PLC0415 - as above
+
     values = vars(options)
-    journal = str(values.get("journal", USUAL_JOURNAL))
-    list_runs = "chargehand runs" if journal == USUAL_JOURNAL else f"chargehand runs --journal {shlex.quote(journal)}"
+    list_runs = shlex.join(("chargehand", "runs", *journal_words(values.get("journal") or Path(USUAL_JOURNAL))))
     if isinstance(error, RunUnknown):
         return f"{error}; those there are: {list_runs}"
     if isinstance(error, OutputLost):

@@ -37,7 +37,7 @@ _CREATES = ("set", "add")
 _Shared = TypeVar("_Shared", Block, Archive)
 
 
-_COMMON = ("--team", "--memory", "--json", "--no-color")
+_COMMON = ("--team", "--store", "--memory", "--json", "--no-color")
 
 
 def add_memory(parser: ArgumentParser) -> None:

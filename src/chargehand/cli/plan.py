@@ -35,7 +35,7 @@ def add_plan(parser: ArgumentParser) -> None:
         parser,
         {
             **REQUEST,
-            **shared(*TEAM),
+            **shared(*TEAM, "--store"),
             "--from": {
                 "dest": "source",
                 "metavar": "FILE",

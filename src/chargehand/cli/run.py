@@ -150,7 +150,7 @@ def resume(options: Namespace) -> int:
     """Finished work is not repeated. The answer to a question is checked before anything is written."""
     name = str(options.name)
     reply = _read_reply(options)
-    if not options.journal.exists():  # opening would make it
+    if isinstance(options.journal, Path) and not options.journal.exists():  # opening would make it
         raise Refused(f"there is no journal {options.journal}; name the one that holds {name!r} with --journal")
     executor = find_executor(options, name, lambda: fold_entries(read_run(options.journal, name)))
 
@@ -302,7 +302,10 @@ _IDLE = 1.0  # a run that no process has driven for so long is not going on
 
 
 def add_watch(parser: ArgumentParser) -> None:
-    add_options(parser, {"name": {"metavar": "RUN", "help": RUN_HELP}, **shared("--jsonl", "--journal", "--no-color")})
+    add_options(
+        parser,
+        {"name": {"metavar": "RUN", "help": RUN_HELP}, **shared("--jsonl", "--store", "--journal", "--no-color")},
+    )
 
 
 def watch(options: Namespace) -> int:

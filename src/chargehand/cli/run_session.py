@@ -17,6 +17,7 @@ from msgspec import Struct
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli import USUAL_JOURNAL
+from chargehand.cli.arguments import journal_words
 from chargehand.cli.console import Console, clean, clean_lines
 from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
@@ -26,7 +27,7 @@ from chargehand.cli.signals import StopSignals
 from chargehand.cli.transcript import Transcript, describe_ending
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING
+from chargehand.engine.budget import NOTHING, CapName
 from chargehand.engine.plan import Task
 from chargehand.engine.state import RunState, Work
 from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
@@ -36,6 +37,7 @@ from chargehand.runtime.executor import Executor
 from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
+from chargehand.store_url import PostgresUrl
 from chargehand.waits import collect_waits
 
 Act: TypeAlias = Callable[[Runner, Journal], Coroutine[None, None, Outcome]]
@@ -53,15 +55,20 @@ _ANSWERS = {
 }
 
 
-_WIDER = {"deadline": " --timeout TIME", "budget": " --budget-usd USD"}
-"""The option that gives a run more of what it lacked."""
+_WIDER: dict[CapName, str] = {
+    "time": " --timeout TIME",
+    "usd": " --budget-usd USD",
+    "tokens": "  (after allowing it more tokens)",
+    "calls": "  (after allowing it more calls)",
+}
+"""How to give a run more of what it lacked."""
 
 
 class Advice(Struct, frozen=True):
     """The commands that look at a run, go on with it and do it once more."""
 
     run: str
-    journal: Path
+    journal: Path | PostgresUrl
     executor: Sequence[str] = ()
     """The words that name its executor, such as `--team FILE`."""
     again: Sequence[str] = ()
@@ -74,8 +81,7 @@ class Advice(Struct, frozen=True):
         return self.command(*self.again)
 
     def command(self, *words: str) -> str:
-        journal = () if str(self.journal) == USUAL_JOURNAL else ("--journal", str(self.journal))
-        return clean(f"{program()} {shlex.join((*words, *journal))}")
+        return clean(f"{program()} {shlex.join((*words, *journal_words(self.journal)))}")
 
     def going_on(self, state: RunState) -> str:
         """The command that resumes the run, with an answer if something is asked."""
@@ -93,9 +99,8 @@ class Advice(Struct, frozen=True):
             console.line(f"  go on:       {self.going_on(state)}")
         elif self.again and state.ended.ending != "complete":
             label = "once mended:" if mended else "once more:  "
-            option = _WIDER.get(state.ended.reason, "") if self.again[0] == "run" else ""
-            if state.ended.reason == "budget" and state.requested.budget.micros is None:
-                option = ""  # it lacked something else than dollars
+            cap = state.ended.cap
+            option = _WIDER.get(cap.cap, "") if cap is not None and self.again[0] == "run" else ""
             console.line(f"  {label} {self.once_more()}{option}")  # whole, so that it can be copied
 
 
@@ -285,7 +290,9 @@ class RunSession:
             self.stderr.line(f"go on: {self.advice.going_on(state)}")
 
     def _save_artifacts(self, traced: Trace) -> list[Path]:
-        folder = self.options.get("save") or self.advice.journal.parent / "artifacts" / file_name(traced.run)
+        journal = self.advice.journal
+        beside = journal.parent if isinstance(journal, Path) else Path(USUAL_JOURNAL).parent
+        folder = self.options.get("save") or beside / "artifacts" / file_name(traced.run)
         try:
             return save_artifacts(traced, Path(folder))
         except Invalid as error:  # what came of the run is worth more
@@ -325,6 +332,7 @@ def run_document(tracer: Tracer) -> dict[str, object]:
         "run": trace.run,
         "ending": trace.ending or ("needs_input" if state.input is not None else "unfinished"),
         "reason": trace.reason,
+        "cap": trace.cap,
         "answer": answer,
         "plan": {
             "goal": trace.goal,

@@ -7,7 +7,6 @@ import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from msgspec import structs
 from rich.text import Text
@@ -33,6 +32,7 @@ from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, fo
 from chargehand.cli.diagrams import timeline_lines
 from chargehand.cli.format import ago, counted, describe_gaps, dollars, money, seconds
 from chargehand.cli.run_session import Advice, run_document
+from chargehand.cli.states import STATES, state_of_run
 from chargehand.cli.transcript import Transcript
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CancelRequested, Entry, Failure
@@ -66,17 +66,12 @@ from chargehand.runtime.trace import (
     trace_readable,
 )
 
-RunStatus: TypeAlias = Literal[
-    "complete", "partial", "failed", "cancelled", "running", "waiting", "interrupted", "damaged"
-]
-_ENDED: tuple[RunStatus, ...] = ("complete", "partial", "failed", "cancelled")
 _MAX_LISTED = 20
 _MAX_REQUEST = 80  # characters of a request
-_TONES: dict[str, Tone] = {"complete": "plain", "running": "plain", "failed": "bad", "damaged": "bad"}
 
 
 def add_runs(parser: ArgumentParser) -> None:
-    add_verbs(parser, _VERBS, "--journal", "--no-color")
+    add_verbs(parser, _VERBS, "--store", "--journal", "--no-color")
     add_options(parser, {**shared("--json"), **_LIMIT})
 
 
@@ -102,7 +97,7 @@ def _list(options: Namespace, console: Console) -> int:
     if not rows:
         console.line(f"no runs in {options.journal}")
         return 0
-    tones: list[Tone] = [_TONES.get(_status(row, state), "warn") for row, state in listed]
+    tones: list[Tone] = [STATES[_state(row, state)].tone for row, state in listed]
     lines = [_table_row(row, state) for row, state in listed]
     print_table(console, ("RUN", "STATE", "COST", "AGE", "REQUEST"), lines, tones, right=("COST", "AGE"))
     if len(rows) > len(listed):
@@ -111,11 +106,11 @@ def _list(options: Namespace, console: Console) -> int:
 
 
 def _table_row(row: RunRow, state: RunState | None) -> tuple[str, ...]:
-    status = _status(row, state)
+    word = STATES[_state(row, state)].word
     if state is None:
-        return (row.run, status, "", "", row.damage)
+        return (row.run, word, "", "", row.damage)
     request = short(state.requested.goal, _MAX_REQUEST)
-    return (row.run, status, _cost(state.ledger.spent), ago(row.started, time.time()), request)
+    return (row.run, word, _cost(state.ledger.spent), ago(row.started, time.time()), request)
 
 
 def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
@@ -126,15 +121,12 @@ def _read_state(journal: Path, row: RunRow) -> tuple[RunRow, RunState | None]:
         return structs.replace(row, damage=str(error)), None
 
 
-def _status(row: RunRow, state: RunState | None) -> RunStatus:
-    """How a run ended, or where it stands."""
+def _state(row: RunRow, state: RunState | None) -> str:
+    """How a run ended, or where it stands: a key of `STATES`."""
     if state is None:
         return "damaged"
-    if state.ended is not None and state.ended.ending != "needs_input":
-        return state.ended.ending
-    if row.held:
-        return "running"
-    return "waiting" if state.input is not None else "interrupted"
+    current = state_of_run(state)
+    return "interrupted" if current in ("running", "planning") and not row.held else current
 
 
 def _cost(spent: Amount) -> str:
@@ -148,7 +140,7 @@ def _document(row: RunRow, state: RunState | None) -> dict[str, object]:
     spent = NOTHING if state is None else state.ledger.spent
     return {
         "run": row.run,
-        "state": _status(row, state),
+        "state": _state(row, state),
         "seq": row.seq,
         "started": row.started,
         "changed": row.changed,
@@ -220,8 +212,8 @@ def _add_levels(tree: Tree, traced: Trace) -> None:
 
 def _level_label(traced: Trace, lead: str) -> Text:
     facts = (traced.ending or "not yet", counted(len(traced.tasks), "task"), seconds(traced.seconds))
-    tone = _TONES.get(traced.ending, "warn")
-    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {money(traced.used)}"), STYLES[tone])
+    style = STYLES[STATES[traced.ending or "interrupted"].tone]
+    return Text(clean(f"{lead}{traced.run}: {', '.join(facts)}; cost: {money(traced.used)}"), style)
 
 
 def _export(options: Namespace, console: Console) -> int:
@@ -460,7 +452,8 @@ class _Page:
         self.failure(duty.failure)
 
     def add_task(self, task: TaskTrace) -> None:
-        self.heading(2, f"Task {_escape(task.id)}: {task.status}")
+        state = "reused" if task.reused is not None else task.status
+        self.heading(2, f"Task {_escape(task.id)}: {STATES[state].word}")
         needs = f", needs {_escape(', '.join(task.after))}" if task.after else ""
         self.add(f"Worker {_escape(task.worker or 'not chosen yet')}{needs}, {money(task.used)}.")
         if task.reused is not None:

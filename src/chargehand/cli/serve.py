@@ -1,6 +1,7 @@
 """`chargehand serve`: teams over HTTP, for `letta-client`, OpenAI clients and our own API. `tokens`: access to it."""
 
 import os
+import shlex
 import sys
 import threading
 import time
@@ -10,16 +11,23 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from chargehand.cli import USUAL_DATA
-from chargehand.cli.arguments import Options, Verb, add_options, add_verbs, duration, model_handle, shared
+from chargehand.cli.arguments import (
+    Options,
+    Verb,
+    add_options,
+    add_verbs,
+    duration,
+    journal_words,
+    model_handle,
+    shared,
+)
 from chargehand.cli.console import Console, print_table
 from chargehand.config.environment import lookup, secret_values
 from chargehand.errors import Invalid, Unknown
 from chargehand.models.providers import install_command
-from chargehand.sqlite import file_of_url
 
 if TYPE_CHECKING:
     from chargehand.server.middleware.keys import ApiKey, KeyStore
@@ -43,7 +51,7 @@ _SERVE_OPTIONS: Options = {
         "type": Path,
         "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
     },
-    **shared("--data", "--price", "--no-color"),
+    **shared("--store", "--data", "--price", "--no-color"),
     "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
     "--port": {
         "metavar": "N",
@@ -132,6 +140,7 @@ def _settings(options: Namespace) -> "ServerSettings":
     limits = ServerLimits(runs=runs, waiting=max(usual.waiting, 4 * runs))
     return ServerSettings(
         data=options.data,
+        store=options.store,
         host=options.host,
         port=options.port,
         hosts=tuple(options.allow_host),
@@ -160,13 +169,19 @@ def _reached(settings: "ServerSettings") -> str:
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - for a reader, not to listen
 
 
+def _place_words(settings: "ServerSettings") -> tuple[str, ...]:
+    """The words that name the place of its data; none where it is the usual one."""
+    if settings.store is not None:
+        return journal_words(settings.store)
+    return () if settings.data == Path(USUAL_DATA) else ("--data", str(settings.data))
+
+
 def startup_lines(settings: "ServerSettings", port: int, token: str | None, teams: Sequence[str] = ()) -> list[str]:
     """How to call the server. A token is shown once, when it was made just now."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     reached = _reached(settings)
     password = token or ("TOKEN" if not settings.unlocked else "")
-    folder = "" if settings.data == Path(USUAL_DATA) else f" --data {quote(str(settings.data))}"
-    create_token = f"chargehand tokens create{folder}"
+    create_token = shlex.join(("chargehand", "tokens", "create", *_place_words(settings)))
     facts: dict[str, str] = {}
     if token:
         facts["token"] = f"{token}  (shown this once; more: {create_token})"
@@ -177,7 +192,8 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
     if teams:
         facts["teams"] = ", ".join(teams)
     facts["page"] = page_address(settings, port, "")
-    facts["its runs"] = f"chargehand runs --journal {quote(str(settings.stores('main').journal))}"
+    journal = settings.store or settings.data / "main" / "runs.db"
+    facts["its runs"] = shlex.join(("chargehand", "runs", *journal_words(journal)))
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
     facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"
@@ -197,7 +213,7 @@ _ACCESS_EXAMPLES = """examples:
 
 def add_tokens(parser: ArgumentParser) -> None:
     parser.epilog = _ACCESS_EXAMPLES + (parser.epilog or "")
-    add_verbs(parser, _TOKEN_VERBS, "--data", "--json", "--no-color")
+    add_verbs(parser, _TOKEN_VERBS, "--store", "--data", "--json", "--no-color")
 
 
 def tokens(options: Namespace) -> int:
@@ -211,8 +227,10 @@ def _open_keys(options: Namespace, *, create: bool) -> "AbstractContextManager[K
     from chargehand.server.middleware.gate import open_keys  # noqa: PLC0415 - the server is an extra
     from chargehand.server.settings import key_store_url  # noqa: PLC0415 - as above
 
-    url = key_store_url(options.data)
-    return closing(open_keys(url)) if create or file_of_url(url).exists() else nullcontext()
+    file = key_store_url(options.data)
+    if options.store is not None:
+        return closing(open_keys(options.store))
+    return closing(open_keys(file)) if create or file.exists() else nullcontext()
 
 
 def _list_tokens(options: Namespace, console: Console) -> None:
@@ -223,7 +241,9 @@ def _list_tokens(options: Namespace, console: Console) -> None:
     elif rows:
         print_table(console, list(rows[0]), [tuple(row.values()) for row in rows])
     else:
-        console.line(f"there are no tokens in {options.data} yet; `chargehand tokens create` makes one")
+        console.line(
+            f"there are no tokens in {options.store or options.data} yet; `chargehand tokens create` makes one"
+        )
 
 
 def _create_token(options: Namespace, console: Console) -> None:

@@ -39,6 +39,7 @@ from chargehand.journal.store import open_journal
 from chargehand.models.prices import flat
 from chargehand.runtime.executor import Executor
 from chargehand.runtime.runner import Outcome, Runner
+from chargehand.store_url import PostgresUrl
 from chargehand.team import Team
 
 
@@ -154,7 +155,8 @@ def load_team_of(options: Namespace) -> Team:
 def team_arguments(options: Namespace) -> tuple[str, ...]:
     """The words that name the same team again."""
     price = options.price.text if options.price else None
-    values = {"--team": options.team, "--model": options.model, "--price": price, "--memory": options.memory}
+    memory = None if isinstance(options.memory, PostgresUrl) else options.memory  # --store names it
+    values = {"--team": options.team, "--model": options.model, "--price": price, "--memory": memory}
     return tuple(word for option, value in values.items() if value for word in (option, str(value)))
 
 

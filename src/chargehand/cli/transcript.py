@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chargehand.cli.live_view import LiveView
 
 _MAX_GOAL = 2000  # characters; the journal has all of it
-_MIN_TASK = 3  # columns for names such as t12, so that lines before and after the plan are aligned
+_MIN_TASK = 6  # columns for names such as t12, t1.2 or t3[0]: the first lines come before the plan is known
 _MAX_TASK = 20
 _MAX_WORKER = 12
 _LEAST_ROOM = 20  # columns beside the names, below which words are not wrapped
@@ -262,7 +262,10 @@ def describe_ending(state: RunState) -> str:
     """How a run ended, or why it has not."""
     end = state.ended
     if end is not None:
-        return end.ending if end.reason in ("done", end.ending) else f"{end.ending} ({end.reason})"
+        if end.reason in ("done", end.ending):
+            return end.ending
+        cap = "" if end.cap is None else f": {end.cap.describe()}"
+        return f"{end.ending} ({end.reason}){cap}"
     if state.input is not None:
         return f"not yet: waiting for {_WAITS_FOR[state.input.what]}"
     return "not yet"

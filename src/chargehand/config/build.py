@@ -42,6 +42,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.memory.chunking import source_files
 from chargehand.models.messages import Settings
+from chargehand.store_url import StoreUrl
 from chargehand.text.words import listed
 from chargehand.tools import rules
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
@@ -64,7 +65,7 @@ class Overrides(Struct, frozen=True):
     """For every model."""
     memory: File | str | None = None
     """Where memory is kept when the file does not say."""
-    elsewhere: File | str | None = None
+    elsewhere: StoreUrl | None = None
     """Where memory is kept whatever the file says."""
 
 
@@ -201,9 +202,9 @@ def _add_memory(build: TeamBuild) -> None:
     build.memory = Memory(_find_store(build, shape.file), blocks, archives, sources=sources)
 
 
-def _find_store(build: TeamBuild, written: str) -> File | str | None:
+def _find_store(build: TeamBuild, written: str) -> StoreUrl | None:
     overrides = build.overrides
-    file: File | str | None = overrides.memory
+    file: StoreUrl | None = overrides.memory
     if written:
         with build.at("memory", "file"):
             file = within(build.source.folder, written)

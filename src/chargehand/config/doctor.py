@@ -39,6 +39,7 @@ from chargehand.models.providers import (
     without_secrets,
 )
 from chargehand.sqlite.connection import Examined
+from chargehand.store_url import PostgresUrl
 
 _EXTRAS = {
     "local": (("xllamacpp", "numpy", "onnxruntime"), "language models and embeddings on this machine"),
@@ -77,8 +78,8 @@ def bad(what: str, message: str, todo: str) -> CheckResult:
 class Surroundings(Struct):
     """What the checks look at."""
 
-    journal: Path
-    memory: Path
+    journal: Path | PostgresUrl
+    memory: Path | PostgresUrl
     team: Description | Invalid
     folder: Path
     """Of the team."""
@@ -86,13 +87,18 @@ class Surroundings(Struct):
     """That the team names."""
 
 
-def check_surroundings(journal: Path, team: str | None = None, memory: Path | None = None) -> list[CheckResult]:
-    """Every check in order; none of them raises. `memory` is where memory is kept unless the team says otherwise."""
+def check_surroundings(
+    journal: Path | PostgresUrl, team: str | None = None, memory: Path | None = None
+) -> list[CheckResult]:
+    """Every check in order; none of them raises. `memory` is where memory is kept unless the team says otherwise.
+
+    A database as journal also keeps the memory.
+    """
     try:
         folder = Path.cwd()
     except OSError:  # a shell may stand in a folder that was deleted: nothing can be looked at from there
         return [bad("folder", "the folder you are in is not there any more", "go to one that is: cd ~")]
-    around = _look_around(journal, team, memory or journal.with_name("memory.db"), folder)
+    around = _look_around(journal, team, memory, folder)
     results: list[CheckResult] = []
     for check in _CHECKS:
         try:
@@ -103,20 +109,22 @@ def check_surroundings(journal: Path, team: str | None = None, memory: Path | No
     return results
 
 
-def _look_around(journal: Path, team: str | None, memory: Path, folder: Path) -> Surroundings:
+def _look_around(journal: Path | PostgresUrl, team: str | None, memory: Path | None, folder: Path) -> Surroundings:
     models: list[str] = []
+    usual = journal if isinstance(journal, PostgresUrl) else memory or journal.with_name("memory.db")
     try:
         folder = find_team(team).file.resolve().parent
         description: Description | Invalid = describe(team)
         models += description.models
         if description.memory is not None:
             models += description.memory.archives.values()
-            memory = Path(description.memory.file or memory)
+            if description.memory.file and isinstance(usual, Path):
+                usual = Path(description.memory.file)
     except Invalid as error:
         description = error
     # a model with a password in it cannot be used, as the line of the team says: it is shown nowhere
     shown = [name for name in models if ":" in name and HIDDEN not in without_secrets(name)]
-    return Surroundings(journal, memory, description, folder, tuple(dict.fromkeys(shown)))
+    return Surroundings(journal, usual, description, folder, tuple(dict.fromkeys(shown)))
 
 
 # --- programs
@@ -198,7 +206,12 @@ def check_files(around: Surroundings) -> Iterator[CheckResult]:
     yield writable("home", models_home(), "name another: export CHARGEHAND_HOME=FOLDER")
 
 
-def check_store(what: str, path: Path, examine: Callable[[Path], Examined], other: str) -> CheckResult:
+def check_store(
+    what: str, path: Path | PostgresUrl, examine: Callable[[Path | PostgresUrl], Examined], other: str
+) -> CheckResult:
+    if isinstance(path, PostgresUrl):
+        examined = examine(path)
+        return bad(what, examined.said, "check the URL and the server") if examined.fault else good(what, str(path))
     if path.exists() and not path.is_file():  # SQLite takes some devices for empty files
         return bad(what, f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}", other)
     result = writable(what, path, other)
@@ -340,7 +353,7 @@ def check_embeddings(_around: Surroundings) -> Iterator[CheckResult]:
 
 
 def check_disk(around: Surroundings, free: int | None = None) -> Iterator[CheckResult]:
-    folder = _folder_above(around.journal)
+    folder = _folder_above(around.journal) if isinstance(around.journal, Path) else around.folder
     free_bytes = shutil.disk_usage(folder).free if free is None else free
     message = f"{free_bytes / 1e9:,.1f} GB free at {folder}"
     if free_bytes < _LEAST_BYTES:

@@ -27,6 +27,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import Memory
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import check_handle
+from chargehand.store_url import StoreUrl
 from chargehand.team import Team
 
 _SECONDS = 300.0
@@ -39,7 +40,7 @@ def load_team(
     *,
     model: str = "",
     memory: File | str | None = None,
-    elsewhere: File | str | None = None,
+    elsewhere: StoreUrl | None = None,
 ) -> Team:
     """The team of a file or folder; without one, that of the nearest `team.yaml` upwards, else the bundled one.
 
@@ -67,7 +68,7 @@ class TeamMemory(Struct, frozen=True):
 
 
 def load_memory(
-    path: File | str | None = None, *, memory: File | str | None = None, elsewhere: File | str | None = None
+    path: File | str | None = None, *, memory: File | str | None = None, elsewhere: StoreUrl | None = None
 ) -> TeamMemory:
     """The memory of a team, to look into it without running anything. No model need be there.
 

@@ -5,6 +5,7 @@
 
 from functools import cached_property, lru_cache
 from math import inf
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -71,6 +72,42 @@ class Amount(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_f
 NOTHING = Amount()
 UNLIMITED = 1 << 60
 """Stands for a missing cap where what is left is computed: more than any run uses."""
+
+
+CapName = Literal["tokens", "usd", "calls", "time"]
+
+
+class CapReached(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The cap that stopped something, in its own unit: tokens, US dollars, calls or seconds."""
+
+    cap: CapName
+    """Which cap."""
+    limit: int | float
+    """The most that may be used."""
+    used: int | float
+    """What was used or reserved of it by then."""
+    needed: int | float = 0
+    """What the next call would have needed; 0: no call was wanted, or the cap is of time."""
+    kept: int | float = 0
+    """What of it was kept for the answer."""
+
+    def describe(self) -> str:
+        """One line: the cap, and what it was used for."""
+        parts = [f"{self._quantity(self.used)} used"]
+        if self.kept:
+            parts.append(f"{self._quantity(self.kept)} kept for the answer")
+        if self.needed:
+            parts.append(f"{self._quantity(self.needed)} needed for the next call")
+        return f"the cap of {self._quantity(self.limit)}: {', '.join(parts)}"
+
+    def _quantity(self, value: float) -> str:
+        if self.cap == "usd":
+            whole, _, cents = f"{value:,.6f}".partition(".")
+            return f"${whole}.{cents.rstrip('0').ljust(2, '0')}"
+        if self.cap == "time":
+            return f"{value:,.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+        unit = self.cap.removesuffix("s") if value == 1 else self.cap
+        return f"{value:,} {unit}"
 
 
 def usd_of(micros: int | None) -> float | None:
@@ -173,6 +210,40 @@ class Ledger(Struct):
             and _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros)
             and _room(budget.calls, self.calls + self.held_calls, amount.calls, keep.calls)
         )
+
+    def cap_reached(self, amount: Amount, *, keep: Amount = NOTHING) -> CapReached | None:
+        """The first cap that does not cover this much more while `keep` stays untouched; None: all do."""
+        budget = self.budget
+        if not _room(budget.tokens, self.tokens + self.held_tokens, amount.tokens, keep.tokens):
+            return CapReached(
+                cap="tokens",
+                limit=budget.tokens or 0,
+                used=self.tokens + self.held_tokens,
+                needed=amount.tokens,
+                kept=keep.tokens,
+            )
+        if not _room(budget.micros, self.micros + self.held_micros, amount.micros, keep.micros):
+            return CapReached(
+                cap="usd",
+                limit=budget.usd or 0.0,
+                used=(self.micros + self.held_micros) / 1_000_000,
+                needed=amount.usd,
+                kept=keep.usd,
+            )
+        if not _room(budget.calls, self.calls + self.held_calls, amount.calls, keep.calls):
+            return CapReached(
+                cap="calls",
+                limit=budget.calls or 0,
+                used=self.calls + self.held_calls,
+                needed=amount.calls,
+                kept=keep.calls,
+            )
+        return None
+
+    def cap_overspent(self) -> CapReached | None:
+        """The first cap that more was spent than it allows; None: none."""
+        reached = self.cap_reached(self.overspent)
+        return None if reached is None else structs.replace(reached, needed=0)
 
     def reserve(self, amount: Amount) -> None:
         self.held_tokens += amount.tokens

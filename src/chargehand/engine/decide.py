@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.failure import EFFECT_IN_DOUBT, OpenStep
 from chargehand.engine.plan import NO_TASK, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds, backoff
@@ -21,6 +21,7 @@ from chargehand.engine.view import (
     gaps,
     key_of,
     missing_gaps,
+    time_cap,
     untraced_gaps,
     unwritten_gap,
     work_until,
@@ -212,7 +213,7 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
         free = 1
     events: list[ev.Event] = []
     starting: dict[str, int] = {}
-    unaffordable: Progress | None = None
+    unaffordable: ev.TaskSkipped | None = None
     queues = list(state.ready_queues.values())
     walks = [urgent_first(state, queue) for queue in queues]
     fronts = _fronts(walks)
@@ -226,13 +227,13 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
         if event is None:
             heappop(fronts)  # no worker of this queue is free
         elif isinstance(event, ev.TaskSkipped) and event.reason == "budget":
-            unaffordable = unaffordable or progress
+            unaffordable = unaffordable or event
             heappop(fronts)
         else:
             events.append(event)
             _advance(fronts, walks[number])
     if not events and unaffordable is not None and state.ledger.reserved == NOTHING:
-        return [ev.TaskSkipped(unaffordable.task.id, "budget")]  # nothing under way could give any money back
+        return [unaffordable]  # nothing under way could give any money back
     return events
 
 
@@ -310,8 +311,10 @@ def _start(
         return None
     agent, probes = choice
     reserve = agent.estimate
-    if not state.ledger.covers(reserve, keep=state.requested.budget.floor):
-        return ev.TaskSkipped(progress.task.id, "budget")
+    floor = state.requested.budget.floor
+    if not state.ledger.covers(reserve, keep=floor):
+        cap = state.ledger.cap_reached(reserve, keep=floor)
+        return ev.TaskSkipped(progress.task.id, "budget", cap=cap)
     starting[agent.name] = starting.get(agent.name, 0) + 1
     return ev.AttemptStarted(
         task=progress.task.id,
@@ -399,14 +402,14 @@ def _plan(state: RunState, now: Instant, why: ev.Why) -> ev.Event | None:
     duty = state.planning
     if why == "more" and state.unsettled and not (state.wake == "any" and state.settled_since_plan):
         return None
-    broke = not state.ledger.covers(state.requested.roster.supervision, keep=state.requested.budget.floor)
+    cap = state.ledger.cap_reached(state.requested.roster.supervision, keep=state.requested.budget.floor)
     retry_at = _retry_at(state, "plan", now)
     late = retry_at >= _plan_until(state)  # asked again, it could not answer in time
-    if _is_given_up(duty, state.requested.policy.limits.plans) or broke or late:
+    if _is_given_up(duty, state.requested.policy.limits.plans) or cap is not None or late:
         if state.tasks:  # what there is must do, and the answer says that something may be missing
             lost = () if state.replans else ("the plan was never finished, so parts of this may have been left out",)
             return ev.TasksAdded(duty.number, (), closed=True, unserved=lost)
-        return ev.RunEnded("failed", "budget") if broke else _fallback_plan(state, late=late)
+        return _fallback_plan(state, late=late) if cap is None else ev.RunEnded("failed", "budget", cap=cap)
     return _try(state, "plan", now, retry_at, why)
 
 
@@ -449,9 +452,11 @@ def _fallback_plan(state: RunState, *, late: bool) -> ev.Event:
     worker = _fallback_worker(state, failure)
     if not worker:
         if failure.kind == "budget":
-            return ev.RunEnded("failed", "budget")
+            return ev.RunEnded("failed", "budget", cap=failure.cap)
         gap = ev.Gap(NO_TASK, "unplanned", failure.kind, f"no plan could be made: {failure.message}")
-        return ev.RunEnded("failed", "deadline" if late and failure.kind == "timeout" else "no_plan", (gap,))
+        if late and failure.kind == "timeout":
+            return ev.RunEnded("failed", "deadline", (gap,), time_cap(state))
+        return ev.RunEnded("failed", "no_plan", (gap,))
     problem = f"no plan could be made ({failure.message})"
     doubt = f"{problem}: {worker} was given the whole request, and parts may have been left out"
     is_broken = failure.code_error is not None or failure.refusal is not None
@@ -520,37 +525,46 @@ def _finish(state: RunState, now: Instant) -> ev.Event | None:
     done = any(progress.status is Status.DONE for progress in state.tasks.values())
     is_missing = done and state.combine != "none" and state.answer is None
     wanted = is_missing and not _is_given_up(duty, policy.limits.answers)
-    affordable = state.ledger.covers(state.requested.roster.supervision)
+    cap = state.ledger.cap_reached(state.requested.roster.supervision)
     last = answer_until(state)
     retry_at = _retry_at(state, "answer", now)
-    if wanted and affordable and retry_at < last:
+    if wanted and cap is None and retry_at < last:
         return _try(state, "answer", now, retry_at)
-    return _ending(state, done=done, broke=wanted and not affordable)
+    return _ending(state, done=done, unaffordable=cap if wanted else None)
 
 
-def _ending(state: RunState, *, done: bool, broke: bool) -> ev.RunEnded:
+def _ending(state: RunState, *, done: bool, unaffordable: CapReached | None) -> ev.RunEnded:
+    """The end; `unaffordable` is the cap that an answer which is wanted does not fit under."""
     missing = (*gaps(state), *untraced_gaps(state), *cut_gaps(state))
     inside = missing_gaps(state)
     if done and state.combine != "none" and state.answer is None:
-        missing = (*missing, unwritten_gap(state, broke=broke))
+        missing = (*missing, unwritten_gap(state, unaffordable))
     cause: ev.EndReason | None = None
+    cap: CapReached | None = None
     if state.time_up:
         cause = "deadline"
-    elif broke or state.budget_hit:
+        cap = time_cap(state)
+    elif unaffordable is not None or state.budget_hit:
         cause = "budget"
+        cap = unaffordable or state.cap_reached
     if state.time_up and not state.approved and not done:
         return ev.RunEnded("needs_input", "no_input", missing)
     if not done:
-        return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing)
+        return ev.RunEnded("failed", cause or ("no_results" if state.tasks else "no_plan"), missing, cap)
     missing = (*missing, *(gap for gap in inside if gap not in missing))
+    if missing and cause is None:
+        cause, cap = _cause_inside(inside)
     if missing:
-        return ev.RunEnded("partial", cause or _cause_inside(inside), missing)
-    return ev.RunEnded("complete", "done" if state.ledger.overspent == NOTHING else "overspent")
+        return ev.RunEnded("partial", cause or "gaps", missing, cap)
+    overspent = state.ledger.cap_overspent()
+    return ev.RunEnded("complete", "done" if overspent is None else "overspent", cap=overspent)
 
 
-def _cause_inside(inside: tuple[ev.Gap, ...]) -> ev.EndReason:
-    """What ended a nested run early ends those around it for the same reason."""
-    reasons = {gap.reason for gap in inside}
-    if "deadline" in reasons:
-        return "deadline"
-    return "budget" if "budget" in reasons else "gaps"
+def _cause_inside(inside: tuple[ev.Gap, ...]) -> tuple[ev.EndReason, CapReached | None]:
+    """What ended a nested run early ends those around it for the same reason, and by the same cap."""
+    reasons: tuple[ev.EndReason, ...] = ("deadline", "budget")
+    for reason in reasons:
+        caps = [gap.cap for gap in inside if gap.reason == reason]
+        if caps:
+            return reason, caps[0]
+    return "gaps", None

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from chargehand.engine.budget import Amount, Budget
+from chargehand.engine.budget import Amount, Budget, CapReached
 from chargehand.engine.facts import AnswerAudit, NotedFact, Tracing
 from chargehand.engine.failure import Asked, Failure, Gap, Missing, Question, StepKind
 from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
@@ -524,6 +524,8 @@ class TaskSkipped(_Fact, frozen=True, tag="task.skipped"):
     """The task that did not deliver (`input`), or whose attempt the provider refused (`refused`)."""
     by: str = ""
     """The person who skipped it (`person`), as far as that is known."""
+    cap: CapReached | None = None
+    """The cap that does not cover it (`budget`)."""
 
 
 class TaskReassigned(_Fact, frozen=True, tag="task.reassigned"):
@@ -595,6 +597,8 @@ class RunEnded(_Fact, frozen=True, tag="run.ended"):
     """Why it ended so."""
     gaps: tuple[Gap, ...] = ()
     """What the answer has to do without."""
+    cap: CapReached | None = None
+    """The cap that is the reason (`budget`, `deadline` or `overspent`); `null`: another reason."""
 
 
 class PromptSent(_Fact, frozen=True, tag="prompt.sent"):

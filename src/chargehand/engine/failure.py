@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from chargehand.engine.budget import CapReached
 from chargehand.engine.plan import NO_TASK, TaskId
 from chargehand.engine.policy import Seconds
 
@@ -207,6 +208,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
     """Of a fallback that fails: why the worker failed that the task was meant for."""
     running: tuple[OpenStep, ...] = ()
     """The steps that were still running when the time of an attempt was over."""
+    cap: CapReached | None = None
+    """The cap of the budget that did not cover it (kind `budget`); `null`: another reason, or it is not known."""
 
 
 class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -233,6 +236,8 @@ class Gap(Struct, frozen=True, omit_defaults=True, gc=False):
     """The run inside in which it is missing; empty: this one."""
     inner: TaskId = NO_TASK
     """The task of that run."""
+    cap: CapReached | None = None
+    """The cap that is the reason for it (`budget` or `deadline`); `null`: another reason, or it is not known."""
 
 
 class Missing(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -9,7 +9,7 @@ from msgspec import structs
 from chargehand.engine import breaker as breakers
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker, forget_probe
-from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
 from chargehand.engine.failure import EFFECT_IN_DOUBT, OUTAGES, StepKind
 from chargehand.engine.plan import NO_TASK, Plan, Task, TaskId, in_order, needs
 from chargehand.engine.policy import Instant, Seconds
@@ -138,7 +138,7 @@ def _supervision_failed(state: RunState, event: ev.SupervisionFailed) -> None:
         duty.next = "rejected"
         return
     duty.failures += 1
-    state.budget_hit = state.budget_hit or event.failure.kind == "budget"
+    _record_cap(state, event.failure.cap, is_budget=event.failure.kind == "budget")
     duty.failure = event.failure
     duty.feedback = event.findings
     duty.next = "rejected" if event.findings else "failed"
@@ -225,17 +225,25 @@ def _task_failed(state: RunState, event: ev.TaskFailed) -> None:
     for pending in (state.failed_pending, state.joinable, state.expandable):
         pending.pop(event.task, None)
     progress.failure = event.failure
-    state.budget_hit = state.budget_hit or event.failure.kind == "budget"
+    _record_cap(state, event.failure.cap, is_budget=event.failure.kind == "budget")
     _settle(state, progress, Status.FAILED)
 
 
 def _task_skipped(state: RunState, event: ev.TaskSkipped) -> None:
     progress = state.tasks[event.task]
     state.unreachable.pop(event.task, None)
-    state.budget_hit = state.budget_hit or event.reason == "budget"
+    _record_cap(state, event.cap, is_budget=event.reason == "budget")
     progress.skipped = event.reason
+    progress.cap = event.cap
     progress.because = event.because
     _settle(state, progress, Status.SKIPPED)
+
+
+def _record_cap(state: RunState, cap: CapReached | None, *, is_budget: bool) -> None:
+    """Remember that the budget was too small for something, and which cap it was."""
+    if is_budget:
+        state.budget_hit = True
+        state.cap_reached = cap or state.cap_reached
 
 
 def _task_reassigned(state: RunState, event: ev.TaskReassigned) -> None:

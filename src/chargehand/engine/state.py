@@ -12,7 +12,7 @@ from msgspec import Raw, Struct, field
 
 from chargehand.engine import events as ev
 from chargehand.engine.breaker import Breaker
-from chargehand.engine.budget import NOTHING, Amount, Ledger
+from chargehand.engine.budget import NOTHING, Amount, CapReached, Ledger
 from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.failure import Gap, OpenStep
 from chargehand.engine.plan import NO_TASK, Combine, LoopState, Need, Task, TaskId
@@ -94,6 +94,7 @@ class Progress(Struct):
     refined: int = 0
     failure: ev.Failure | None = None
     skipped: ev.SkipReason | None = None
+    cap: CapReached | None = None  # the cap that it was skipped for
     because: TaskId = NO_TASK
     result: Raw | None = None
     items: int = -1
@@ -207,6 +208,7 @@ class RunState(Struct):
     cancel: ev.CancelRequested | None = None
     time_up: bool = False
     budget_hit: bool = False  # the budget was too small for something
+    cap_reached: CapReached | None = None  # the cap that was too small last, where it is known
     loop: LoopState | None = None
     answer: Raw | None = None
     answer_tracing: Tracing | None = None

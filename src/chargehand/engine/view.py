@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Raw, Struct, structs
 
+from chargehand.engine.budget import CapReached
 from chargehand.engine.events import Offer
 from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Gap
@@ -36,6 +37,13 @@ def work_until(state: RunState) -> Instant:
 def answer_until(state: RunState) -> Instant:
     """When the run is over whatever is still under way: nothing is begun, and nothing waited for, after that."""
     return state.requested.deadline + state.requested.policy.grace
+
+
+def time_cap(state: RunState) -> CapReached:
+    """The time of the run as a cap that was reached: when no more tasks were begun. Waiting does not count."""
+    limit = max(0.0, state.requested.deadline - state.waited - state.began)
+    kept = state.requested.deadline - work_until(state)
+    return CapReached("time", limit, limit - kept, kept=kept)
 
 
 def inputs(state: RunState, progress: Progress) -> tuple[Input, ...]:
@@ -96,7 +104,9 @@ def gap(state: RunState, progress: Progress) -> Gap:
     """Why there is nothing from this task. Of all runs that end, only one that is cancelled leaves tasks open."""
     task = progress.task.id
     if progress.status is Status.FAILED and progress.failure is not None:
-        return Gap(task, "failed", progress.failure.kind, progress.failure.message)
+        failure = progress.failure
+        cap = time_cap(state) if failure.kind == "deadline" and state.time_up else failure.cap
+        return Gap(task=task, status="failed", reason=failure.kind, message=failure.message, cap=cap)
     if progress.status is Status.SKIPPED:
         reason = progress.skipped or "input"
         messages = {
@@ -106,7 +116,14 @@ def gap(state: RunState, progress: Progress) -> Gap:
             "person": "a person skipped it",
             "refused": f"its model refuses every call, as in {progress.because!r}",
         }
-        return Gap(task=task, status="skipped", reason=reason, message=messages[reason], because=progress.because)
+        return Gap(
+            task=task,
+            status="skipped",
+            reason=reason,
+            message=messages[reason],
+            because=progress.because,
+            cap=time_cap(state) if reason == "deadline" else progress.cap,
+        )
     words = "it is not finished yet" if state.cancel is None else "the run ended before it was finished"
     return Gap(task, "unfinished", "unfinished", words)
 
@@ -162,14 +179,16 @@ def cut_gaps(state: RunState) -> tuple[Gap, ...]:
     return (Gap(NO_TASK, "unwritten", "logic", f"the answer is not whole: {state.answer_cut}"),)
 
 
-def unwritten_gap(state: RunState, *, broke: bool) -> Gap:
-    """Why there are results and no answer from them."""
+def unwritten_gap(state: RunState, cap: CapReached | None) -> Gap:
+    """Why there are results and no answer from them; `cap`: the budget is too small for it."""
     failure = state.answering.failure
     if failure is not None:
-        return Gap(NO_TASK, "unwritten", failure.kind, f"the answer could not be written: {failure.message}")
-    if broke:
-        return Gap(NO_TASK, "unwritten", "budget", "the answer was not written: the budget was too small for it")
-    return Gap(NO_TASK, "unwritten", "deadline", "the answer was not written: the time ran out")
+        message = f"the answer could not be written: {failure.message}"
+        return Gap(NO_TASK, "unwritten", failure.kind, message, cap=failure.cap)
+    if cap is not None:
+        message = "the answer was not written: the budget was too small for it"
+        return Gap(NO_TASK, "unwritten", "budget", message, cap=cap)
+    return Gap(NO_TASK, "unwritten", "deadline", "the answer was not written: the time ran out", cap=time_cap(state))
 
 
 _CONFLICTS = {

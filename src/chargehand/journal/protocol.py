@@ -87,10 +87,10 @@ class SqliteRouteExamples:
         def work(db: "sqlite3.Connection") -> None:
             db.execute("DELETE FROM route_examples WHERE team = ? AND run = ? AND source = ?", (self.team, run, source))
             for example in wrong:
-                key = (self.team, example.worker, _shorten(example.request))
+                key = (self.team, example.worker, shorten_request(example.request))
                 db.execute("DELETE FROM route_examples WHERE team = ? AND worker = ? AND request = ?", key)
             for example in right:
-                row = (self.team, run, source, example.worker, _shorten(example.request), example.at)
+                row = (self.team, run, source, example.worker, shorten_request(example.request), example.at)
                 db.execute(
                     "INSERT INTO route_examples (team, run, source, worker, request, at) VALUES (?, ?, ?, ?, ?, ?)", row
                 )
@@ -135,8 +135,9 @@ _TRIM_FITTED = """
 """
 
 
-def _shorten(request: str) -> str:
-    return " ".join(request.split())[:MAX_REQUEST_CHARS]
+def shorten_request(request: str) -> str:
+    """A request as it is kept: on one line, without NUL characters, and not all of a long one."""
+    return " ".join(request.replace("\0", " ").split())[:MAX_REQUEST_CHARS]
 
 
 # --- journals
@@ -151,6 +152,8 @@ class Lease(Struct, eq=False):
     """The last sequence number known to be durable."""
     number: int = 0
     """What the store calls the run, where it has a shorter name for it."""
+    released: bool = False
+    """The store let go of it with the entry that ended the run."""
 
 
 class RunRow(Struct, frozen=True):
@@ -359,17 +362,20 @@ def check_name(run: str) -> None:
         raise Invalid(f"{run!r} cannot name a run: a name is not empty and has no NUL character")
 
 
-def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool) -> None:
+def check_claim(run: str, *, seq: int, process: int, new: bool, steal: bool, host: str = "") -> None:
     """Raise what a claim deserves that does not fit.
 
-    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none.
+    `seq` is 0 for a run without entries, `process` is the one that holds the run, 0 for none; `host` is another than
+    this one, if it runs there.
     """
     if new and seq:
         raise Refused(f"run {run!r} exists already, with {seq} entries; choose another name or resume it")
     if not new and not seq:
         raise RunUnknown(run)
     if process and not steal:
-        holder = "this process" if process == os.getpid() else f"process {process}"
+        holder = "this process" if process == os.getpid() and not host else f"process {process}"
+        if host:
+            holder = f"{holder} on {host}"
         raise RunBusy(f"run {run!r} is being driven by {holder}; wait until it ends there, or stop it there")
 
 

@@ -7,9 +7,7 @@ import os
 import re
 import shlex
 import sqlite3
-import struct
 import tempfile
-import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from hashlib import sha256
@@ -20,7 +18,6 @@ from msgspec import structs
 
 from chargehand.engine.events import Entry
 from chargehand.errors import Corrupt, RunUnknown, StoreUnavailable
-from chargehand.journal.codec import TAGS, decode, version_of
 from chargehand.journal.ownership import Owner, is_alive
 from chargehand.journal.protocol import (
     Lease,
@@ -32,6 +29,7 @@ from chargehand.journal.protocol import (
     fenced,
     misfit,
 )
+from chargehand.journal.stored_entry import StoredEntry, stored_entry, verified
 from chargehand.sqlite.connection import FILE_ERRORS, is_damage, sync_directory
 
 # --- blobs: bodies too large for a row, found again by their content
@@ -168,41 +166,18 @@ _ENDS = """
 _INDEX = "SELECT number, CAST(run AS BLOB) FROM runs INDEXED BY sqlite_autoindex_runs_1"
 _INSIDE = "SELECT run FROM runs WHERE run > ? AND run < ? AND seq > 0 ORDER BY run"
 _MOST = 1 << 62
-_NUMBERS = struct.Struct("<qdqq")
 
 Stand: TypeAlias = tuple[int, int, int, str | None, int | None]
 """Number, epoch, last entry, holder and owner of a run."""
 _NO_RUN: Stand = (0, 0, 0, None, None)
 
-StoredEntry: TypeAlias = tuple[int, float, int, str, int, bytes, str, int]
-"""A row without its run."""
-
-
 Row: TypeAlias = tuple[int, int, float, int, str, int, bytes, str, int]
 """One entry as stored: run, seq, at, epoch, type, version, body, blob, crc. A large body lies in the blob named."""
 
 
-_UNFIT = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
-"""What is raised over columns that hold another type than they should."""
-
-
-def _checksum(run: str, seq: int, at: float, epoch: int, kind: str, version: int, body: bytes, blob: str) -> int:
-    head = _NUMBERS.pack(seq, at, epoch, version) + f"{run}\0{kind}\0{blob}".encode()
-    return zlib.crc32(body, zlib.crc32(head))
-
-
 def make_row(lease: Lease, entry: Entry, body: bytes, blob: str = "") -> Row:
     """The row of an entry under this lease."""
-    run = lease.run
-    seq = entry.seq
-    at = entry.at
-    epoch = lease.epoch
-    event = entry.event
-    kind = TAGS[type(event)]
-    version = version_of(event)
-    body = b"" if blob else body
-    crc = _checksum(run=run, seq=seq, at=at, epoch=epoch, kind=kind, version=version, body=body, blob=blob)
-    return lease.number, seq, at, epoch, kind, version, body, blob, crc
+    return lease.number, *stored_entry(lease, entry, body, blob)
 
 
 def claim(connection: sqlite3.Connection, run: str, holder: str, owner: Owner, *, new: bool, steal: bool) -> Lease:
@@ -288,7 +263,7 @@ def read_readable(connection: sqlite3.Connection, blobs: Blobs, run: str, after:
         with closing(connection.execute(_AFTER, (number, expected))) as cursor:
             for row in cursor:
                 expected += 1
-                entries.append(_verified(blobs, run, expected, row))
+                entries.append(verified(run, expected, row, blobs.get))
                 highest = max(highest, row[2])
         if entries and (expected > last or highest > epoch):
             return Readable(entries, _contradicted_run(run, last, expected))
@@ -321,24 +296,6 @@ def _find_run(connection: sqlite3.Connection, run: str) -> tuple[int, int, int]:
             raise _damaged_run(run)
         raise RunUnknown(run)
     return number, epoch, last
-
-
-def _verified(blobs: Blobs, run: str, expected: int, row: StoredEntry) -> Entry:
-    """The entry in a row, if it is the one expected and as it was written."""
-    seq, at, epoch, kind, version, body, blob, crc = row
-    if seq != expected:
-        raise damaged(run, expected, "is missing")
-    try:
-        if crc != _checksum(run=run, seq=seq, at=at, epoch=epoch, kind=kind, version=version, body=body, blob=blob):
-            raise damaged(run, seq, "is damaged")
-        content = blobs.get(blob) if blob else body
-    except _UNFIT as error:
-        raise damaged(run, seq, "is damaged") from error
-    except Corrupt as error:
-        if error.run:
-            raise
-        raise damaged(run, seq, f"cannot be read: {error}") from error
-    return Entry(seq, at, decode(kind, version, content, run=run, seq=seq))
 
 
 class Listing:
@@ -413,7 +370,7 @@ class Listing:
     def _verified(self, run: str, seq: int, ends: dict[int, StoredEntry]) -> Entry:
         if seq not in ends:
             raise damaged(run, seq, "is missing")
-        return _verified(self._blobs, run, seq, ends[seq])
+        return verified(run, seq, ends[seq], self._blobs.get)
 
 
 def _shown_name(name: object) -> str:

@@ -1,4 +1,6 @@
-"""Journals by URL: `sqlite:///runs.db` (with four slashes an absolute path), `memory:`; a bare path is a SQLite file.
+"""Journals by URL: `sqlite:///runs.db` (with four slashes an absolute path), `postgresql://host/database`, `memory:`.
+
+A bare path is a SQLite file.
 
 Another kind of store is one module with a `JournalStore`, and a line in `journal_store`.
 """
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 from chargehand.engine.events import Entry
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import BackedUp, Journal, JournalStore, Pruned, Readable, RunRow
-from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
+from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined
@@ -19,10 +21,14 @@ if TYPE_CHECKING:
 
 def journal_store(url: StoreUrl) -> JournalStore:
     """The store that keeps a journal; Invalid for a URL that names none."""
-    path = file_of_url(url)
+    place = parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        from chargehand.journal.postgres import PostgresJournalStore  # noqa: PLC0415 - an extra
+
+        return PostgresJournalStore(place)
     from chargehand.journal.sqlite import SqliteFile  # noqa: PLC0415 - a journal in memory needs no SQLite
 
-    return SqliteFile(path)
+    return SqliteFile(place)
 
 
 async def open_journal(url: StoreUrl, *, durability: "Durability" = "machine", create: bool = True) -> Journal:

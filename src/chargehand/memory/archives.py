@@ -54,7 +54,7 @@ def check_passages(passages: Sequence[Passage]) -> None:
         if not passage.text.strip():
             raise Invalid(f"passage {at} has no text; leave it out")
         try:
-            check_text("".join((passage.text, passage.id, passage.document, *passage.tags)))
+            check_text("".join((passage.text, passage.id, passage.document, *passage.tags, *passage.origin.texts)))
         except Invalid as error:
             raise Invalid(f"passage {at}: {error}") from error
         if not all(tag.strip() for tag in passage.tags):

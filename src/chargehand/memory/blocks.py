@@ -54,6 +54,11 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     tainted: bool = False
     mark: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of it that is text."""
+        return self.name, self.run, self.task, self.key, self.source, self.mark
+
 
 PERSON = Origin()
 TEAM = Origin("team")
@@ -151,6 +156,7 @@ def edited(
     An edit that changes nothing makes no version: the block comes back as it was, with a change of the same version,
     and nothing is to be kept.
     """
+    check_text("".join(origin.texts))
     _check_access(block, edit, grant, origin, expect)
     if expect is not None and expect != block.version:
         raise Conflict(
@@ -200,7 +206,7 @@ def created(block: Block, origin: Origin) -> Change:
             "shorten the text or raise the limit"
         )
     try:
-        check_text(block.value)
+        check_text("".join((block.value, *origin.texts)))
     except Invalid as error:
         raise Invalid(f"block {block.label!r}: {error}") from error
     tainted = bool(block.value) and (block.tainted or origin.tainted)

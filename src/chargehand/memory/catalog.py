@@ -15,6 +15,7 @@ from chargehand.engine.roster import Match
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
 from chargehand.memory.conversations import Role, Turn
+from chargehand.store_url import StoreUrl
 
 Order: TypeAlias = Literal["asc", "desc"]
 ANYONE = Match()
@@ -98,6 +99,13 @@ class Catalog(Protocol):
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
         """Keep a new thing; it comes back with its id and times. Refused if there is one of this id already."""
+        ...
+
+    async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
+        """Keep an agent and new blocks, and attach by this grant what is named: the new blocks by their ids, or others.
+
+        All of it, or nothing.
+        """
         ...
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None: ...
@@ -280,7 +288,7 @@ class Catalog(Protocol):
 
 
 class Memory(Declared, frozen=True):
-    """`store` is a file, an open catalog, or (left out) this process alone.
+    """`store` is a file or a URL, an open catalog, or (left out) this process alone.
 
     Blocks and archives are made when they are not there yet. What a team wrote stays; a block that was never changed
     follows its declaration. `space` keeps several teams in one file apart; left out, it is the team's name. `sources`
@@ -288,7 +296,7 @@ class Memory(Declared, frozen=True):
     (`memory.sources.read_sources`): what it has already is not put in again.
     """
 
-    store: Path | str | Catalog | None = None
+    store: StoreUrl | Catalog | None = None
     blocks: Sequence[Block] = ()
     archives: Sequence[Archive] = ()
     space: str = ""

@@ -1,17 +1,29 @@
 """What is looked for in a question, and which passages come first: how alike in meaning, with which of its words.
 
-Finding and comparing them is the stores' business. The numbers were chosen on one half of the questions in
+Counting, finding and comparing them is the stores' business. The numbers were chosen on one half of the questions in
 tests/memory/labelled and checked on the other: `python -m bench.hybrid`.
 """
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from math import log2
 
+from msgspec import Struct
+
+from chargehand.memory.archives import Hit, Passage
 from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
+BUDGET = 4_000
+"""Passages whose match by words is scored: a microsecond each."""
+MAX_HITS = 1_000
+"""Hits of one search."""
+BY_WORDS = 50
+"""Matches by words that are weighed against meaning, or as many as are asked for."""
+WEIGHED = 48
+"""Terms of a question whose rarity is looked up."""
 MOST_TERMS = 8
 """Of the telling words of a question, the first so many are looked for."""
 MOST_HOLDERS = 50
@@ -83,6 +95,80 @@ def telling(query: str) -> tuple[str, ...]:
         elif search or "-" in word or (not shouted and _is_name(word, opens=not before or before[-1] in ".!?:;")):
             terms.append(word)
     return tuple(dict.fromkeys(term for term in terms if term))[:MOST_TERMS]
+
+
+# --- which terms are worth looking for
+
+
+class TermCount(Struct, frozen=True):
+    """A term, and how many passages of an archive hold it; the store need not count further than it was asked to."""
+
+    term: str
+    count: int
+
+
+def most_holders(passages: int) -> int:
+    """How many passages of an archive may hold a term that tells them apart."""
+    return max(MOST_HOLDERS, int(RARE * passages))
+
+
+def rare_terms(counted: Iterable[TermCount], passages: int) -> list[str]:
+    """The terms that tell passages apart, the rarest first."""
+    most = most_holders(passages)
+    return [counted.term for counted in _rarest_first(counted) if counted.count <= most][:MOST_TERMS]
+
+
+def searched_terms(counted: Iterable[TermCount]) -> tuple[list[str], list[str]]:
+    """The terms to look for, the rarest first; and those of them that are held by few enough to score them all."""
+    chosen = _rarest_first(counted)[:MOST_TERMS]
+    totals = accumulate(counted.count for counted in chosen)
+    cheap = [counted.term for total, counted in zip(totals, chosen, strict=True) if total <= BUDGET]
+    return [counted.term for counted in chosen], cheap
+
+
+def _rarest_first(counted: Iterable[TermCount]) -> list[TermCount]:
+    """Those that occur at all."""
+    return sorted((counted for counted in counted if counted.count), key=lambda counted: counted.count)
+
+
+# --- which passages come first
+
+
+class WordMatch(Struct, frozen=True):
+    """How well a passage matches by words (more is better), and the terms it has."""
+
+    score: float
+    terms: tuple[str, ...]
+
+    def only(self, terms: Sequence[str]) -> "WordMatch":
+        """The same match, with these terms only."""
+        return WordMatch(self.score, tuple(term for term in self.terms if term in terms))
+
+
+class Ranked(Struct, frozen=True):
+    """A passage by its number, and its place among the hits."""
+
+    number: int
+    score: float
+    why: str
+
+
+def rank(meaning: Mapping[int, float], words: Mapping[int, WordMatch], limit: int) -> list[Ranked]:
+    """The best passages, best first, by their likeness and their matches by words."""
+    best = max((match.score for match in words.values()), default=0.0) or 1.0
+    shares = {number: (max(0.0, match.score / best), match.terms) for number, match in words.items()}
+    return [Ranked(number, score, why) for number, score, why in fused(meaning, shares)[:limit]]
+
+
+def hits_of(ranked: Iterable[Ranked], meaning: Mapping[int, float], passages: Mapping[int, Passage]) -> list[Hit]:
+    """The hits of those passages that are still there."""
+    hits: list[Hit] = []
+    for place in ranked:
+        if place.number in passages:
+            alike = meaning.get(place.number)
+            by_words = place.score - (alike or 0.0)
+            hits.append(Hit(passages[place.number], place.score, meaning=alike, words=by_words, why=place.why))
+    return hits
 
 
 def fused(

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.errors import Invalid, Refused, StoreUnavailable
+from chargehand.journal.store import examine_journal
 from chargehand.memory.archives import EVERYTHING, Archive, Embedding, Filter, Hit, Inserted, Passage, check_passages
 from chargehand.memory.catalog import Catalog
 from chargehand.memory.chunking import cut
-from chargehand.sqlite import MEMORY, StoreUrl, file_of_url
+from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 
 if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined
@@ -33,21 +34,27 @@ async def open_catalog(
     durability: "Durability" = "machine",
     clock: Callable[[], Instant] = time.time,
 ) -> Catalog:
-    """The catalog at a URL (`sqlite:///memory.db`, `memory:`) or in a file, made if it is missing.
+    """The catalog at a URL (`sqlite:///memory.db`, `postgresql://...`, `memory:`) or in a file, made if it is missing.
 
-    Another kind of store is one module with a `Catalog`, and a line here.
+    Another kind of store is one module with a `Catalog`, and a line here. What a database of PostgreSQL promises on
+    commit is its own setting, so `durability` is that of files.
     """
+    place = None if url == MEMORY else parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        from chargehand.memory.postgres_catalog import PostgresCatalog  # noqa: PLC0415 - the driver is an extra
+
+        return await PostgresCatalog.open(place, space=space, clock=clock)
     from chargehand.memory.sqlite_catalog import SqliteCatalog  # noqa: PLC0415 - only teams with a memory need it
 
-    path = None if url == MEMORY else file_of_url(url)
-    return await SqliteCatalog.open(path, space=space, durability=durability, clock=clock)
+    return await SqliteCatalog.open(place, space=space, durability=durability, clock=clock)
 
 
 def examine_catalog(url: StoreUrl) -> "Examined":
     """What is wrong with a catalog that is there; takes a few seconds at most."""
     from chargehand.sqlite.connection import CATALOG, examine  # noqa: PLC0415 - as above
 
-    return examine(file_of_url(url), CATALOG)
+    place = parse_store_url(url)
+    return examine_journal(place) if isinstance(place, PostgresUrl) else examine(place, CATALOG)
 
 
 Embeddings = Callable[[str], Embedding | None]

@@ -1,9 +1,7 @@
 """A catalog on SQLite: in a file that several processes may use at once, or in memory. The rows are elsewhere."""
 
-import secrets
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +11,16 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import Match
-from chargehand.errors import Invalid, Refused
-from chargehand.memory import blocks
 from chargehand.memory import sqlite_passages as passage_rows
 from chargehand.memory import sqlite_things as thing_rows
 from chargehand.memory.archives import EVERYTHING, Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import PERSON, Block, Change, Edit, Grant, Origin
-from chargehand.memory.catalog import ANYONE, PREFIXES, Attached, Kept, Order, Thing
+from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
+from chargehand.memory.passages import check_question_model, no_numpy
 from chargehand.memory.sqlite_search import search
+from chargehand.memory.things import check_archive_grant, check_turns, decode_thing, encode_thing, new_key, new_thing
 from chargehand.sqlite.connection import CATALOG, Connect, Durability, connect
 from chargehand.sqlite.database import Database, FileDatabase, MemoryDatabase, open_in_thread
 
@@ -45,7 +43,7 @@ class _Opened:
         try:
             from chargehand.memory.vector_index import VectorIndex  # noqa: PLC0415 - numpy is needed for vectors only
         except ImportError as error:
-            raise passage_rows.no_numpy() from error
+            raise no_numpy() from error
         return VectorIndex()
 
 
@@ -110,29 +108,22 @@ class SqliteCatalog:
     # --- things by id
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
-        kind = type(thing)
-        brought = bool(thing.id)
+        new = _NewThing(thing, origin, self._opened.clock())
+        await self._database.write(lambda db: new.add(db, self._space))
+        return decode_thing(type(thing), new.body)
+
+    async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
         now = self._opened.clock()
-        if brought:
-            thing_rows.check_id(kind, thing.id)
-        thing_rows.check_names(thing)
-        thing_id = thing.id or f"{PREFIXES[kind]}-{uuid.uuid4()}"
-        added = replace(thing, id=thing_id, created=now, updated=now)
-        first: Change | None = None
-        if isinstance(added, Block):
-            first = blocks.created(added, origin)
-            added = replace(added, tainted=first.tainted, untainted="", version=1, at=1, redo=())
-        elif isinstance(added, Archive):
-            added = replace(added, width=0)
-        body = thing_rows.encode(added)
+        new = [_NewThing(thing, PERSON, now) for thing in (agent, *own)]
 
         def work(db: sqlite3.Connection) -> None:
-            number = thing_rows.add(db, self._space, added, body, brought=brought)
-            if number is not None and first is not None:
-                thing_rows.keep(db, number, first, key=origin.key)
+            for thing in new:
+                thing.add(db, self._space)
+            for which in attached:
+                thing_rows.attach(db, self._space, new[0].thing.id, which, grant)
 
-        await self._database.write(work)
-        return thing_rows.decode(kind, body)
+        await self._database.write(_whole(work))
+        return decode_thing(Profile, new[0].body)
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
         return await self._read(thing_rows.get, kind, which)
@@ -198,7 +189,7 @@ class SqliteCatalog:
     async def edit(
         self, block: str, edit: Edit, origin: Origin, *, agent: str = "", expect: int | None = None
     ) -> Block:
-        key = origin.key or _new_key()
+        key = origin.key or new_key()
         now = self._opened.clock()
         return await self._write(thing_rows.edit, block, edit, origin, key=key, agent=agent, expect=expect, now=now)
 
@@ -244,12 +235,8 @@ class SqliteCatalog:
             existing = [thing_rows.need(db, self._space, Archive, which)[1] for which in archives]
             for archive in existing:
                 self._check_grant(db, archive, agent)
-                made_by, _ = passage_rows.model(db, self._space, archive.id)
-                if vector is not None and handle and made_by and made_by != handle:
-                    raise Invalid(
-                        f"the archive {archive.name} has vectors of {made_by}, and the question's is of {handle}; "
-                        f"embed it with {made_by}, or search by words"
-                    )
+                if vector is not None:
+                    check_question_model(archive, handle, passage_rows.model(db, self._space, archive.id))
             return search(
                 db=db,
                 open_index=lambda: self._opened.index,
@@ -294,16 +281,9 @@ class SqliteCatalog:
         """Refused for what an agent may not do; not checked for callers that are no agents."""
         if not agent:
             return
-        grant = thing_rows.granted(
-            db, self._space, thing_rows.need_number(db, self._space, Archive, archive.id), agent, PERSON
-        )
-        if grant.access == "none":
-            raise Refused(f"agent {agent!r} may not use the archive {archive.name!r}; to search it, it needs a grant")
-        if adds and grant.access == "read":
-            raise Refused(
-                f"agent {agent!r} may search the archive {archive.name!r}, but not add to it; to add, it needs a grant "
-                "of append or write"
-            )
+        number = thing_rows.need_number(db, self._space, Archive, archive.id)
+        grant = thing_rows.granted(db, self._space, number, agent, PERSON)
+        check_archive_grant(archive, agent, grant, adds=adds)
 
     async def _look(self, archive: str, work: Callable[[sqlite3.Connection], Outcome]) -> Outcome:
         def inside(db: sqlite3.Connection) -> Outcome:
@@ -316,7 +296,8 @@ class SqliteCatalog:
         def inside(db: sqlite3.Connection) -> Outcome:
             number, existing = thing_rows.need(db, self._space, Archive, archive)
             outcome = work(db, existing)
-            _, width = passage_rows.model(db, self._space, archive)
+            model = passage_rows.model(db, self._space, archive)
+            width = 0 if model is None else model.width
             if width != existing.width:
                 thing_rows.rewrite(db, number, replace(existing, width=width))
             return outcome
@@ -326,10 +307,9 @@ class SqliteCatalog:
     # --- conversations
 
     async def say(self, agent: str, turns: Sequence[Turn], *, key: str = "") -> bool:
-        for turn in turns:
-            check_text(turn.text)
+        check_turns(turns, key)
         now = self._opened.clock()
-        return await self._write(thing_rows.say, which=agent, turns=turns, key=key or _new_key(), now=now)
+        return await self._write(thing_rows.say, which=agent, turns=turns, key=key or new_key(), now=now)
 
     async def turns(self, agent: str, *, limit: int = 50, before: int | None = None, old: bool = False) -> list[Turn]:
         return await self._read(thing_rows.turns, agent, limit, before, old=old)
@@ -355,9 +335,19 @@ class SqliteCatalog:
         return await self._write(thing_rows.reset, agent)
 
 
-def _new_key() -> str:
-    """For a call without a key of its own: it stays the same if the store tries it again."""
-    return f"~{secrets.token_hex(8)}"
+class _NewThing:
+    """A thing to be kept. Its id stays the same if the store tries it again."""
+
+    def __init__(self, thing: Thing, origin: Origin, now: Instant) -> None:
+        self.thing, self._first = new_thing(thing, origin, now)
+        self.body = encode_thing(self.thing)
+        self._is_brought = bool(thing.id)
+        self._key = origin.key
+
+    def add(self, db: sqlite3.Connection, space: str) -> None:
+        number = thing_rows.add(db, space, self.thing, self.body, brought=self._is_brought)
+        if number is not None and self._first is not None:
+            thing_rows.keep(db, number, self._first, key=self._key)
 
 
 def _whole(work: Callable[[sqlite3.Connection], Outcome]) -> Callable[[sqlite3.Connection], Outcome]:

@@ -3,9 +3,7 @@
 Every function runs within a transaction of the caller. Whether the archive exists was checked before.
 """
 
-import hashlib
 import sqlite3
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 from uuid import uuid4
@@ -16,13 +14,24 @@ from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.value import encode_value
-from chargehand.errors import Corrupt, Invalid, Refused, StoreUnavailable, Unknown
 from chargehand.memory.archives import Archive, Filter, Inserted, Passage, check_passages
-from chargehand.memory.blocks import Origin
 from chargehand.memory.catalog import Order
+from chargehand.memory.passages import (
+    VectorModel,
+    check_model,
+    check_vectors,
+    decode_metadata,
+    decode_passage_origin,
+    passage_digest,
+    read_as_passage,
+    taken_passage,
+    unit_vectors,
+    unknown_cursor,
+    width_of,
+    worker_of,
+)
 
 ROOM = 1 << 32  # numbers an archive has
-WIDEST = 65_535  # dimensions of a vector
 
 Value: TypeAlias = str | int | float | bytes | None
 Row: TypeAlias = tuple[Value, ...]
@@ -43,8 +52,6 @@ INSERT = """
 """
 _BY_NUMBER = f"SELECT {_COLUMNS} WHERE passages.number IN (SELECT value FROM json_each(?))"  # noqa: S608 - as above
 _tags = msgspec.json.Decoder(tuple[str, ...])
-_metadata = msgspec.json.Decoder(dict[str, object])
-_origin = msgspec.json.Decoder(Origin)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -69,6 +76,11 @@ class Holding(Struct, frozen=True):
     def final(self) -> int:
         return self.first + ROOM - 1
 
+    @property
+    def model(self) -> VectorModel | None:
+        """Whose vectors it has; None while it has none."""
+        return VectorModel(self.handle, self.width) if self.embedded else None
+
 
 def holding(db: sqlite3.Connection, space: str, archive: str) -> Holding | None:
     """None where there never was a passage."""
@@ -87,12 +99,6 @@ def founded(db: sqlite3.Connection, space: str, archive: str) -> Holding:
 # --- passages
 
 
-def _digest(text: str) -> bytes:
-    """The same for texts that differ in nothing but white space and how accents are spelled."""
-    plain = " ".join(unicodedata.normalize("NFC", text).split())
-    return hashlib.blake2b(plain.encode(), digest_size=16).digest()
-
-
 def _make_row(
     number: int, holding: int, which: str, passage: Passage, tags: Iterable[str], digest: bytes, now: Instant
 ) -> Row:
@@ -109,7 +115,7 @@ def _make_row(
         origin.source or None,
         origin.run or None,
         origin.task or None,
-        (origin.name or None) if origin.by == "worker" else None,
+        worker_of(origin),
         passage.created or now,
         passage.document,
         passage.part,
@@ -120,21 +126,18 @@ def _make_row(
 def _read_passage(row: Sequence[Value]) -> tuple[int, Passage]:
     """A number and its passage, from a row of SELECT."""
     number, archive, id_, text, tags, metadata, origin, created, document, part = row
-    try:
-        passage = Passage(
+    with read_as_passage(str(id_)):
+        return int(number or 0), Passage(
             text=str(text),
             tags=_tags.decode(str(tags)),
-            metadata=_metadata.decode(str(metadata)),
-            origin=_origin.decode(str(origin)),
+            metadata=decode_metadata(str(metadata)),
+            origin=decode_passage_origin(str(origin)),
             created=float(created or 0.0),
             id=str(id_),
             archive=str(archive),
             document=str(document),
             part=int(part or 0),
         )
-    except msgspec.MsgspecError as error:
-        raise Corrupt(f"passage {id_} cannot be read; restore the memory from a backup ({error})") from error
-    return int(number or 0), passage
 
 
 def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Passage]:
@@ -233,10 +236,8 @@ def insert(
         return []
     check_passages(passages)
     if vectors is not None:
-        if len(vectors) != len(passages):
-            raise Invalid(f"{len(vectors)} vectors for {len(passages)} passages; send one for each, or none at all")
-        _check_model(archive, holding(db, space, archive.id), width_of(vectors), handle)
-    units = None if vectors is None else _normalise(vectors)
+        check_vectors(archive, passages, vectors, handle, model(db, space, archive.id))
+    units = None if vectors is None else unit_vectors(vectors)
     store = founded(db, space, archive.id)
     inserted: list[Inserted] = []
     embedded: dict[str, int] = {}
@@ -263,12 +264,12 @@ def insert(
 
 def _keep(db: sqlite3.Connection, space: str, store: Holding, number: int, passage: Passage, now: Instant) -> Inserted:
     """Write a passage under this number. A text that is known takes only the tags."""
-    digest = _digest(passage.text)
+    digest = passage_digest(passage.text)
     if known := _id(db, _SAME_TEXT, store.number, digest):
         _join(db, store, known, passage.tags)
         return Inserted(known, new=False)
     if passage.id and _id(db, _TAKEN, passage.id, space):
-        raise Refused(f"there is another passage {passage.id} already; leave the id out and one is given")
+        raise taken_passage(passage.id)
     which = passage.id or f"passage-{uuid4()}"
     tags = tuple(dict.fromkeys(passage.tags))
     row = _make_row(
@@ -286,52 +287,9 @@ def add_vectors(db: sqlite3.Connection, space: str, archive: Archive, vectors: M
     if store is None or not vectors:
         return 0
     blobs = list(vectors.values())
-    _check_model(archive, store, width_of(blobs), handle)
-    units = _normalise(blobs)
+    check_model(archive, VectorModel(handle, width_of(blobs)), store.model)
+    units = unit_vectors(blobs)
     return _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
-
-
-def _normalise(vectors: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    try:
-        from chargehand.memory.vectors import unit  # noqa: PLC0415 - numpy is needed for vectors only
-    except ImportError as error:
-        raise no_numpy() from error
-    return unit(vectors)
-
-
-def no_numpy() -> StoreUnavailable:
-    return StoreUnavailable(
-        "vectors are compared with numpy, which is not installed; run pip install 'chargehand[local]', or give the "
-        "archive the embedding `words`"
-    )
-
-
-def width_of(vectors: Sequence[bytes]) -> int:
-    """How many dimensions all of them have; Invalid unless it is the same for all."""
-    sizes = {len(vector) for vector in vectors}
-    if len(sizes) != 1:
-        raise Invalid(f"vectors of different lengths ({sorted(sizes)} bytes); embed all texts with one model")
-    (size,) = sizes
-    if not size or size % 4 or size // 4 > WIDEST:
-        raise Invalid(f"a vector of {size} bytes; send 1 to {WIDEST} little-endian floats of four bytes each")
-    return size // 4
-
-
-def _check_model(archive: Archive, store: Holding | None, width: int, handle: str) -> None:
-    name = archive.name
-    if not handle:
-        raise Invalid("vectors without the handle of the model that made them; say which one it was")
-    if archive.embedding == "words":
-        raise Invalid(f"the archive {name} is searched by words alone; insert without vectors, or change its embedding")
-    if archive.embedding not in ("auto", handle):
-        raise Invalid(
-            f"the archive {name} takes vectors of {archive.embedding}, not of {handle}; embed with the former"
-        )
-    if store is not None and store.embedded and (store.handle, store.width) != (handle, width):
-        raise Invalid(
-            f"the archive {name} has vectors of {store.handle} with {store.width} dimensions, and these are of "
-            f"{handle} with {width}; embed with {store.handle}, or make another archive"
-        )
 
 
 def _id(db: sqlite3.Connection, question: str, *values: str | int | bytes) -> str:
@@ -413,7 +371,7 @@ def passages(
             "SELECT number FROM passages WHERE id = ? AND holding = ?", (after, store.number)
         ).fetchone()
         if passed is None:
-            raise Unknown(f"there is no passage {after} in {archive_id} (any more); start again without `after`")
+            raise unknown_cursor(after, archive_id)
         first, final = (passed[0] + 1, final) if order == "asc" else (first, passed[0] - 1)
     tests, values = conditions(within, store)
     direction = "ASC" if order == "asc" else "DESC"
@@ -439,10 +397,10 @@ def count(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[int, int
     return (0, 0) if store is None else (store.passages, store.embedded)
 
 
-def model(db: sqlite3.Connection, space: str, archive_id: str) -> tuple[str, int]:
-    """Whose vectors an archive has, and how wide they are; empty and 0 while it has none."""
+def model(db: sqlite3.Connection, space: str, archive_id: str) -> VectorModel | None:
+    """Whose vectors an archive has; None while it has none."""
     store = holding(db, space, archive_id)
-    return (store.handle, store.width) if store is not None and store.embedded else ("", 0)
+    return None if store is None else store.model
 
 
 def _read(db: sqlite3.Connection, question: str, values: Sequence[Value]) -> list[Passage]:

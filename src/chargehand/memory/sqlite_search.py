@@ -7,15 +7,26 @@ import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from heapq import nlargest
-from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from chargehand.errors import Invalid
 from chargehand.memory.archives import Archive, Filter, Hit
-from chargehand.memory.ranking import MOST_HOLDERS, MOST_TERMS, RARE, fused, telling, terms
+from chargehand.memory.passages import check_question_width
+from chargehand.memory.ranking import (
+    BUDGET,
+    BY_WORDS,
+    MAX_HITS,
+    WEIGHED,
+    TermCount,
+    WordMatch,
+    hits_of,
+    most_holders,
+    rank,
+    rare_terms,
+    searched_terms,
+    telling,
+    terms,
+)
 from chargehand.memory.sqlite_passages import (
     Holding,
     Value,
@@ -24,15 +35,11 @@ from chargehand.memory.sqlite_passages import (
     holding,
     listed,
     numbers_within,
-    width_of,
 )
 
 if TYPE_CHECKING:
     from chargehand.memory.vector_index import VectorIndex
     from chargehand.memory.vectors import VectorQuery
-
-BUDGET = 4_000  # rows to rank: a microsecond each
-_WEIGHED = 48  # terms of it whose rarity is looked up
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -58,13 +65,6 @@ _WITHIN = "AND EXISTS (SELECT 1 FROM passages WHERE passages.number = passage_wo
 _BARE = "AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE passage_vectors.number = passage_words.rowid)"
 
 
-class WordMatch(Struct, frozen=True):
-    """How well a passage matches by words (BM25: more is better), and the terms it has."""
-
-    score: float
-    terms: tuple[str, ...]
-
-
 class Words:
     """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
 
@@ -76,17 +76,13 @@ class Words:
 
     def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, but for terms that many passages have."""
-        most = max(MOST_HOLDERS, int(RARE * self._kept.passages))
-        counted = self._counted(words, most + 1)
-        chosen = [term for count, term in counted if count <= most][:MOST_TERMS]
+        counted = self._counted(words, most_holders(self._kept.passages) + 1)
+        chosen = rare_terms(counted, self._kept.passages)
         return self._find(chosen, _either(chosen), limit) if chosen else {}
 
     def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        counted = self._counted(words, BUDGET + 1)[:MOST_TERMS]
-        chosen = [term for _, term in counted]
-        totals = accumulate(count for count, _ in counted)
-        cheap = [term for total, term in zip(totals, chosen, strict=True) if total <= BUDGET]
+        chosen, cheap = searched_terms(self._counted(words, BUDGET + 1))
         if not chosen:
             return {}
         matches = self._find(cheap, _either(cheap), limit) if cheap else self._find(chosen, _all(chosen), limit)
@@ -94,10 +90,9 @@ class Words:
             matches |= self._find(chosen, _either(chosen), limit)
         return matches
 
-    def _counted(self, words: Sequence[str], most: int) -> list[tuple[int, str]]:
-        """Terms that occur, each with the number of passages that have it, the rarest first."""
-        counted = [(self._count(term, most), term) for term in words[:_WEIGHED]]
-        return sorted((pair for pair in counted if pair[0]), key=lambda pair: pair[0])
+    def _counted(self, words: Sequence[str], most: int) -> list[TermCount]:
+        """Terms, each with the number of passages that have it."""
+        return [TermCount(term, self._count(term, most)) for term in words[:WEIGHED]]
 
     def _count(self, term: str, most: int) -> int:
         return self._db.execute(_COUNT, (_quoted(term), self._kept.first, self._kept.final, most)).fetchone()[0]
@@ -131,11 +126,9 @@ def _all(chosen: Sequence[str]) -> str:
     return " AND ".join(map(_quoted, chosen))
 
 
-MAX_HITS = 1_000  # hits of one search
 EXACT = 2_000  # passages that are all compared exactly when a filter leaves no more: some 5 ms
 MANY = 1_000  # candidates where it leaves more
 CANDIDATES = 200  # compared exactly: `make bench-memory` says how many of the ten nearest are among them
-BY_WORDS = 50  # matches that are weighed against meaning, or as many as are asked for
 
 
 def search(
@@ -155,7 +148,7 @@ def search(
         return []
     if vector is not None and any(store.embedded for store in stores):
         for store in stores:
-            _check_width(store, vector)
+            check_question_width(store.archive, vector, store.model)
         index = open_index()
         meaning, words = _by_both(
             db=db, index=index, stores=stores, query=query, question=index.query(vector), within=within, limit=limit
@@ -163,17 +156,8 @@ def search(
     else:
         meaning = {}
         words = _by_words(db, stores, query, within, limit)
-    return _hits(db, meaning, words, limit)
-
-
-def _check_width(store: Holding, vector: bytes) -> None:
-    """Invalid when a vector cannot be compared with those of an archive."""
-    width = width_of([vector])
-    if store.embedded and width != store.width:
-        raise Invalid(
-            f"a vector of {width} dimensions cannot be compared with those of {store.archive}, which have "
-            f"{store.width}; embed the question with {store.handle}"
-        )
+    ranked = rank(meaning, words, limit)
+    return hits_of(ranked, meaning, by_number(db, [place.number for place in ranked]))
 
 
 def _by_words(
@@ -202,8 +186,7 @@ def _by_both(
     for store in stores:
         if store.embedded < store.passages:  # what cannot be compared in meaning must be found by any word it has
             unembedded = Words(db, store, within, unembedded=True).any(terms(query), enough)
-            for number, match in unembedded.items():
-                words[number] = WordMatch(match.score, tuple(term for term in match.terms if term in named_terms))
+            words |= {number: match.only(named_terms) for number, match in unembedded.items()}
         words |= Words(db, store, within).rare(named_terms, enough)
         meaning |= _nearest(db=db, index=index, store=store, question=question, within=within, enough=enough)
     return meaning | index.exact(db, question, [number for number in words if number not in meaning]), words
@@ -224,17 +207,3 @@ def _nearest(
         else:
             similar = index.nearest(db, store, question, max(count, MANY), matching)
     return dict(nlargest(enough, similar.items(), key=itemgetter(1)))
-
-
-def _hits(db: sqlite3.Connection, meaning: dict[int, float], words: dict[int, WordMatch], limit: int) -> list[Hit]:
-    best = max((match.score for match in words.values()), default=0.0) or 1.0
-    shares = {number: (max(0.0, match.score / best), match.terms) for number, match in words.items()}
-    ranked = fused(meaning, shares)[:limit]
-    passages = by_number(db, [number for number, _, _ in ranked])
-    hits: list[Hit] = []
-    for number, score, why in ranked:
-        if number in passages:
-            alike = meaning.get(number)
-            by_words = score - (alike or 0.0)
-            hits.append(Hit(passage=passages[number], score=score, meaning=alike, words=by_words, why=why))
-    return hits

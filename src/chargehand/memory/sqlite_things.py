@@ -4,32 +4,45 @@ Every function here raises its refusals before it has written anything.
 """
 
 import json
-import re
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from hashlib import sha256
 from itertools import islice
-from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from chargehand.engine.policy import Instant
 from chargehand.engine.roster import Match
-from chargehand.engine.value import encode_value
-from chargehand.errors import Corrupt, Invalid, Refused, Unknown
 from chargehand.memory.archives import Archive
-from chargehand.memory.blocks import ANYTHING, NO_GRANT, Access, Block, Change, Edit, Grant, Origin, edited, value_at
-from chargehand.memory.catalog import PREFIXES, Attached, Group, KeptConversation, Order, Profile, Thing
+from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited, value_at
+from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
-from chargehand.memory.edits import Append, Insert
+from chargehand.memory.things import (
+    AttachedRow,
+    Grants,
+    Some,
+    all_attached,
+    changed_thing,
+    check_names,
+    check_summary,
+    decode_origin,
+    decode_thing,
+    edit_digest,
+    encode_thing,
+    grant_of,
+    grant_without_agent,
+    grants_that_count,
+    has_text,
+    is_shown_backwards,
+    missing_version,
+    name_of,
+    speaker_kind,
+    taken_id,
+    unknown_thing,
+    without_member,
+)
 from chargehand.text.words import WORD
 
-Some = TypeVar("Some", bound=Thing)
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GET = "SELECT number, body FROM things WHERE space = ? AND id = ? AND kind = ?"
 _NUMBER = "SELECT number FROM things WHERE space = ? AND id = ?"
 _ADD = "INSERT INTO things (space, kind, id, name, body) VALUES (?, ?, ?, ?, ?)"
@@ -53,72 +66,42 @@ _DELETE = (
 )
 
 
-def check_id(kind: type[Thing], which: str) -> None:
-    prefix, _, rest = which.partition("-")
-    if prefix != PREFIXES[kind] or not _UUID.fullmatch(rest):
-        raise Invalid(
-            f"{which!r} cannot be the id of a new {PREFIXES[kind]}; leave it out, or send {PREFIXES[kind]}-<uuid>"
-        )
-
-
-def encode(thing: Thing) -> bytes:
-    """Its body; NotJson if metadata or settings hold what JSON cannot carry."""
-    return bytes(encode_value(thing))
-
-
-def decode(kind: type[Some], body: bytes) -> Some:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Corrupt(f"a {PREFIXES[kind]} in the memory file cannot be read: {error}; restore a backup") from error
-
-
 def get(db: sqlite3.Connection, space: str, kind: type[Some], which: str) -> Some | None:
     row = db.execute(_GET, (space, which, PREFIXES[kind])).fetchone()
-    return decode(kind, row[1]) if row else None
+    return decode_thing(kind, row[1]) if row else None
 
 
 def need(db: sqlite3.Connection, space: str, kind: type[Some], which: str) -> tuple[int, Some]:
     """A thing that must be there, and its number."""
     row = db.execute(_GET, (space, which, PREFIXES[kind])).fetchone()
     if row is None:
-        raise unknown(PREFIXES[kind], which)
-    return row[0], decode(kind, row[1])
+        raise unknown_thing(PREFIXES[kind], which)
+    return row[0], decode_thing(kind, row[1])
 
 
 def need_number(db: sqlite3.Connection, space: str, kind: type[Thing], which: str) -> int:
     row = db.execute(_NUMBER + " AND kind = ?", (space, which, PREFIXES[kind])).fetchone()
     if row is None:
-        raise unknown(PREFIXES[kind], which)
+        raise unknown_thing(PREFIXES[kind], which)
     return int(row[0])
-
-
-def unknown(what: str, which: str) -> Unknown:
-    return Unknown(f"there is no {what} {which!r} here; list what there is, or make it first")
 
 
 def add(db: sqlite3.Connection, space: str, thing: Thing, body: bytes, *, brought: bool) -> int | None:
     """Its number; None when it is there already because this is the second try of one call."""
     if db.execute(_NUMBER, (space, thing.id)).fetchone():
         if brought:
-            raise Refused(f"there is a {PREFIXES[type(thing)]} {thing.id!r} already; get that one, or leave the id out")
+            raise taken_id(thing)
         return None
-    number = db.execute(_ADD, (space, PREFIXES[type(thing)], thing.id, _name(thing), body)).lastrowid
+    number = db.execute(_ADD, (space, PREFIXES[type(thing)], thing.id, name_of(thing), body)).lastrowid
     assert number is not None
     _connect(db, space, number, thing)
     return number
 
 
-def check_names(thing: Thing) -> None:
-    """Raise Invalid for a name or a tag that has a NUL character in it."""
-    if any("\0" in text for text in (_name(thing), *thing.tags)):
-        raise Invalid(f"the name or a tag of the {PREFIXES[type(thing)]} has a NUL character in it; take it out")
-
-
 def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Some:
     check_names(thing)
     number, existing = need(db, space, type(thing), thing.id)
-    changed = _with_fixed(replace(thing, created=existing.created, updated=now), existing)
+    changed = changed_thing(thing, existing, now)
     rewrite(db, number, changed)
     db.execute("DELETE FROM tags WHERE thing = ?", (number,))
     db.execute("DELETE FROM members WHERE team = ?", (number,))
@@ -128,22 +111,7 @@ def change(db: sqlite3.Connection, space: str, thing: Some, now: Instant) -> Som
 
 def rewrite(db: sqlite3.Connection, number: int, thing: Thing) -> None:
     """Keep a thing whose tags and members are as they were."""
-    db.execute(_CHANGE, (_name(thing), encode(thing), number))
-
-
-def _with_fixed(thing: Some, existing: Thing) -> Some:
-    """The thing with what only edits and insertions may change."""
-    if isinstance(thing, Block) and isinstance(existing, Block):
-        if len(existing.value) > thing.limit:
-            raise Refused(
-                f"block {existing.label!r} holds {len(existing.value)} characters, more than a limit of {thing.limit}; "
-                "shorten its text first"
-            )
-        fixed = {name: getattr(existing, name) for name in ("value", "tainted", "untainted", "version", "at", "redo")}
-        return replace(thing, **fixed)
-    if isinstance(thing, Archive) and isinstance(existing, Archive):
-        return replace(thing, width=existing.width)
-    return thing
+    db.execute(_CHANGE, (name_of(thing), encode_thing(thing), number))
 
 
 def _connect(db: sqlite3.Connection, space: str, number: int, thing: Thing) -> None:
@@ -166,11 +134,8 @@ def delete(db: sqlite3.Connection, space: str, kind: type[Thing], which: str) ->
 
 
 def _leave_groups(db: sqlite3.Connection, space: str, agent: str) -> None:
-    # an agent made anew under the same id must not find itself where the old one was
     for number, body in db.execute(_TEAMS_OF, (space, agent)).fetchall():
-        group = decode(Group, body)
-        changed = replace(group, members=tuple(member for member in group.members if member != agent))
-        rewrite(db, number, changed)
+        rewrite(db, number, without_member(decode_thing(Group, body), agent))
     db.execute("DELETE FROM members WHERE space = ? AND agent = ?", (space, agent))
 
 
@@ -204,8 +169,7 @@ def find(
         wanted.append(f"number {'>' if order == 'asc' else '<'} {need_number(db, space, kind, after):d}")
     if before:
         wanted.append(f"number {'<' if order == 'asc' else '>'} {need_number(db, space, kind, before):d}")
-    # what is nearest to `before` is at the end of its part, so that part is read backwards
-    backwards = bool(before and not after)
+    backwards = is_shown_backwards(after, before)
     direction = "DESC" if (order == "desc") != backwards else "ASC"
     rows = db.execute(_FIND + " AND ".join(wanted) + " ORDER BY number " + direction, values)
     things = list(islice(_matching(rows, kind, text.casefold()), max(0, limit)))
@@ -214,20 +178,11 @@ def find(
 
 def _matching(rows: sqlite3.Cursor, kind: type[Some], text: str) -> Iterator[Some]:
     for (body,) in rows:
-        thing = decode(kind, body)
-        if not text or any(text in words.casefold() for words in _words(thing)):
+        thing = decode_thing(kind, body)
+        if has_text(thing, text):
             yield thing
 
 
-def _name(thing: Thing) -> str:
-    return thing.label if isinstance(thing, Block) else thing.name
-
-
-def _words(thing: Thing) -> Sequence[str]:
-    return _name(thing), thing.description, thing.value if isinstance(thing, Block) else ""
-
-
-_WIDTHS: dict[Access, int] = {"none": 0, "read": 1, "append": 2, "write": 3}
 _EITHER = "SELECT number FROM things WHERE space = ? AND id = ? AND kind IN (?, ?)"
 _ATTACH = """
     INSERT INTO attachments (owner, thing, access, tainted) VALUES (?, ?, ?, ?)
@@ -280,59 +235,43 @@ def attached_to(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> di
     known = {which for (which,) in db.execute(_AGENTS, (space, json.dumps(list(agents)))).fetchall()}
     grants = _grants(db, space, list(known))
     things = _things(db, {thing for own in grants.values() for thing in own})
-    attached: dict[str, list[Attached]] = {}
-    for which in dict.fromkeys(agents):
-        if which in known:
-            usable = [(number, grant, via) for number, (grant, via) in grants[which].items() if grant.access != "none"]
-            usable.sort(key=lambda entry: (bool(entry[2]), entry[0]))  # its own first, each in the order of making
-            attached[which] = [Attached(things[number], grant, via) for number, grant, via in usable]
-    return attached
+    return all_attached(agents, known, grants, things)
 
 
-def _grants(
-    db: sqlite3.Connection, space: str, agents: Sequence[str]
-) -> defaultdict[str, dict[int, tuple[Grant, str]]]:
-    """By agent and thing, its own grant, else the widest of its groups, and the group it comes through."""
-    grants: defaultdict[str, dict[int, tuple[Grant, str]]] = defaultdict(dict)
-    for agent, thing, access, tainted, via in db.execute(_GRANTS, (space, json.dumps(agents))).fetchall():
-        grant = Grant(access, bool(tainted))
-        known = grants[agent].get(thing)
-        if known is None or (known[1] and _width(grant) > _width(known[0])):
-            grants[agent][thing] = grant, via
-    return grants
+def _grants(db: sqlite3.Connection, space: str, agents: Sequence[str]) -> Grants:
+    rows = db.execute(_GRANTS, (space, json.dumps(agents))).fetchall()
+    return grants_that_count(
+        AttachedRow(agent, thing, Grant(access, bool(tainted)), via) for agent, thing, access, tainted, via in rows
+    )
 
 
 def _things(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Block | Archive]:
     rows = db.execute(_THINGS, (json.dumps(list(numbers)),)).fetchall()
-    return {number: decode(Block, body) if kind == "block" else decode(Archive, body) for number, kind, body in rows}
+    return {
+        number: decode_thing(Block, body) if kind == "block" else decode_thing(Archive, body)
+        for number, kind, body in rows
+    }
 
 
 def granted(db: sqlite3.Connection, space: str, thing: int, agent: str, origin: Origin) -> Grant:
     """What an agent may do with a block or an archive; without an agent the origin must not be a worker's."""
     if not agent:
-        if origin.by == "worker":
-            raise Refused("a worker's edit must say which agent it is; its grants are looked up by that")
-        return ANYTHING
+        return grant_without_agent(origin)
     need_number(db, space, Profile, agent)
-    grant, _ = _grants(db, space, [agent])[agent].get(thing, (NO_GRANT, ""))
-    return grant
-
-
-def _width(grant: Grant) -> tuple[int, bool]:
-    return _WIDTHS[grant.access], grant.tainted
+    return grant_of(_grants(db, space, [agent]), agent, thing)
 
 
 def _owner(db: sqlite3.Connection, space: str, which: str) -> int:
     row = db.execute(_EITHER, (space, which, "agent", "group")).fetchone()
     if row is None:
-        raise unknown("agent or group", which)
+        raise unknown_thing("agent or group", which)
     return int(row[0])
 
 
 def _thing(db: sqlite3.Connection, space: str, which: str) -> int:
     row = db.execute(_EITHER, (space, which, "block", "archive")).fetchone()
     if row is None:
-        raise unknown("block or archive", which)
+        raise unknown_thing("block or archive", which)
     return int(row[0])
 
 
@@ -349,7 +288,6 @@ _ONE = _CHANGE_COLUMNS + "WHERE block = ? AND version = ?"
 _LATEST = _CHANGE_COLUMNS + "WHERE block = ? AND version < ? ORDER BY version DESC LIMIT ?"
 _MOST = 2**62
 _ENCODER = msgspec.json.Encoder()
-_ORIGIN = msgspec.json.Decoder(Origin)
 
 
 def keep(db: sqlite3.Connection, block: int, change: Change, *, key: str, digest: bytes | None = None) -> None:
@@ -374,7 +312,7 @@ def edit(
 ) -> Block:
     """Apply an edit, unless it was applied under this key before."""
     number, block = need(db, space, Block, which)
-    digest = _digest(edit, origin)
+    digest = edit_digest(edit, origin)
     if db.execute(_DONE, (number, key)).fetchone():
         return block
     if digest is not None and db.execute(_EARLIER, (number, digest, origin.attempt)).fetchone():
@@ -385,15 +323,6 @@ def edit(
         db.execute(_UPDATE, (_ENCODER.encode(after), number))
         keep(db, number, change, key=key, digest=digest)
     return after
-
-
-def _digest(edit: Edit, origin: Origin) -> bytes | None:
-    """What another attempt of the same task would repeat; None where that is no repetition."""
-    if not isinstance(edit, Append | Insert) or not origin.run or not origin.task:
-        return None
-    kind = "append" if isinstance(edit, Append) else "insert"
-    run = f"{origin.run}#{origin.mark}" if origin.mark else origin.run
-    return sha256("\0".join((kind, run, origin.task, edit.text)).encode()).digest()[:16]
 
 
 def history(db: sqlite3.Connection, space: str, which: str, limit: int, before: int | None) -> list[Change]:
@@ -410,20 +339,16 @@ def text_at(db: sqlite3.Connection, space: str, which: str, version: int) -> str
 def _past(db: sqlite3.Connection, block: int, version: int) -> Change:
     row = db.execute(_ONE, (block, version)).fetchone()
     if row is None:
-        raise Corrupt(f"version {version} of a block is missing from the memory file; restore a backup")
+        raise missing_version(version)
     return _change(row)
 
 
 def _change(row: tuple[int, str, bytes, float, int, str, str, int, int, int]) -> Change:
     version, kind, origin, moment, start, removed, added, parent, at, tainted = row
-    try:
-        author = _ORIGIN.decode(origin)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise Corrupt(f"version {version} of a block cannot be read: {error}; restore a backup") from error
     return Change(
         version=version,
         kind=kind,
-        origin=author,
+        origin=decode_origin(version, origin),
         when=moment,
         start=start,
         removed=removed,
@@ -457,14 +382,10 @@ _BEHIND = f"UPDATE turns SET old = 1 WHERE agent = ? AND old = 0 AND {_PLACE} <=
 
 def _speaker(db: sqlite3.Connection, space: str, which: str) -> int:
     """The number under which turns are kept: an agent's own, or that of a conversation beside it."""
-    beside = which.startswith(f"{PREFIXES[KeptConversation]}-")
-    return need_number(db, space, KeptConversation if beside else Profile, which)
+    return need_number(db, space, speaker_kind(which), which)
 
 
 def say(db: sqlite3.Connection, space: str, which: str, turns: Sequence[Turn], key: str, now: Instant) -> bool:
-    for turn in turns:
-        if turn.role == "summary":
-            raise Invalid("a summary is not said; it is put in its place with `summarise`")
     agent = _speaker(db, space, which)
     if not db.execute("INSERT OR IGNORE INTO said (agent, key) VALUES (?, ?)", (agent, key)).rowcount:
         return False
@@ -523,10 +444,7 @@ def recall(
 def summarise(db: sqlite3.Connection, space: str, which: str, summary: Turn, now: Instant) -> bool:
     agent = _speaker(db, space, which)
     last, reached = db.execute(_FURTHEST, (agent,)).fetchone()
-    if summary.role != "summary" or summary.upto < 1:
-        raise Invalid("a summary has the role `summary` and says up to which turn it goes (`upto`)")
-    if summary.upto > (last or 0):
-        raise Refused(f"agent {which!r} has no turn {summary.upto}; the last one is {last or 0}")
+    check_summary(summary, which, last or 0)
     if summary.upto <= (reached or 0):
         return False
     db.execute(_BEHIND, (agent, summary.upto))

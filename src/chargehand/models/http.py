@@ -6,6 +6,7 @@ Nothing is sent twice here: retries are the guard's business. Redirects are neve
 import asyncio
 import contextlib
 import ssl
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -23,13 +24,14 @@ from chargehand.models.call_errors import (
 )
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession, ClientTimeout
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout, StreamReader
     from yarl import URL
 
 MOST_BYTES = 8 * 1024 * 1024
 _MOST_ERROR = 64 * 1024
 _LINGER = 0.2
 _PASSED_OVER = (b"", b"id", b"retry")  # b"" is a comment
+_MAX_UNPACKED = 65_536  # bytes of a compressed body that are given out at once
 
 
 class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +156,7 @@ class Endpoint:
         self._url = url
         self._headers = {
             "Content-Type": "application/json",
-            "Accept-Encoding": "identity",  # a small body never becomes a huge one
+            "Accept-Encoding": "identity",  # replies are short, and streams are read as they come
             "User-Agent": "chargehand",
             **headers,
         }
@@ -263,18 +265,20 @@ class _Arrival:
         status = response.status
         headers = response.headers
         self._answer = HttpResponse(status, headers, b"")
-        if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-            raise Unreadable("it is compressed, which was not asked for")
-        if status == 200 and self._taker is not None and _is_stream(headers):
-            await self._read_stream(response, self._taker)
+        if status != 200:
+            with contextlib.suppress(Unreadable):  # of an error, the status says the most
+                return HttpResponse(status, headers, await self._read_whole(_plain_body(response), _MOST_ERROR))
+            return self._answer
+        content = _plain_body(response)
+        if self._taker is not None and _is_stream(headers):
+            await self._read_stream(content, self._taker)
             return self.streamed()
-        most = self._endpoint.max_bytes if status == 200 else _MOST_ERROR
-        if response.content_length is not None and response.content_length > most and status == 200:
+        most = self._endpoint.max_bytes
+        if response.content_length is not None and response.content_length > most:
             raise too_large(self._endpoint.party, most)
-        return HttpResponse(status, headers, await self._read_whole(response, most))
+        return HttpResponse(status, headers, await self._read_whole(content, most))
 
-    async def _read_whole(self, response: "ClientResponse", most: int) -> bytes:
-        content = response.content
+    async def _read_whole(self, content: "StreamReader | _UnpackedBody", most: int) -> bytes:
         pieces: list[bytes] = []
         while piece := await content.readany():
             self._size += len(piece)
@@ -287,8 +291,7 @@ class _Arrival:
                 self._moved()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _read_stream(self, response: "ClientResponse", taker: Taker) -> None:
-        content = response.content
+    async def _read_stream(self, content: "StreamReader | _UnpackedBody", taker: Taker) -> None:
         while piece := await content.readany():
             self._size += len(piece)
             if self._size > self._endpoint.max_bytes:
@@ -319,6 +322,49 @@ class _Arrival:
         if self._answer.status:
             return connection_lost(party, f"the connection broke in the middle of the reply ({name})")
         return connection_lost(party, f"the call did not get through ({name})", billed=_was_sent(error))
+
+
+class _UnpackedBody:
+    """A compressed body as it was before, in pieces of a bounded size: a small body never becomes a huge piece."""
+
+    def __init__(self, content: "StreamReader", encoding: str) -> None:
+        self._content = content
+        self._encoding = encoding
+        self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or deflate, by its first bytes
+        self._packed = b""
+        self._has_more = False  # what was given out last was cut at the bound
+
+    def is_eof(self) -> bool:
+        return self._unpacker.eof
+
+    async def readany(self) -> bytes:
+        while not self._unpacker.eof:
+            if not self._packed and not self._has_more:
+                self._packed = await self._content.readany()
+                if not self._packed:
+                    raise Unreadable(f"it is compressed (Content-Encoding: {self._encoding}) and was cut off")
+            try:
+                piece = self._unpacker.decompress(self._packed, _MAX_UNPACKED)
+            except zlib.error:
+                raise Unreadable(f"it is not what its header says (Content-Encoding: {self._encoding})") from None
+            self._packed = self._unpacker.unconsumed_tail
+            self._has_more = len(piece) == _MAX_UNPACKED
+            if piece:
+                return piece
+        return b""
+
+
+def _plain_body(response: "ClientResponse") -> "StreamReader | _UnpackedBody":
+    """The body of a reply; proxies compress it even where that was not asked for."""
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return response.content
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return _UnpackedBody(response.content, encoding)
+    raise Unreadable(
+        f"it is compressed (Content-Encoding: {encoding[:40]}), of which only gzip and deflate can be read; "
+        "let the server or its proxy send it uncompressed"
+    )
 
 
 def _was_sent(error: Exception) -> bool:

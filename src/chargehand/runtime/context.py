@@ -326,14 +326,20 @@ class _StepContext:
             return claim.wanted
         if fits and claim.least.within(amount):  # the claim may have grown while it waited
             return amount
-        raise WorkFailed(ev.Failure("budget", str(error)), NOTHING) from error
+        more = claim.least - self._line.state.tasks[self._work.task].reserved
+        cap = self._line.state.ledger.cap_reached(more, keep=self._kept())
+        raise WorkFailed(ev.Failure("budget", str(error), cap=cap), NOTHING) from error
 
     def _room(self) -> Amount:
         """What a step may take that does not get all it wants: what is left for the answer stays untouched."""
         state = self._line.state
+        return state.ledger.room(self._kept()) + state.tasks[self._work.task].reserved
+
+    def _kept(self) -> Amount:
+        """What is left for the answer."""
+        state = self._line.state
         answer = NOTHING if state.combine == "none" else state.requested.roster.supervision
-        room = state.ledger.room(answer.max(state.requested.budget.floor))
-        return room + state.tasks[self._work.task].reserved
+        return answer.max(state.requested.budget.floor)
 
     async def _refunded(self, turn: ModelTurn | None) -> bool:
         with waiting(self._work.task or self._work.kind, "the budget is reserved for calls under way"):
@@ -370,6 +376,8 @@ class _StepContext:
         while True:
             amount = claim.wanted.min(self._room_for(claim) + covered + self._spare)
             if not claim.least.within(amount):
+                more = claim.least.beyond(covered + self._spare)
+                claim.cap = state.ledger.cap_reached(more, keep=self._left_by(claim))
                 return False
             beyond = amount.beyond(covered)
             taken = beyond.min(self._spare)
@@ -386,12 +394,19 @@ class _StepContext:
 
     def _room_for(self, claim: Claim) -> Amount:
         """What the supervisor may still take for a call."""
+        return self._line.state.ledger.room(self._left_by(claim))
+
+    def _left_by(self, claim: Claim) -> Amount:
+        """What a call of the supervisor leaves untouched: the answer's part, and of a plan half of what there is."""
         state = self._line.state
         floor = state.requested.budget.floor
         if self._work.kind == "answer":
-            return state.ledger.room(floor if claim.keeps_floor else NOTHING)
-        room = state.ledger.room(state.requested.roster.supervision.max(floor))
-        return room // 2 if self._work.kind == "plan" else room
+            return floor if claim.keeps_floor else NOTHING
+        left = state.requested.roster.supervision.max(floor)
+        if self._work.kind == "plan":
+            room = state.ledger.room(left)
+            left += room - room // 2
+        return left
 
     async def _hold_more(self, amount: Amount) -> None:
         """Record that the supervisor's work takes more; Refused where the budget does not cover it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
 from chargehand.engine.forecast import CostForecast
@@ -73,6 +73,8 @@ class Claim(Struct):
     """It is not for the answer itself: what the budget keeps back for that stays untouched."""
     turn: ModelTurn | None = None
     """Given up while the call waits for money: what it waits for may be held by one that waits for its turn."""
+    cap: CapReached | None = None
+    """The cap that does not cover it, where nothing is held for it."""
 
 
 class Proposal(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import opened_journal
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import StoreUrl
 
 Thing = TypeVar("Thing")
 

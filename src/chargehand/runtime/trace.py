@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount
+from chargehand.engine.budget import NOTHING, Amount, CapReached
 from chargehand.engine.events import CallVerdict, Failure, Finding, Gap, Question
 from chargehand.engine.facts import NotedFact
 from chargehand.engine.fold import begin, fold
@@ -221,6 +221,8 @@ class Trace(Struct, omit_defaults=True):
     ending: ev.Ending | Literal[""] = ""
     """Empty: it has not ended."""
     reason: ev.EndReason | Literal[""] = ""
+    cap: CapReached | None = None
+    """The cap that is the reason."""
     combine: str = "merge"
     answer: object = None
     used: Amount = NOTHING
@@ -600,6 +602,7 @@ class Tracer:
         if state.ended is not None:
             trace.ending = state.ended.ending
             trace.reason = state.ended.reason
+            trace.cap = state.ended.cap
         attempts = [attempt for task in (*trace.tasks, *trace.dropped) for attempt in task.attempts]
         trace.serial = sum(work.seconds or 0.0 for work in (*trace.supervision, *attempts))
         planned = [progress.task for progress in state.tasks.values() if progress.parent is None]

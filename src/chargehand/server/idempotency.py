@@ -19,7 +19,7 @@ from starlette.requests import Request
 from chargehand.engine.events import RunRequested
 from chargehand.engine.plan import digest
 from chargehand.engine.policy import Seconds
-from chargehand.errors import Corrupt, RunBusy, RunUnknown, Unknown
+from chargehand.errors import Corrupt, Refused, RunBusy, RunUnknown, Unknown
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, raw_body
@@ -33,6 +33,8 @@ _RETRY_COUNT = "x-stainless-retry-count"
 _MAX_MARKS = 1000
 _MAX_LOOKED_AT = 500
 _NEWEST = 2**62
+_WRITING: Seconds = 5.0
+_SOON: Seconds = 0.02
 
 
 class BegunRun(Struct, frozen=True):
@@ -49,17 +51,37 @@ class RunKey(Struct, frozen=True):
     seed: int
 
     async def begin(self, tenant: Tenant, begin: Callable[[], Awaitable[str]]) -> BegunRun:
-        """Begin the run of this key, unless it was begun before. Calls with the same key go one at a time."""
+        """Begin the run of this key, unless it was begun before.
+
+        Calls with the same key go one at a time here. Of several servers with one store, the store lets one begin it.
+        """
         locks = tenant.part(_Locks).by_run
         lock = locks.setdefault(self.run, asyncio.Lock())
         try:
             async with lock:
                 if await self._is_begun(tenant):
                     return BegunRun(self.run, replayed=True)
-                return BegunRun(await begin())
+                try:
+                    return BegunRun(await begin())
+                except Refused as error:
+                    if not await self._is_begun_elsewhere(tenant, error):
+                        raise
+                    return BegunRun(self.run, replayed=True)
         finally:
             if not lock.locked():
                 locks.pop(self.run, None)
+
+    async def _is_begun_elsewhere(self, tenant: Tenant, error: Refused) -> bool:
+        """Whether it was refused because another server has begun it just now.
+
+        While the run is busy and has no entries, that server has claimed it and is about to write the request.
+        """
+        until = time.monotonic() + (_WRITING if isinstance(error, RunBusy) else 0.0)
+        while not await self._is_begun(tenant):
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(_SOON)
+        return True
 
     async def _is_begun(self, tenant: Tenant) -> bool:
         try:

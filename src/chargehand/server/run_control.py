@@ -18,7 +18,7 @@ from chargehand.errors import ChargehandError, Refused, RunBusy
 from chargehand.journal.store import list_open_runs
 from chargehand.runtime.runner import Outcome
 from chargehand.server.letta.sessions import Sessions
-from chargehand.server.settings import check_tenant
+from chargehand.server.settings import JOURNAL, ServerSettings, check_tenant
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import retry_when_full
 from chargehand.server.tenants import Tenant, Tenants
@@ -169,10 +169,24 @@ async def _try(tenant: Tenant, work: Awaitable[object]) -> None:
 
 async def reopen(tenants: Tenants) -> None:
     """Open every tenant that has open runs, one after the other."""
-    for name in tenants.settings.tenants():
+    for name in await _tenants_with_open_runs(tenants.settings):
         try:
             check_tenant(name)
-            if await asyncio.to_thread(list_open_runs, tenants.settings.stores(name).journal):
-                await tenants.of(name)
+            await tenants.of(name)
         except ChargehandError as error:
             logger.warning("tenant %s cannot be opened: %s", name, error)
+
+
+async def _tenants_with_open_runs(settings: ServerSettings) -> list[str]:
+    if settings.store is not None:
+        from chargehand.journal.postgres import tenants_with_open_runs  # noqa: PLC0415 - an extra
+
+        return await tenants_with_open_runs(settings.store)
+    names: list[str] = []
+    for journal in sorted(settings.data.glob(f"*/{JOURNAL}")):
+        try:
+            if await asyncio.to_thread(list_open_runs, journal):
+                names.append(journal.parent.name)
+        except ChargehandError as error:
+            logger.warning("tenant %s cannot be opened: %s", journal.parent.name, error)
+    return names

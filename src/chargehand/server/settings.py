@@ -8,11 +8,12 @@ from msgspec import Struct
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid
 from chargehand.models.prices import Price
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import FIRST_TENANT, PostgresUrl, StoreUrl
 
-FIRST = "main"
+FIRST = FIRST_TENANT
 """The tenant that is there from the beginning."""
-_JOURNAL = "runs.db"
+JOURNAL = "runs.db"
+"""The file of a tenant's journal."""
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}\Z")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(?::[0-9]{1,5})?\Z")
@@ -64,6 +65,8 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     data: Path
     """The folder of all data, with a folder for each tenant."""
+    store: PostgresUrl | None = None
+    """The database of all data but evaluations; left out, they are files in the folder."""
     host: str = "127.0.0.1"
     port: int = 8283
     hosts: tuple[str, ...] = ()
@@ -94,12 +97,16 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     def stores(self, tenant: str) -> "StoreUrls":
         """Where the stores of a tenant are."""
+        if self.store is not None:
+            database = self.store.of_tenant(tenant)
+            return StoreUrls(database, database, database)
         folder = self.data / tenant
-        return StoreUrls(folder / _JOURNAL, folder / "memory.db", folder / "letta.db")
+        return StoreUrls(folder / JOURNAL, folder / "memory.db", folder / "letta.db")
 
-    def tenants(self) -> list[str]:
-        """Every tenant that has a journal."""
-        return sorted(journal.parent.name for journal in self.data.glob(f"*/{_JOURNAL}"))
+    @property
+    def keys(self) -> StoreUrl:
+        """Where the keys of the server are."""
+        return self.store or key_store_url(self.data)
 
     def __repr__(self) -> str:  # without the token and the secrets: it may end up in a log
         return f"ServerSettings(data={str(self.data)!r}, host={self.host!r}, port={self.port})"
@@ -114,8 +121,8 @@ class StoreUrls(Struct, frozen=True):
     """Of runs, messages and steps of its agents."""
 
 
-def key_store_url(data: Path) -> StoreUrl:
-    """Where the keys of a server are."""
+def key_store_url(data: Path) -> Path:
+    """The file of a server's keys, where they are kept in one."""
     return data / "keys.db"
 
 

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar, cast
 
 from msgspec import Struct
 
+from chargehand.concurrency import answer_futures
 from chargehand.engine.policy import Seconds
 from chargehand.errors import ChargehandError, StoreError, StoreUnavailable
 from chargehand.sqlite.connection import (
@@ -75,7 +76,6 @@ class Submission(Struct, frozen=True):
     """Work for the writer, and the future of its caller. A ChargehandError is raised only before it has written."""
 
     work: Callable[[sqlite3.Connection], object]
-    loop: asyncio.AbstractEventLoop
     future: asyncio.Future[object]
 
 
@@ -96,9 +96,8 @@ class WriterThread:
 
     def submit(self, work: Callable[[sqlite3.Connection], Outcome]) -> asyncio.Future[Outcome]:
         """The work's outcome, once it is durable. Cancelling the wait does not stop the work."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
-        submission = Submission(work, loop, cast("asyncio.Future[object]", future))
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        submission = Submission(work, cast("asyncio.Future[object]", future))
         with self._submitting:
             if self._closed:
                 raise StoreError(f"{self._path} was closed; open it again")
@@ -185,14 +184,7 @@ class WriterThread:
             self._connection = None
 
     def _wake(self, batch: list[Submission], outcomes: list[object]) -> None:
-        waiting: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], object]]] = {}
-        for submission, outcome in zip(batch, outcomes, strict=True):
-            waiting.setdefault(submission.loop, []).append((submission.future, outcome))
-        for loop, answers in waiting.items():
-            try:
-                loop.call_soon_threadsafe(_answer, answers)
-            except RuntimeError:
-                logger.debug("the event loop of %d writes to %s is closed", len(answers), self._path)
+        answer_futures(zip((submission.future for submission in batch), outcomes, strict=True))
 
     def _leave(self, batch: list[Submission]) -> None:
         with self._submitting:
@@ -207,16 +199,6 @@ class WriterThread:
                 self._owner.leave(self._connection)
             self._connection.close()
         self._owner.unlock()
-
-
-def _answer(answers: list[tuple[asyncio.Future[object], object]]) -> None:
-    for future, outcome in answers:
-        if future.done():
-            continue
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
 
 
 # --- databases

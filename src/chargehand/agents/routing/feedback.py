@@ -16,7 +16,7 @@ from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal.protocol import SOURCES, Journal, RouteExample, Source
 from chargehand.journal.store import opened_journal
 from chargehand.runtime.run_loop import Clock
-from chargehand.sqlite import StoreUrl
+from chargehand.store_url import StoreUrl
 from chargehand.text.words import did_you_mean
 
 logger = logging.getLogger(__name__)

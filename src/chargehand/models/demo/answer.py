@@ -20,16 +20,13 @@ _LONGEST_LINE = 600
 class AnswerPart(Struct, frozen=True):
     """The result of one task, cut into what was found, what was kept and what was left out."""
 
+    task: str
     result: Given
     text: str
     artifacts: tuple[Artifact, ...]
     lines: list[str]
     memory_lines: list[str]
     missing: list[str]
-
-    @property
-    def task(self) -> str:
-        return self.result.task
 
     @property
     def is_text(self) -> bool:
@@ -69,6 +66,7 @@ def _read_part(result: Given) -> AnswerPart:
         lines = [figure_in_words(artifact) for artifact in product.artifacts if isinstance(artifact, Figure)]
         lines += [table_in_words(artifact, "Result") for artifact in product.artifacts if isinstance(artifact, Table)]
     return AnswerPart(
+        task=result.task,
         result=result,
         text=product.text,
         artifacts=product.artifacts,

@@ -21,9 +21,6 @@ class Account:
         """The places of the words that are accounted for."""
         self.used_periods: set[Date] = set()
 
-    def use_word(self, place: int) -> None:
-        self.used.add(place)
-
     def use_span(self, start: int, end: int) -> None:
         """Account for all words between two places of the text."""
         self.used.update(at for at, token in enumerate(self.clause.tokens) if start <= token.start < end)
@@ -31,9 +28,6 @@ class Account:
     def use_words(self, keys: AbstractSet[str]) -> None:
         """Account for all words with these keys."""
         self.used.update(at for at, token in enumerate(self.clause.tokens) if token.key in keys)
-
-    def use_period(self, period: Date) -> None:
-        self.used_periods.add(period)
 
     @property
     def open_words(self) -> dict[int, Token]:

@@ -21,7 +21,7 @@ class DemoModel:
     """Deterministic, free, and without a network."""
 
     def __init__(self) -> None:
-        self._card = ModelCard(
+        self.card = ModelCard(
             "demo",
             window=1_000_000,
             notice=NOTICE,
@@ -32,10 +32,6 @@ class DemoModel:
             free=True,
             reads_facts=True,
         )
-
-    @property
-    def card(self) -> ModelCard:
-        return self._card
 
     async def reply(self, request: Request, hear: Hear | None = None) -> Reply:
         try:
@@ -51,7 +47,7 @@ class DemoModel:
         read = sum(len(message.text) for message in request.messages)
         written = len(reply.text) + sum(len(call.arguments) for call in reply.calls)
         usage = Usage(input=read // 4, output=written // 4)
-        return msgspec.structs.replace(reply, usage=usage, micros=0, model=self._card.handle)
+        return msgspec.structs.replace(reply, usage=usage, micros=0, model=self.card.handle)
 
 
 def _reply(request: Request) -> Reply:

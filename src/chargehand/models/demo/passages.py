@@ -15,7 +15,7 @@ from chargehand.text.words import join_words, split_sentences
 _MOST_QUOTED = 3
 _ASKING = stem_set(
     """many much long often old far tell there take takes mean means explain describe search summarise summarize come
-    comes work works"""
+    comes work works need"""
 )
 """Words that ask, and say nothing of what is asked about."""
 _SOURCES = stem_set(
@@ -32,12 +32,13 @@ _AMOUNT_OR_TIME = re.compile(
 _WANTED = dict.fromkeys(
     ("how much", "how long", "how often", "how old", "how far", "how high", "how big", "when"), _AMOUNT_OR_TIME
 ) | {
+    "who": re.compile(r"\bby\b|\s[A-Z][a-z]"),
     "where": re.compile(r"\b(?:in|at|on|near|behind|beside|under|above|opposite|next to)\b", re.IGNORECASE),
     "why": re.compile(
         r"\b(?:because|since|so|due|reasons?|causes?|therefore|otherwise|means?|when|if|for)\b", re.IGNORECASE
     ),
 }
-"""What a passage must have to answer a question."""
+"""What a sentence must have to answer a question."""
 _OPENING = re.compile(r"\A(?:find out|say|tell (?:me|us)|find|report)\s+", re.IGNORECASE)
 
 
@@ -75,13 +76,15 @@ def accept_passages(
     accepted: list[FoundPassage] = []
     said_somewhere: set[str] = set()
     for passage in passages:
-        words = said_words(f"{passage.source.replace('-', ' ')} {passage.text} {' '.join(passage.tags)}")
-        said_somewhere |= words
-        account = open_search(clause, tool, worker)
-        account.use_words(words)
-        account.used_periods.update(period for period in clause.periods if said_words(period.text) <= words)
-        if not account.leftover and _may_answer(clause, passage):
-            accepted.append(passage)
+        source = f"{passage.source.replace('-', ' ')} {' '.join(passage.tags)}"
+        said_somewhere |= said_words(f"{source} {passage.text}")
+        for text in _answering_texts(clause, passage):
+            words = said_words(f"{source} {text}")
+            account = open_search(clause, tool, worker)
+            account.use_words(words)
+            account.used_periods.update(period for period in clause.periods if said_words(period.text) <= words)
+            if not account.leftover and passage not in accepted:
+                accepted.append(passage)
     if accepted:
         return accepted[:_MOST_QUOTED]
     lacking = [token.text for token in wanted if token.key not in said_somewhere]
@@ -91,22 +94,23 @@ def accept_passages(
     raise RefusedError(f"not found in {place}: {asked[:1].lower()}{asked[1:]}; {reason}")
 
 
-def _may_answer(clause: Clause, passage: FoundPassage) -> bool:
-    """Whether one sentence has what a question wants (an amount, a place, a reason) and a word of the question.
-
-    "How many" wants a number before the thing.
-    """
+def _answering_texts(clause: Clause, passage: FoundPassage) -> list[str]:
+    """The sentences with what a question wants: an amount, a place, a reason; the whole passage for any other."""
     pattern = _WANTED.get(clause.question)
-    words = [token.stem for token in clause.content]
-    counted = set(words[words.index("many") + 1 :][:1]) if clause.question == "how many" else set[str]()
-    if pattern is None and not counted:
-        return True
-    for sentence in split_sentences(passage.text):
-        tokens = tokenize(sentence)
-        if pattern is not None and pattern.search(sentence) and said_words(sentence).intersection(words):
+    if pattern is not None:
+        return [sentence for sentence in split_sentences(passage.text) if pattern.search(sentence)]
+    if clause.question == "how many":
+        words = [token.stem for token in clause.content]
+        counted = words[words.index("many") + 1 :][:1]
+        return [sentence for sentence in split_sentences(passage.text) if _has_count(sentence, counted)]
+    return [passage.text]
+
+
+def _has_count(sentence: str, counted: list[str]) -> bool:
+    """Whether a number stands before the thing that is counted."""
+    tokens = tokenize(sentence)
+    for place, token in enumerate(tokens):
+        is_number = number_value(token.text) is not None and token.low != "one"
+        if is_number and any(other.stem in counted for other in tokens[place + 1 : place + 4]):
             return True
-        for place, token in enumerate(tokens):
-            is_number = number_value(token.text) is not None and token.low != "one"
-            if is_number and counted.intersection(other.stem for other in tokens[place + 1 : place + 4]):
-                return True
     return False

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from chargehand.models.demo.products import chart_subject, check_words
 from chargehand.models.demo.request import MENTIONS_MODEL, ORDERS, Clause, RefusedError, parse_request
-from chargehand.models.demo.tools import NEGATIVE, card_score, choose_fit, only_remembers, serves_kind, tools_of
+from chargehand.models.demo.tools import NEGATIVE, card_score, choose_fit, only_remembers, rate_tool, tools_of
 from chargehand.models.demo.words import content_stems
 from chargehand.models.demo.work import read_keeping
 from chargehand.models.request_facts import Planning, WorkerCard
@@ -143,7 +143,9 @@ class DemoPlan:
 
     def _worker_of(self, clause: Clause) -> str:
         """The worker that draws or converts."""
-        able = [worker for worker, tools in self.staff if serves_kind(tools, clause.kind)]
+        able = [worker for worker, tools in self.staff if rate_tool(tools) is not None]
+        if clause.kind == "draw":
+            able = [worker for worker, tools in self.staff if any(tool.kind == "chart" for tool in tools)]
         if not able:
             raise RefusedError(f"no worker on the team can {clause.kind}")
         return max(able, key=lambda worker: card_score(clause, worker)).name

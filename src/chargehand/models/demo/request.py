@@ -81,14 +81,16 @@ class RefusedError(Exception):
     """There is no result, and why.
 
     `may_retry`: the reason offers something that a rewritten task could use. `understood` is how many words of the
-    clause were accounted for: the refusal that understood most is the one that is told.
+    clause were accounted for: the refusal that understood most is the one that is told. `is_own` is false where a tool
+    or a person refused, not the rules.
     """
 
-    def __init__(self, reason: str, *, may_retry: bool = False, understood: int = 0) -> None:
+    def __init__(self, reason: str, *, may_retry: bool = False, understood: int = 0, is_own: bool = True) -> None:
         super().__init__(reason)
         self.reason = reason
         self.may_retry = may_retry
         self.understood = understood
+        self.is_own = is_own
 
 
 class Clause(Struct, frozen=True):
@@ -104,8 +106,8 @@ class Clause(Struct, frozen=True):
     periods: tuple[Date, ...] = ()
     points_back: bool = False
     wants_total: bool = False
-    period_beside: str = ""
-    """A period of another clause of the sentence, which may hold for this one too."""
+    beside: tuple["Clause", ...] = ()
+    """Questions before it, and those behind it in the same sentence: what they name may hold for it too."""
 
     @property
     def content(self) -> list[Token]:
@@ -134,6 +136,12 @@ class Clause(Struct, frozen=True):
             if word in _QUESTION_WORDS:
                 return word.removesuffix("'s")
         return ""
+
+    @property
+    def period_beside(self) -> str:
+        """A period that may hold for this clause too."""
+        periods = [period.text for clause in self.beside for period in clause.periods]
+        return periods[0] if periods and not self.periods else ""
 
     @property
     def opening(self) -> str:
@@ -173,7 +181,10 @@ def parse_request(text: str) -> ParsedRequest:
             continue
         opens_request = _first_word(plain) in _IMPERATIVES | _OPENERS
         after_statement = not is_question and not opens_request and len(plain.split()) > 2
-        clauses += [_read_clause(plain, is_statement=True)] if after_statement else _split_sentence(plain)
+        if after_statement:
+            clauses.append(_read_clause(plain, is_statement=True))
+        else:
+            clauses += _with_clauses_beside(clauses, _split_sentence(plain))
     return ParsedRequest(tuple(clauses), tuple(remarks))
 
 
@@ -205,10 +216,17 @@ def _split_sentence(sentence: str) -> list[Clause]:
         clause = _read_clause(f"{text.rstrip('?. ')} in {shared}" if shared and lacks_period else text)
         if clause.content or not shared:  # "In May 2026," says nothing more
             clauses.append(clause)
-    periods = find_periods(sentence)
+    return clauses
+
+
+def _with_clauses_beside(before: list[Clause], sentence: list[Clause]) -> list[Clause]:
+    """The clauses of a sentence, each with the questions of which something may hold for it too."""
+    asked = [structs.replace(clause, beside=()) for clause in before if clause.kind == "ask"]
     return [
-        structs.replace(clause, period_beside=periods[0].text) if periods and not clause.periods else clause
-        for clause in clauses
+        structs.replace(
+            clause, beside=(*asked, *(other for other in sentence if other is not clause and other.kind == "ask"))
+        )
+        for clause in sentence
     ]
 
 

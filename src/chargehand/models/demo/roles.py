@@ -10,7 +10,7 @@ import msgspec
 from chargehand.models.demo.plan import make_plan
 from chargehand.models.demo.request import without_returns
 from chargehand.models.demo.results import read_product
-from chargehand.models.demo.tools import read_skill, tool_words
+from chargehand.models.demo.tools import tool_words, tools_of
 from chargehand.models.demo.words import content_stems
 from chargehand.models.request_facts import (
     Given,
@@ -218,7 +218,8 @@ def make_worker(subject: Making) -> str:
     """A persona, and the tools whose words are those of the task."""
     task = shorten(without_returns(subject.instruction), 400)
     words = content_stems(task)
-    scores = {skill.name: len(words & tool_words(read_skill(skill))) for skill in subject.skills}
+    tools = tools_of(WorkerCard("", "", skills=subject.skills))
+    scores = {tool.name: len(words & tool_words(tool)) for tool in tools}
     ranked = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
     persona = (
         f"A specialist for one task: {task.rstrip('. ')}. It works only from what it is given and what its tools "

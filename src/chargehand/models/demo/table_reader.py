@@ -7,7 +7,6 @@ has to be one of `_FORMS`. Where two readings fit, neither is taken.
 
 import re
 from datetime import date
-from typing import TypeAlias
 
 from msgspec import Struct, structs
 
@@ -18,14 +17,13 @@ from chargehand.models.demo.tables import (
     Condition,
     Grouping,
     Noun,
-    Phrase,
     Query,
     Schema,
     TableMeasure,
-    TableQuery,
     TableSpec,
     column_measure,
     read_schema,
+    row_count,
 )
 from chargehand.models.demo.words import NEGATIONS, Token, stem, stem_set, stems, word_set
 from chargehand.text.dates import Date
@@ -33,7 +31,7 @@ from chargehand.text.numbers import number_value
 from chargehand.text.words import join_words, singular
 
 _OPERATORS = (
-    ("E", "", "which, list, show, name, find, what, get, display"),
+    ("E", "", "which, list, show, name, find, what, get"),
     ("C", "", "how many, how much, number of, number the, count of, count the"),
     ("A", "SUM", "total, sum, overall, altogether, combined, in all, in total"),
     ("A", "AVG", "average, mean, avg"),
@@ -53,8 +51,7 @@ _NOUN_TAGS = {"value": "V", "table": "K", "text": "K", "key": "K", "number": "M"
 _FORMS = (
     ("count", re.compile("E?A?(?P<count>C)(?P<rows>T)")),
     ("sold", re.compile("(?P<count>C)S")),
-    ("figure", re.compile("E?(?P<aggregate>A)?(?P<count>C)?(?P<measure>M)T?")),
-    ("extreme", re.compile("E?(?P<rank>R)(?P<measure>M)T?")),
+    ("figure", re.compile("E?(?P<aggregate>[AR])?(?P<count>C)?(?P<measure>M)T?(?P<total>A)?")),
     ("first", re.compile("E(?P<limit>#)?(?P<asked>[KTP])(?P<rank>R)(?P<aggregate>A)?(?P<measure>[MT])")),
     ("first", re.compile("E?(?P<rank>R)(?P<limit>#)?(?P<asked>[KT])G(?P<aggregate>A)?(?P<measure>M)")),
     ("list", re.compile("E(?P<asked>[KT])(?P<rows>T)?")),
@@ -63,20 +60,16 @@ _FORMS = (
 
 E asks (which, list), C counts (how many), A is an aggregate, R a rank, G groups (per, by), T is the base table, K
 another table or a column that rows can be put together by, P a month, year or day, M a measure, S sold, # a number.
-No form has N (a negation), X (a comparison), & (and, or) or ? (a noun of a table that the base does not
-refer to).
+No form has N (a negation), X (a comparison), & (and, or), ! (a noun with two meanings) or ? (a noun of a table that
+the base does not refer to).
 """
-_FIGURE_FORMS = ("count", "sold", "figure", "extreme")
-"""The forms of which a number comes."""
 _NAMING_QUESTIONS = word_set("who whose when where which")
 _NOT_A_FACT = re.compile(
-    r"\b(?:should|must|might|shall|ought|(?:would|could)(?! you\b| we\b| i\b))\b"
-    r"|\b(?:has|have|had|is|are|was|were|yet|still) to\b|\b(?:to|will) be\b",
+    r"\b(?:should|must|might|shall|ought|will|can|would|could|i|my|mine)\b"
+    r"|\b(?:has|have|had|is|are|was|were|yet|still) to\b|\bto be\b",
     re.IGNORECASE,
 )
-"""What is wished, planned or possible."""
-_LAST_OPENING = 3
-"""Behind so many words "what" or "show" opens no question."""
+"""What is wished, planned or possible, and who asks."""
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
 """Verbs that say no more than that something is so."""
 _UNIT_WORDS = {"EUR": stem_set("euros eur"), "USD": stem_set("dollars usd"), "percent": stem_set("percent")}
@@ -90,9 +83,10 @@ _TIME_UNITS = {"month": 7, "year": 4, "day": 10}
 """Periods, and how many characters of a date name them."""
 _UNDONE = stem_set("cancelled canceled returned refunded rejected failed lost void draft")
 """Values of a status in which nothing was sold."""
+_REDUCED = stem_set("discount rebate refund refunded tax vat fee shipping tip")
+"""Words of columns by which revenue is more or less than quantity times price."""
 _DAY_WORDS = stem_set("day date month week time on at")
 _LONGEST_PHRASE = 6
-_MOST_COLUMNS = 6
 
 
 class Item(Struct, frozen=True):
@@ -100,12 +94,15 @@ class Item(Struct, frozen=True):
 
     at: int
     text: str
-    stems: Phrase
     start: int
     end: int
+    size: int = 1
+    """How many words it has."""
     nouns: tuple[Noun, ...] = ()
-    operator: str = ""
-    """Its tag, if it is an operator."""
+    noun: Noun | None = None
+    """What it names, as seen from the base table."""
+    tag: str = ""
+    """What it may be in a form; nothing for a word that has no part in a query."""
     sql: str = ""
     """What an operator stands for: the function of an aggregate, the direction of a rank."""
     number: float | None = None
@@ -115,9 +112,9 @@ class Item(Struct, frozen=True):
     def low(self) -> str:
         return self.text.lower()
 
-
-FormParts: TypeAlias = dict[str, Item]
-"""The items of a form by the names of its parts."""
+    @property
+    def column(self) -> Column | None:
+        return self.noun.column if self.noun is not None else None
 
 
 def read_items(clause: Clause, schema: Schema) -> list[Item]:
@@ -127,11 +124,11 @@ def read_items(clause: Clause, schema: Schema) -> list[Item]:
     while position < len(clause.tokens):
         sizes = range(min(_LONGEST_PHRASE, len(clause.tokens) - position), 0, -1)
         phrases = [_read_item(clause, clause.tokens[position : position + size], len(items), schema) for size in sizes]
-        item = next((item for item in phrases if item.nouns or item.operator), phrases[-1])
+        item = next((item for item in phrases if item.nouns or item.tag), phrases[-1])
         items.append(item)
-        position += len(item.stems)
+        position += item.size
     end = len(clause.text)
-    return [*items, Item(at=len(items), text="", stems=("",), start=end, end=end)]
+    return [*items, Item(at=len(items), text="", start=end, end=end)]
 
 
 def _read_item(clause: Clause, tokens: tuple[Token, ...], at: int, schema: Schema) -> Item:
@@ -139,14 +136,12 @@ def _read_item(clause: Clause, tokens: tuple[Token, ...], at: int, schema: Schem
     text = clause.text[tokens[0].start : tokens[-1].end]
     words = " ".join(token.low for token in tokens)
     is_free = len(tokens) == 1 and tokens[0].is_free
-    item = Item(at=at, text=text, stems=phrase, start=tokens[0].start, end=tokens[-1].end)
+    item = Item(at=at, text=text, start=tokens[0].start, end=tokens[-1].end, size=len(tokens))
     nouns = _choose_nouns(schema.nouns.get(phrase, []), text, words, is_free=is_free)
     if nouns:
         return structs.replace(item, nouns=tuple(nouns))
-    operator, sql = _OPERATOR_BY_WORDS.get("not" if phrase == ("not",) else words, ("", ""))
-    if operator == "E" and at > _LAST_OPENING:
-        operator = ""
-    return structs.replace(item, operator=operator, sql=sql, number=number_value(text), is_free=is_free)
+    tag, sql = _OPERATOR_BY_WORDS.get("not" if phrase == ("not",) else words, ("", ""))
+    return structs.replace(item, tag=tag, sql=sql, number=number_value(text), is_free=is_free)
 
 
 def _choose_nouns(nouns: list[Noun], text: str, words: str, *, is_free: bool) -> list[Noun]:
@@ -182,16 +177,34 @@ def read_query(clause: Clause, description: str) -> Query:
         reason = f"it can be read of {join_words(bases, 'or')}; say which is meant"
     elif not simple:
         reason = refusals[max(refusals)]
-    elif clause.period_beside and any(column.kind == "day" for column in schema.tables[bases[0]].columns):
-        reason = f"whether it is of {clause.period_beside} too is not said"
     else:
-        return next(iter(simple.values()))
+        query = next(iter(simple.values()))
+        scope = _scope_beside(clause, query, schema, description)
+        if not scope:
+            return query
+        reason = f"whether it is of {scope} too is not said"
     known = Account(clause)
     known.use_words(_LIGHT_VERBS)
     for item in items:
-        if item.nouns or item.operator or item.number is not None:
+        if item.nouns or item.tag or item.number is not None:
             known.use_span(item.start, item.end)
     raise RefusedError(reason, understood=known.understood)
+
+
+def _scope_beside(clause: Clause, query: Query, schema: Schema, description: str) -> str:
+    """A period or a value of a question beside this one that may hold for it too; nothing where there is none."""
+    base = query.tables[0]
+    if clause.period_beside and schema.tables[base].days:
+        return clause.period_beside
+    for other in () if query.conditions else clause.beside:
+        try:
+            conditions = read_query(other, description).conditions
+        except RefusedError:
+            continue
+        values = [condition.words for condition in conditions if condition.column.table in schema.joins(base)]
+        if any(values):
+            return join_words([*filter(None, values)])
+    return ""
 
 
 class _QueryReader:
@@ -199,18 +212,38 @@ class _QueryReader:
 
     def __init__(self, clause: Clause, items: list[Item], schema: Schema, base: TableSpec) -> None:
         self.clause = clause
-        self.items = items
         self.schema = schema
         self.base = base
         self.joins = schema.joins(base.name)
-        self.query = TableQuery(base)
-        self.open = {item.at: tag for item in items if (tag := self._tag(item))}
-        """The places of the items that have no part in the query yet, and their tags."""
+        self.query = Query(base)
+        self.items = [self._resolve(item, items[item.at - 1]) for item in items]
+        self.open = {item.at: item for item in self.items if item.tag}
+        """The items that have no part in the query yet, by their places."""
         self.used: set[int] = set()
         """The places of those that have one."""
 
+    def _resolve(self, item: Item, before: Item) -> Item:
+        """The item with what it names in the base table, else in those that this refers to, and its tag."""
+        if item.number is not None:
+            return structs.replace(item, tag="#")
+        near = [noun for noun in item.nouns if noun.table.name in self.joins]
+        near = [noun for noun in near if noun.table is self.base] or near
+        kinds = {noun.kind for noun in near}
+        if item.low in _TIME_UNITS and "value" not in kinds:
+            return structs.replace(item, tag="P")
+        if Noun(self.base) in near and ("number" not in kinds or before.tag in {"C", "R"}):
+            return structs.replace(item, tag="T", noun=Noun(self.base))
+        for kind, tag in _NOUN_TAGS.items():
+            nouns = [noun for noun in near if noun.kind == kind]
+            if nouns:
+                return structs.replace(item, tag=tag if len(nouns) == 1 else "!", noun=nouns[0])
+        return structs.replace(item, tag="?") if item.nouns else item
+
     def read(self) -> Query:
         """The query; RefusedError where a word cannot be read."""
+        for item in self._tagged("!"):
+            names = [noun.column.sql if noun.column is not None else noun.table.name for noun in item.nouns]
+            raise RefusedError(f"{item.text!r} may be {join_words(names, 'or')}; say which is meant")
         if self.clause.periods:
             self._read_times()
         for item in self._tagged("V"):
@@ -227,7 +260,8 @@ class _QueryReader:
         for at in self.used:
             account.use_span(self.items[at].start, self.items[at].end)
         account.settle("nothing in the tables says")
-        return self.query.render(self.joins)
+        self.query.render(self.joins)
+        return self.query
 
     def _take(self, *items: Item) -> None:
         """Give items a part in the query."""
@@ -237,105 +271,20 @@ class _QueryReader:
 
     def _tagged(self, tag: str) -> list[Item]:
         """The open items with this tag."""
-        return [self.items[at] for at in self.open if self.open[at] == tag]
+        return [item for item in self.open.values() if item.tag == tag]
 
     def _beside(self, item: Item, step: int) -> Item:
         """The next or the last item that is more than a little word; an empty one at the ends."""
         at = item.at + step
-        while 0 <= at < len(self.items) and self.items[at].is_free and not self.items[at].operator:
+        while 0 <= at < len(self.items) and self.items[at].is_free and not self.items[at].tag:
             at += step
         return self.items[at] if 0 <= at < len(self.items) else self.items[-1]
 
-    # --- what an item names, as seen from the base table
-
-    def _tag(self, item: Item) -> str:
-        """A letter for what an item may be in a form; nothing for a word that has no part in a query."""
-        if item.number is not None:
-            return "#"
-        near = [noun for noun in item.nouns if noun.table.name in self.joins]
-        kinds = {noun.kind for noun in near if noun.table is self.base} or {noun.kind for noun in near}
-        if item.low in _TIME_UNITS and "value" not in kinds:
-            return "P"
-        if Noun(self.base) in near and ("number" not in kinds or self.items[item.at - 1].operator in {"C", "R"}):
-            return "T"
-        for kind, tag in _NOUN_TAGS.items():
-            if kind in kinds:
-                return tag
-        return "?" if item.nouns else item.operator
-
-    def _find(self, item: Item, *kinds: str) -> Noun | None:
-        """The noun of these kinds in the base table, else in those it refers to; two of them are two readings."""
-        near = [noun for noun in item.nouns if noun.kind in kinds and noun.table.name in self.joins]
-        near = [noun for noun in near if noun.table is self.base] or near
-        near = [noun for noun in near if noun.kind != "key"] or near
-        if len(near) > 1:
-            names = [noun.column.sql if noun.column is not None else noun.table.name for noun in near]
-            raise RefusedError(f"{item.text!r} may be {join_words(names, 'or')}; say which is meant")
-        return near[0] if near else None
-
-    def _column(self, item: Item, *kinds: str) -> Column | None:
-        noun = self._find(item, *kinds)
-        return noun.column if noun is not None else None
-
-    def _group_by(self, item: Item) -> Grouping:
-        """What an item puts rows together by: days, months and years, the rows of a table, or the values of a column.
-
-        Of a code it is the name behind it, in the table that it is the key of.
-        """
-        if self.open[item.at] == "P":
-            day = self._day_column()
-            sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
-            return Grouping(sql, label=item.low, table=day.table, columns=(sql,), is_time=True)
-        noun = self._find(item, "table") or self._find(item, "text", "key")
-        assert noun is not None, "what has the tag K names a table or a column"
-        column = noun.column or noun.table.label
-        is_name = self.base.key is not None and column in (self.base.key, self.base.label)
-        is_row = noun.table is self.base and (noun.column is None or is_name)
-        for other in self.schema.tables.values():
-            is_key = other.name in self.joins and other.key is not None and other.key.name == column.name
-            if is_key and (column.kind == "key" or other.label.name == "name"):
-                column = other.label
-        listed = (column,)
-        if noun.column is None:
-            listed = noun.table.columns[:_MOST_COLUMNS] if is_row else (noun.table.columns[0], column)
-        return Grouping(
-            sql=column.sql,
-            label=item.low if noun.column is not None else singular(item.low),
-            table=column.table,
-            columns=tuple(column.sql for column in listed),
-            is_row=is_row,
-        )
-
-    def _measure(self, item: Item, aggregate: str = "") -> TableMeasure:
-        """What an item measures: a column with numbers, or revenue, which is quantity times price."""
-        column = self._column(item, "number")
-        if column is not None:
-            measure = column_measure(column, aggregate)
-            if column.table != self.base.name and measure.aggregate:
-                raise RefusedError(f"{column.sql} would be counted several times")
-            return measure
-        self._check_status()
-        prices = [column for name in self.joins for column in self.schema.tables[name].prices]
-        quantity = self.base.quantity
-        if quantity is None or len(prices) != 1 or aggregate not in {"", "SUM"}:
-            raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
-        unit = prices[0].unit
-        expression = f"{quantity.sql} * {prices[0].sql}"
-        return TableMeasure(expression, "SUM", "revenue", table=prices[0].table, unit=unit, decimals=2)
-
-    def _check_status(self) -> None:
-        """RefusedError where rows in which nothing was sold would count as sales."""
-        tested = {condition.column for condition in self.query.conditions}
-        for column in self.base.columns:
-            undone = [value for value in column.values if stem(value) in _UNDONE]
-            if column.kind == "text" and undone and column not in tested:
-                raise RefusedError(
-                    f"whether {join_words(undone)} {self.base.name} count is not said; name the {column.name}"
-                )
+    # --- times, values, grouping
 
     def _day_column(self) -> Column:
         """The column of the base table with the dates that are meant: the only one, if it is a plain date or named."""
-        days = [column for column in self.base.columns if column.kind == "day"]
+        days = self.base.days
         named = {noun.column for item in self.items for noun in item.nouns}
         meant = [column for column in days if column in named]
         if not meant and len(days) == 1 and (_DAY_WORDS | {stem(self.base.name)}).intersection(stems(days[0].name)):
@@ -343,8 +292,6 @@ class _QueryReader:
         if len(meant) != 1:
             raise RefusedError(f"which date of {self.base.name} is meant is not said")
         return meant[0]
-
-    # --- times, values, grouping
 
     def _read_times(self) -> None:
         """One time, or a range between two."""
@@ -358,38 +305,42 @@ class _QueryReader:
         is_range = len(periods) == 2 and (before, between) in _RANGES
         if not is_range and (len(periods) > 1 or before in _UNCLEAR):
             raise RefusedError("how the times belong together is not clear")
-        words = f"{'on' if first.day else 'in'} {first.text}"
+        self.query.time_words = f"{'on' if first.day else 'in'} {first.text}"
         if is_range:
-            words = f"from {first.text} to {last.text}"
+            self.query.time_words = f"from {first.text} to {last.text}"
             self._take(preceding[-1])
         self._take(*(item for item in self.items if first.end <= item.start < last.start))
         self._take(*(item for item in self.items if column in {noun.column for noun in item.nouns}))
         sql = f"{column.sql} BETWEEN '{first.first_day}' AND '{last.last_day}'"
         self.query.conditions.append(Condition(sql, "", column))
-        self.query.time_words = words
 
     def _read_value(self, item: Item) -> None:
         """A value that rows have ("from Italy", "paid late")."""
-        column = self._column(item, "value")
-        assert column is not None, "what has the tag V names a value"
+        column = item.column
+        assert item.noun is not None, "what has the tag V names a value"
+        assert column is not None, "and the value is one of a column"
         self._check_value(item, column)
-        text = next(noun.value for noun in item.nouns if noun.column == column)
         before = self._beside(item, -1)
         if before.low == "by":  # "placed by Ada Brandt"
             self._take(before)
-        quoted = text.replace("'", "''")
+        for word in (self.items[item.at - 1], self.items[item.at + 1]):  # "class 3A", "the Harbour branch"
+            named = [noun.column or noun.table.label for noun in word.nouns if not noun.value]
+            if word.tag == "K" and column in named:
+                self._take(word)
+        quoted = item.noun.value.replace("'", "''")
         self.query.conditions.append(Condition(f"{column.sql} = '{quoted}'", item.text, column))
         self._take(item)
 
     def _check_value(self, item: Item, column: Column) -> None:
         """RefusedError where how a value goes with another one, or with who is asked for, is not clear."""
-        if column.kind != "flag" and set(item.stems) & {stem(name) for name in self.schema.tables}:
+        is_action = any(stem(name).startswith(stem(item.text)) for name in self.schema.tables)
+        if column.kind != "flag" and is_action:
             reading = f"what is done in {self.base.name}"  # "ordered" is a status, and what happens to all orders
             raise RefusedError(f"{item.text!r} may be {column.sql} or {reading}; say which is meant")
         if any(condition.column == column for condition in self.query.conditions):
             raise RefusedError(f"{item.text!r} is a second value of {column.sql}; ask for one")
         before = self.items[item.at - 1]
-        is_of_asked = self.open.get(before.at) == "K" and self._beside(before, -1).operator == "E"
+        is_of_asked = before.tag == "K" and self._beside(before, -1).tag == "E"
         is_done_by = any(noun.value for noun in before.nouns) and self.items[before.at - 1].low in _DID
         if item.at and (is_of_asked or is_done_by):  # "which rival won", "did Plotline win"
             raise RefusedError(f"whether {before.text!r} does it or it is done to {before.text!r} is not clear")
@@ -397,61 +348,72 @@ class _QueryReader:
     def _read_group(self, word: Item) -> None:
         """What rows are put together by: "per country", "each month"; "by revenue" says what is ranked."""
         item = self._beside(word, 1)
-        if self.open.get(item.at, "") not in {"K", "T", "P"}:
+        if item.at not in self.open or item.tag not in {"K", "T", "P"}:
             return
         group = self._group_by(item)
         values = [noun for noun in self._beside(item, 1).nouns if noun.value]
         if word.low == "by" and any(noun.table.name == group.table for noun in values):
             raise RefusedError(f"whether 'by {item.text}' says who does it is not clear")
-        self._set_group(group)
         self._take(word, item)
 
-    def _set_group(self, group: Grouping) -> None:
+    def _group_by(self, item: Item) -> Grouping:
+        """Put rows together by days, months or years, the rows of a table, or the values of a column.
+
+        Of a code it is the name behind it, in the table that it is the key of.
+        """
         if self.query.group is not None:
             raise RefusedError("it groups by several things; ask for one")
-        self.query.group = group
+        if item.noun is None:
+            day = self._day_column()
+            sql = f"substr({day.sql}, 1, {_TIME_UNITS[item.low]})"
+            self.query.group = Grouping(sql, label=item.low, table=day.table, is_time=True)
+            return self.query.group
+        table = item.noun.table
+        column = item.column or table.label
+        is_name = self.base.key is not None and column in (self.base.key, self.base.label)
+        for other in (self.schema.tables[name] for name in self.joins):
+            is_key = other.key is not None and other.key.name == column.name
+            if is_key and (column.kind == "key" or other.label.name == "name"):
+                column = other.label
+        self.query.group = Grouping(
+            sql=column.sql,
+            label=item.low if item.column is not None else singular(item.low),
+            table=column.table,
+            is_row=table is self.base and (item.column is None or is_name),
+        )
+        return self.query.group
 
     # --- the forms
 
     def _read_form(self) -> None:
         """What is asked for, by the form of what is left of the clause."""
-        tags = "".join(self.open.values())
-        items = [self.items[at] for at in self.open]
+        items = list(self.open.values())
+        if not items:
+            raise RefusedError("what is wanted is not said")
+        tags = "".join(item.tag for item in items)
         if "&" in tags:
             raise RefusedError("it names several things; ask for one at a time")
         if supposed := _NOT_A_FACT.search(self.clause.text):
-            raise RefusedError(f"{supposed[0]!r}: the tables have what is so, not what should or could be")
+            raise RefusedError(f"{supposed[0]!r}: the tables say what is so, not what could be or who asks")
+        readers = {
+            "count": self._read_count,
+            "sold": self._read_sold,
+            "figure": self._read_figure,
+            "first": self._read_first,
+            "list": self._read_list,
+        }
         for form, pattern in _FORMS:
             match = pattern.fullmatch(tags)
             if match is not None:
-                if form in _FIGURE_FORMS and self.clause.question in _NAMING_QUESTIONS:
-                    raise RefusedError(f"a figure does not say {self.clause.question}; name the column that is wanted")
-                self._read_parts(form, {name: items[match.start(name)] for name in match.groupdict() if match[name]})
+                readers[form]({name: items[match.start(name)] for name in match.groupdict() if match[name]})
                 self._take(*items)
-                return
-        raise RefusedError(f"how {join_words([repr(item.text) for item in items])} belong together is not clear")
+                break
+        else:
+            raise RefusedError(f"how {join_words([repr(item.text) for item in items])} belong together is not clear")
+        if self.query.group is None and self.clause.question in _NAMING_QUESTIONS:
+            raise RefusedError(f"a figure does not say {self.clause.question}; name the column that is wanted")
 
-    def _read_parts(self, form: str, parts: FormParts) -> None:
-        match form:
-            case "count":
-                self.query.measure = self._count_rows(parts)
-            case "sold":
-                if self.base.quantity is None or parts["count"].low == "how much":
-                    raise RefusedError("whether pieces or money are meant is not clear; say revenue, or how many")
-                self._check_status()
-                self.query.measure = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
-            case "figure":
-                self.query.measure = self._figure(parts)
-            case "extreme":
-                self.query.measure = self._measure(parts["measure"], "MAX" if parts["rank"].sql == "DESC" else "MIN")
-            case "first":
-                self._read_first(parts)
-            case _:
-                group = self._read_asked(parts)
-                if group.table != self.base.name and "rows" not in parts:
-                    raise RefusedError("what is to be looked up is not in the tables")
-
-    def _count_rows(self, parts: FormParts) -> TableMeasure:
+    def _read_count(self, parts: dict[str, Item]) -> None:
         """The number of rows; RefusedError where pieces or actions of a person may be meant."""
         rows = parts["rows"]
         between = self.items[parts["count"].at : rows.at]
@@ -460,53 +422,96 @@ class _QueryReader:
             raise RefusedError(f"whether {rows.text!r} is what is counted is not clear")
         if any(condition.column in names for condition in self.query.conditions):
             raise RefusedError("whether rows or pieces are counted is not clear")
-        return TableMeasure("*", "COUNT", f"number of {rows.low}", table=self.base.name)
+        self.query.measure = row_count(self.base, rows.low)
 
-    def _figure(self, parts: FormParts) -> TableMeasure:
-        """A sum, an average, or the value of the one row that is meant."""
-        aggregate = parts["aggregate"].sql if "aggregate" in parts else ""
-        measure = self._measure(parts["measure"], aggregate)
+    def _read_sold(self, parts: dict[str, Item]) -> None:
+        """How many pieces were sold."""
+        if self.base.quantity is None or parts["count"].low == "how much":
+            raise RefusedError("whether pieces or money are meant is not clear; say revenue, or how many")
+        self._check_status()
+        self.query.measure = structs.replace(column_measure(self.base.quantity, "SUM"), label="number sold")
+
+    def _read_figure(self, parts: dict[str, Item]) -> None:
+        """A sum, an average, an extreme, or the value of each row that is meant."""
+        said = parts.get("aggregate") or parts.get("total")
+        aggregate = {"DESC": "MAX", "ASC": "MIN"}.get(said.sql, said.sql) if said is not None else ""
+        item = parts["measure"]
+        column = item.column
+        is_counted = "count" in parts and parts["count"].at == item.at - 1  # "how many litres"
+        if not aggregate and column is not None and column.adds_up and is_counted and self.base.is_of_events:
+            aggregate = "SUM"
+        measure = self._measure(item, aggregate)
         group = self.query.group
         is_of_rows = group.is_row if group is not None else bool(self.query.conditions)
-        if not measure.aggregate and ("count" in parts or not is_of_rows):
-            raise RefusedError(f"say whether the average, the highest or the lowest {measure.label} is meant")
+        if not measure.aggregate and not is_of_rows:
+            raise RefusedError(f"say whether the total, average, highest or lowest {measure.label} is meant")
         if aggregate == "AVG" and group is not None:
-            column = self._column(parts["measure"], "number")
             is_of_sums = group.is_time and column is not None and column.adds_up
             if is_of_sums or group.sql == self.base.columns[0].sql:
                 raise RefusedError("an average may be of single rows or of their sums; ask for the sums")
-        return measure
+        self.query.measure = measure
+        self.query.wants_one = not measure.aggregate and "count" in parts
 
-    def _read_asked(self, parts: FormParts) -> Grouping:
+    def _read_list(self, parts: dict[str, Item]) -> None:
         """What is listed: "which customers"."""
         group = self._group_by(parts["asked"])
-        self._set_group(group)
-        return group
+        if group.table != self.base.name and "rows" not in parts:
+            raise RefusedError("what is to be looked up is not in the tables")
 
-    def _read_first(self, parts: FormParts) -> None:
+    def _read_first(self, parts: dict[str, Item]) -> None:
         """The first places: "which three products brought the most revenue"."""
-        group = self._read_asked(parts)
+        group = self._group_by(parts["asked"])
         rank = parts["rank"]
         item = parts["measure"]
-        if self.open[item.at] == "T":
-            if rank.low not in _OF_A_COUNT:
-                raise RefusedError(f"by what the {rank.low} are chosen is not said")
-            measure = TableMeasure("*", "COUNT", f"number of {item.low}", table=self.base.name)
-        else:
+        column = item.column
+        if item.tag == "T" and rank.low in _OF_A_COUNT:
+            measure = row_count(self.base, item.low)
+        elif item.tag == "T":
+            raise RefusedError(f"by what the {rank.low} are chosen is not said")
+        elif column is None or "aggregate" in parts:
             measure = self._measure(item, parts["aggregate"].sql if "aggregate" in parts else "")
-            column = self._column(item, "number")
-            if column is not None and column.table != self.base.name:
-                raise RefusedError("what is ranked is not in this table")
-            if column is not None and "aggregate" not in parts:
-                if group.is_row:
-                    measure = structs.replace(measure, aggregate="")
-                elif measure.aggregate and rank.low not in _OF_A_COUNT | {"top"}:
-                    label = measure.label
-                    raise RefusedError(f"the {rank.low} {label} may be of one row or of a sum; say total {label}")
+        elif group.is_row and column.table == self.base.name:
+            measure = column_measure(column, "")
+        elif column.adds_up and rank.low in _OF_A_COUNT:
+            measure = self._measure(item, "SUM")
+        else:
+            label = f"{rank.low} {column.label}"
+            raise RefusedError(f"the {label} may be of one row, a total or an average; say which")
+        if group.is_time and rank.sql == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
+            raise RefusedError(f"a {group.label} without any {self.base.name} is not in the tables")
         self.query.measure = measure
         self.query.rank = rank.sql
         limit = parts["limit"].number if "limit" in parts else None
         self.query.limit = max(1, int(limit or 1))
+
+    # --- measures
+
+    def _measure(self, item: Item, aggregate: str) -> TableMeasure:
+        """What an item measures: a column with numbers, or revenue, which is quantity times price."""
+        column = item.column
+        if column is not None:
+            measure = column_measure(column, aggregate or ("SUM" if column.is_flow else ""))
+            if column.table != self.base.name and measure.aggregate:
+                raise RefusedError(f"{column.sql} would be counted several times")
+            return measure
+        self._check_status()
+        prices = [column for name in self.joins for column in self.schema.tables[name].prices]
+        quantity = self.base.quantity
+        has_more = any(_REDUCED.intersection(stems(column.name)) for column in self.base.columns)
+        if quantity is None or len(prices) != 1 or has_more or aggregate not in {"", "SUM"}:
+            raise RefusedError(f"this figure of {item.text} cannot be worked out from {self.base.name}")
+        sql = f"ROUND(SUM({quantity.sql} * {prices[0].sql}), 2)"
+        return TableMeasure(sql, "SUM", "revenue", table=prices[0].table, unit=prices[0].unit)
+
+    def _check_status(self) -> None:
+        """RefusedError where rows in which nothing was sold would count as sales."""
+        tested = {condition.column for condition in self.query.conditions}
+        for column in self.base.columns:
+            undone = [value for value in column.values if stem(value) in _UNDONE]
+            if column.kind == "text" and undone and column not in tested:
+                raise RefusedError(
+                    f"whether {join_words(undone)} {self.base.name} count is not said; name the {column.name}"
+                )
 
 
 def _check_period(period: Date, column: Column) -> Date:

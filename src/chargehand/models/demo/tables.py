@@ -14,6 +14,8 @@ from chargehand.models.demo.words import stem, stem_set, stems
 Phrase: TypeAlias = tuple[str, ...]
 """The stems of its words."""
 
+_MOST_COLUMNS = 6
+"""Of a row that is listed."""
 _TABLE = re.compile(r"^table (?P<name>\w+)\((?P<columns>.*)\)$", re.MULTILINE)
 _LITERAL = r"(?:'(?:[^']|'')*'|[-\d.e+]+)"
 _COLUMN = re.compile(
@@ -32,6 +34,8 @@ _SINGLE = stem_set(
     result cost limit height weight speed value"""
 )
 """Words of columns whose values are not added up unless that is said."""
+_FLOWS = stem_set("revenue turnover sales amount quantity units total")
+"""Words of columns whose values are added up though that is not said."""
 
 
 class Column(Struct, frozen=True):
@@ -44,7 +48,9 @@ class Column(Struct, frozen=True):
     values: tuple[str, ...]
     unit: str
     adds_up: bool
-    """Whether the sum over rows is what people mean by its name."""
+    """Whether a sum over rows makes sense."""
+    is_flow: bool
+    """Whether the sum is what people mean by its name alone."""
     is_real: bool
 
     @property
@@ -72,6 +78,15 @@ class TableSpec(Struct, frozen=True):
         """The column that says how many pieces a row is about."""
         numbers = [column for column in self.columns if column.kind == "number"]
         return next((column for column in numbers if column.name in {"quantity", "units"}), None)
+
+    @property
+    def days(self) -> list[Column]:
+        return [column for column in self.columns if column.kind == "day"]
+
+    @property
+    def is_of_events(self) -> bool:
+        """Whether each row is something that happened once, so that its figures can be added up."""
+        return self.key is not None and bool(self.days)
 
     @property
     def prices(self) -> list[Column]:
@@ -146,6 +161,7 @@ def _read_column(table: str, match: re.Match[str]) -> Column:
         values=values,
         unit=_NAMED_UNITS.get(name.rpartition("_")[2], ""),
         adds_up=kind == "number" and not is_year and _SINGLE.isdisjoint(stems(name)),
+        is_flow=kind == "number" and not _FLOWS.isdisjoint(stems(name)) and _SINGLE.isdisjoint(stems(name)),
         is_real=match["type"] == "REAL",
     )
 
@@ -171,41 +187,26 @@ def _read_nouns(tables: dict[str, TableSpec]) -> dict[Phrase, list[Noun]]:
 class TableMeasure(Struct, frozen=True):
     """What is computed. Without an aggregate it is the value of each row."""
 
-    expression: str
+    sql: str
     aggregate: str
     """COUNT, SUM, AVG, MIN, MAX, or nothing."""
     label: str
     table: str
     """The table that it is read from."""
     unit: str = ""
-    decimals: int = 0
-    """To how many it is rounded, where it is."""
-
-    @property
-    def sql(self) -> str:
-        if not self.aggregate:
-            return self.expression
-        call = f"{self.aggregate}({self.expression})"
-        return f"ROUND({call}, {self.decimals})" if self.decimals else call
 
 
-def column_measure(column: Column, aggregate: str = "") -> TableMeasure:
-    """The value of a column: aggregated as said, else added up where that is what people mean by its name."""
-    aggregate_or_sum = aggregate or ("SUM" if column.adds_up else "")
-    decimals = 0
-    if aggregate == "AVG":
-        decimals = 3 if column.unit == "percent" else 2
-    elif aggregate_or_sum == "SUM" and column.is_real:
-        decimals = 2
+def row_count(table: TableSpec, name: str) -> TableMeasure:
+    return TableMeasure("COUNT(*)", "COUNT", f"number of {name}", table=table.name)
+
+
+def column_measure(column: Column, aggregate: str) -> TableMeasure:
+    """The values of a column, aggregated as said."""
+    sql = f"{aggregate}({column.sql})" if aggregate else column.sql
+    if aggregate == "AVG" or (aggregate == "SUM" and column.is_real):
+        sql = f"ROUND({sql}, {3 if column.unit == 'percent' else 2})"
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return TableMeasure(
-        expression=column.sql,
-        aggregate=aggregate_or_sum,
-        label=word + column.label,
-        table=column.table,
-        unit=column.unit,
-        decimals=decimals,
-    )
+    return TableMeasure(sql, aggregate, word + column.label, table=column.table, unit=column.unit)
 
 
 class Grouping(Struct, frozen=True):
@@ -214,8 +215,6 @@ class Grouping(Struct, frozen=True):
     sql: str
     label: str
     table: str
-    columns: tuple[str, ...] = ()
-    """What is listed of it."""
     is_row: bool = False
     """Whether each row of the base table is one of its own."""
     is_time: bool = False
@@ -229,26 +228,25 @@ class Condition(Struct, frozen=True):
     column: Column
 
 
-class Query(Struct, frozen=True):
-    """A query, what its result is called, and the tables it reads, the base table first."""
-
-    sql: str
-    title: str
-    is_number: bool
-    tables: tuple[str, ...]
-
-
-class TableQuery(Struct):
-    """The parts of a query while it is read."""
+class Query(Struct):
+    """A query: its parts, which are read one by one, and the SQL and the title that `render` makes of them."""
 
     base: TableSpec
     group: Grouping | None = None
     measure: TableMeasure | None = None
     conditions: list[Condition] = field(default_factory=list[Condition])
+    wants_one: bool = False
+    """Whether the value of a single row is asked for: "how many pages"."""
     rank: str = ""
     """DESC or ASC where the first places by the measure are asked for."""
     limit: int = 1
     time_words: str = ""
+    sql: str = ""
+    title: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        return self.group is None and self.measure is not None and bool(self.measure.aggregate)
 
     @property
     def tables(self) -> list[str]:
@@ -257,49 +255,51 @@ class TableQuery(Struct):
         names |= {part.table for part in (self.group, self.measure) if part is not None}
         return [self.base.name, *sorted(names - {self.base.name})]
 
-    def render(self, joins: dict[str, str]) -> Query:
-        """The SQL and its title; `joins` are the columns that lead to other tables."""
+    def render(self, joins: dict[str, str]) -> None:
+        """Make the SQL and the title; `joins` are the columns that lead to other tables."""
         source = f"FROM {self.base.name}"
         for table in self.tables[1:]:
             source += f" JOIN {table} ON {self.base.name}.{joins[table]} = {table}.{joins[table]}"
         if self.conditions:
             source += f" WHERE {' AND '.join(condition.sql for condition in self.conditions)}"
-        if self.measure is None:
-            return self._render_list(source)
-        return self._render_measure(self.measure, source)
+        if self.measure is not None:
+            self._render_measure(self.measure, source)
+        elif self.group is not None:
+            listed = [column.sql for column in self.base.columns[:_MOST_COLUMNS]]
+            self.sql = (
+                f"SELECT DISTINCT {', '.join(listed) if self.group.is_row else self.group.sql} {source} ORDER BY 1"
+            )
+            self.title = self.base.name if self.group.is_row else self.group.label
+        words = ", ".join(condition.words for condition in self.conditions if condition.words)
+        parts = [self.title[:1].upper() + self.title[1:], f"({words})" if words else "", self.time_words]
+        self.title = " ".join(filter(None, parts))
 
-    def _render_list(self, source: str) -> Query:
-        assert self.group is not None, "a list is of something"
-        sql = f"SELECT DISTINCT {', '.join(dict.fromkeys(self.group.columns))} {source} ORDER BY 1"
-        return self._query(sql, self.base.name if self.group.is_row else self.group.label)
+    def _render_measure(self, measure: TableMeasure, source: str) -> None:
+        """A figure, or one for each group; with a rank the first places, all that are equal among them.
 
-    def _render_measure(self, measure: TableMeasure, source: str) -> Query:
-        """A figure, or one for each group; with a rank the first places, all that are equal among them."""
-        label = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
+        There is no lowest place if not every group has rows: the place of one without any would be lower.
+        """
+        self.title = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())
         if self.group is None:
             texts = [column.sql for column in self.base.columns if column.kind in {"text", "day"}]
             columns = [*([] if measure.aggregate else texts), f"{measure.sql} AS {value}"]
-            return self._query(f"SELECT DISTINCT {', '.join(columns)} {source} ORDER BY 1", label)
+            self.sql = f"SELECT {', '.join(columns)} {source} ORDER BY 1"
+            return
         name = _alias(self.group.label)
-        sql = f"SELECT DISTINCT {self.group.sql} AS {name}, {measure.sql} AS {value} {source}"
-        sql += " GROUP BY 1" if measure.aggregate else ""
-        title = f"{label} by {self.group.label}"
+        self.title += f" by {self.group.label}"
+        self.sql = f"SELECT DISTINCT {self.group.sql} AS {name}, {measure.sql} AS {value} {source}"
+        self.sql += " GROUP BY 1" if measure.aggregate else ""
         if not self.rank:
-            return self._query(f"{sql} ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}", title)
-        places = f"SELECT *, RANK() OVER (ORDER BY {value} {self.rank}) AS place FROM ({sql})"  # noqa: S608 - our names
-        sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit} ORDER BY place, 1"  # noqa: S608
-        return self._query(sql, f"{'highest' if self.rank == 'DESC' else 'lowest'} {title}")
-
-    def _query(self, sql: str, title: str) -> Query:
-        words = ", ".join(condition.words for condition in self.conditions if condition.words)
-        parts = [title[:1].upper() + title[1:], f"({words})" if words else "", self.time_words]
-        return Query(
-            sql=sql,
-            title=" ".join(filter(None, parts)),
-            is_number=self.group is None and self.measure is not None and bool(self.measure.aggregate),
-            tables=tuple(self.tables),
-        )
+            self.sql += f" ORDER BY {'1' if self.group.is_time else '2 DESC, 1'}"
+            return
+        self.title = f"{'highest' if self.rank == 'DESC' else 'lowest'} {self.title}"
+        columns = f"*, RANK() OVER (ORDER BY {value} {self.rank}) AS place, COUNT(*) OVER () AS places"
+        places = f"SELECT {columns} FROM ({self.sql})"  # noqa: S608 - our own names
+        self.sql = f"SELECT {name}, {value} FROM ({places}) WHERE place <= {self.limit}"  # noqa: S608
+        if self.rank == "ASC" and measure.aggregate in {"COUNT", "SUM"}:
+            self.sql += f" AND places = (SELECT COUNT(DISTINCT {self.group.sql}) FROM {self.group.table})"  # noqa: S608
+        self.sql += " ORDER BY place, 1"
 
 
 def _alias(label: str) -> str:

@@ -4,18 +4,21 @@ A tool fits only if every word of the clause is accounted for.
 """
 
 import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from chargehand.models.demo.honesty import Account
 from chargehand.models.demo.request import ORDERS, Clause, RefusedError
 from chargehand.models.demo.table_reader import read_query
 from chargehand.models.demo.tables import Query, read_schema
 from chargehand.models.demo.words import Token, content_stems, said_words, stem, stem_set, stems, word_set
-from chargehand.models.request_facts import Skill, WorkerCard
+from chargehand.models.request_facts import WorkerCard
 from chargehand.text.numbers import has_negative_number, number_value
 from chargehand.text.words import join_words
 
@@ -80,7 +83,7 @@ Staff: TypeAlias = list[tuple[WorkerCard, list[ToolCard]]]
 
 def tools_of(worker: WorkerCard) -> list[ToolCard]:
     """The cards of all tools of a worker."""
-    return [read_skill(skill) for skill in worker.skills]
+    return [read_tool(skill.name, skill.description, bytes(skill.parameters)) for skill in worker.skills]
 
 
 def only_remembers(tools: list[ToolCard]) -> bool:
@@ -88,17 +91,9 @@ def only_remembers(tools: list[ToolCard]) -> bool:
     return all(tool.kind in {"memory", "archive"} for tool in tools)
 
 
-def read_skill(skill: Skill) -> ToolCard:
-    return read_tool(skill.name, skill.description, skill.parameters)
-
-
-def read_tool(name: str, description: str, parameters: Raw) -> ToolCard:
-    """The card of a tool."""
-    return _read_tool(name, description, bytes(parameters))
-
-
 @lru_cache(maxsize=1_000)
-def _read_tool(name: str, description: str, schema: bytes) -> ToolCard:
+def read_tool(name: str, description: str, schema: bytes) -> ToolCard:
+    """The card of a tool; `schema` is the JSON Schema of its arguments."""
     try:
         read = msgspec.json.decode(schema, type=_ArgumentSchema)
     except msgspec.DecodeError:
@@ -152,11 +147,6 @@ def card_score(clause: Clause, worker: WorkerCard) -> float:
     return float(len(card_words(worker) & clause.stems))
 
 
-def serves_kind(tools: list[ToolCard], kind: str) -> bool:
-    """Whether there are tools that draw or convert."""
-    return any(tool.kind == "chart" for tool in tools) if kind == "draw" else rate_tool(tools) is not None
-
-
 def rate_tool(tools: list[ToolCard]) -> ToolCard | None:
     """A tool that knows what currencies are worth: one of its arguments is the code of a currency."""
     for tool in tools:
@@ -172,8 +162,17 @@ _AMOUNTS = word_set("many much long far often")
 """Words after "how" that ask for an amount."""
 _COUNTS = stem_set("count number quantity amount pieces units n")
 """Names of arguments that say how many of anything there are."""
+_LISTED = re.compile(
+    r"\s*(?:,|&|,?\s(?:and|or|with|versus|vs\.?))(?:\s(?:and|or|of|in|on|for|at|the))*\s", re.IGNORECASE
+)
+_FROM_TO = re.compile(r"\sto(?:\sthe)?\s", re.IGNORECASE)
 _OPTIONS = re.compile(r":\s*([\w ]{1,80}(?:, [\w ]{1,80}){0,20} or [\w ]{1,80})")
 _IN_NAMES = word_set("of the")
+_NO_NAMES = word_set(
+    """today tomorrow yesterday tonight now weekend week month year day morning evening weekday weekdays daily last
+    next current cheapest oldest newest best worst most least first everything everyone everybody anything anyone
+    else more less other others different same"""
+)
 _BEFORE_VERBS = word_set("is are was were be been do does did has have had can could will would should i we you they")
 
 
@@ -221,42 +220,31 @@ class _Filling:
         """As many values as there are arguments with the same choices are one for each; else all are for the one."""
         for parameter in self._open("choice"):
             alike = [other.name for other in self._open("choice") if other.choices == parameter.choices]
-            chosen = self._find_choices(parameter.choices)
-            if len(alike) == len(chosen):
+            chosen = _find_choices(self.tokens, parameter.choices, self.account.used)
+            places = [*chosen.values()]
+            is_list = all(self._is_between(first, second, _LISTED) for first, second in pairwise(places))
+            is_way = len(places) == 2 and self._is_between(places[0], places[1], _FROM_TO)
+            if len(alike) == len(chosen) and (is_list or is_way):
                 self.values.update({name: [value] for name, value in zip(alike, chosen, strict=True)})
-            elif len(alike) == 1 and chosen:
+            elif len(alike) == 1 and chosen and is_list:
                 self.values[parameter.name] = [*chosen]
             else:
                 continue
             self.account.used.update(place for places in chosen.values() for place in places)
 
-    def _find_choices(self, choices: tuple[str, ...]) -> dict[str, range]:
-        """The choices that occur and their places, in order; the longest where two begin alike."""
-        words = [token.stem for token in self.tokens]
-        chosen: dict[str, range] = {}
-        taken = set(self.account.used)
-        for choice in sorted(choices, key=len, reverse=True):
-            wanted = stems(choice)
-            for start in range(len(words)):
-                places = range(start, start + len(wanted))
-                if wanted and words[start : places.stop] == wanted and taken.isdisjoint(places):
-                    chosen[choice] = places
-                    taken.update(places)
-                    break
-        return dict(sorted(chosen.items(), key=lambda item: item[1].start))
+    def _is_between(self, first: range, second: range, pattern: re.Pattern[str]) -> bool:
+        between = self.clause.text[self.tokens[first[-1]].end : self.tokens[second[0]].start]
+        return pattern.fullmatch(between) is not None
 
     def _fill_periods(self) -> None:
-        """Days in their order, and months for arguments whose choices are months."""
+        """Days in their order; "from" one day on is no day."""
         for period in self.clause.periods:
-            month = period.text.split()[0]
-            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
             days = self._open("day")
-            if days and period.day and period.year:
+            before = [token.low for token in self.tokens if token.end <= period.start]
+            is_of_range = len(self.clause.periods) == 1 and before[-1:] in (["from"], ["to"], ["by"])
+            if days and period.day and period.year and not is_of_range:
                 self.values[days[0].name] = [period.first_day.isoformat()]
-                self.account.use_period(period)
-            elif months and not period.day:
-                self.values[months[0].name] = [month]
-                self.account.use_period(period)
+                self.account.used_periods.add(period)
 
     def _fill_numbers(self) -> None:
         """Each number for the argument whose words stand beside it, or one for the only argument that needs one."""
@@ -270,9 +258,10 @@ class _Filling:
             fitting = [parameter for parameter in wanted if scores[parameter] == best]
             if not best:
                 fitting = [parameter for parameter in wanted if self._takes_any_number(parameter, place)]
-            if len(fitting) == 1 and _takes_number(fitting[0], value):
+            is_percent = token.text.endswith("%")
+            if len(fitting) == 1 and _takes_number(fitting[0], value, is_percent=is_percent):
                 self.values[fitting[0].name] = [int(value) if value.is_integer() else value]
-                self.account.use_word(place)
+                self.account.used.add(place)
 
     def _nearness(self, parameter: Parameter, place: int) -> float:
         """How many words of an argument's name stand beside a number: "10 years", "a rate of 5"."""
@@ -317,10 +306,29 @@ class _Filling:
         words = self.tokens[first : last + 1]
         if all(token.text[0].isupper() or token.text[0].isdigit() or token.low in _IN_NAMES for token in words):
             return True
-        return first == last and (first == 0 or self.tokens[first - 1].low not in _BEFORE_VERBS)
+        is_verb = first > 0 and self.tokens[first - 1].low in _BEFORE_VERBS
+        return first == last and not is_verb and words[0].low not in _NO_NAMES and not words[0].low.endswith("est")
 
 
-def _takes_number(parameter: Parameter, value: float) -> bool:
+def _find_choices(tokens: Sequence[Token], choices: tuple[str, ...], used: AbstractSet[int]) -> dict[str, range]:
+    """The choices that occur and their places, in order; the longest where two begin alike."""
+    words = [token.stem for token in tokens]
+    chosen: dict[str, range] = {}
+    taken = set(used)
+    for choice in sorted(choices, key=len, reverse=True):
+        wanted = stems(choice)
+        for start in range(len(words)):
+            places = range(start, start + len(wanted))
+            if wanted and words[start : places.stop] == wanted and taken.isdisjoint(places):
+                chosen[choice] = places
+                taken.update(places)
+                break
+    return dict(sorted(chosen.items(), key=lambda item: item[1].start))
+
+
+def _takes_number(parameter: Parameter, value: float, *, is_percent: bool) -> bool:
+    if is_percent and stem("percent") not in stems(f"{parameter.name} {parameter.description}"):
+        return False
     is_allowed = not parameter.choices or f"{value:g}" in parameter.choices
     return is_allowed and (value.is_integer() or parameter.type == "number")
 
@@ -443,16 +451,29 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     for at, token in account.open_words.items():
         weight = 0.0 if token.stem in unfilled else _word_weight(token, tool, worker)
         matched += weight
+        if token.is_negation:
+            continue
         if weight > _ON_CARD or token.low in _AMOUNTS or (at == 0 and token.low in _REPORTING):
-            account.use_word(at)
+            account.used.add(at)
     if matched < _FITS:
         return None
     account.settle(f"{tool.name} takes nothing that says")
-    if clause.period_beside and any(parameter.type == "day" for parameter in not_filled):
-        reason = f"whether it is of {clause.period_beside} too is not said"
-        raise RefusedError(reason, understood=account.understood)
+    scope = _scope_beside(clause, not_filled)
+    if scope:
+        raise RefusedError(f"whether it is of {scope} too is not said", understood=account.understood)
     score = matched + len(calls.arguments[0])
     return Fit(worker, tool, score / 2 if calls.has_free_text else score, calls)
+
+
+def _scope_beside(clause: Clause, not_filled: list[Parameter]) -> str:
+    """What is said for an argument in a question beside this one and may hold for it too."""
+    if any(parameter.type == "day" for parameter in not_filled):
+        return clause.period_beside
+    choices = [parameter.choices for parameter in not_filled if parameter.type == "choice"]
+    said = [
+        choice for other in clause.beside for each in choices for choice in _find_choices(other.tokens, each, set())
+    ]
+    return join_words(list(dict.fromkeys(said)))
 
 
 def _word_weight(token: Token, tool: ToolCard, worker: WorkerCard) -> float:

@@ -8,23 +8,6 @@ from msgspec import Struct
 from chargehand.text import words as text_words
 
 _TOKEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?%?(?![^\W\d_])|[^\W\d_]\w*(?:['\u2019][^\W\d_]+)?|\d\w*")
-_IRREGULAR = {
-    "sold": "sell",
-    "paid": "pay",
-    "bought": "buy",
-    "brought": "bring",
-    "took": "take",
-    "taken": "take",
-    "made": "make",
-    "gave": "give",
-    "kept": "keep",
-    "people": "person",
-    "win": "won",
-    "wins": "won",
-    "came": "come",
-    "lose": "lost",
-    "loses": "lost",
-}
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -32,6 +15,15 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+def _word_pairs(words: str) -> dict[str, str]:
+    each = words.split()
+    return dict(zip(each[::2], each[1::2], strict=True))
+
+
+_IRREGULAR = _word_pairs(
+    """sold sell paid pay bought buy brought bring took take taken take made make gave give kept keep people person
+    win won wins won came come lose lost loses lost"""
+)
 NEGATION = "<negation>"
 NEGATIONS = word_set(
     """not no never none without except excluding exclude excluded excludes nor neither besides outside nothing
@@ -45,8 +37,8 @@ FREE = word_set(
     hello hi hey thanks thank what which who whom whose when where why how say says tell give show list find
     out report let know get got just really exactly actually want wants wanted like needs about into onto
     regarding concerning figures figure overall question questions answer answers some much s re ve ll d m
-    quick quickly briefly short shortly brief look up see display present provide compare names state another
-    ones itself themselves through via during across against among yet still all"""
+    quickly briefly shortly look up see compare names ones itself themselves through via during across against
+    among yet still all"""
 )
 """Words that say nothing of what is asked."""
 

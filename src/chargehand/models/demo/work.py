@@ -30,7 +30,7 @@ from chargehand.models.demo.results import (
 from chargehand.models.demo.tables import Query
 from chargehand.models.demo.tools import Calls, ToolCard, choose_fit, only_remembers, rate_tool, read_tool
 from chargehand.models.demo.words import stem, stem_set
-from chargehand.models.messages import Message, Reply, Request, ToolCall
+from chargehand.models.messages import Reply, Request, ToolCall
 from chargehand.models.partial_text import LEFT
 from chargehand.models.request_facts import Working
 from chargehand.text.words import join_words, shorten
@@ -88,7 +88,7 @@ class Job(Struct, frozen=True):
         for outcome in outcomes:
             if outcome.error:
                 offers = any(words in outcome.error.lower() for words in _OFFERS)
-                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers)
+                raise RefusedError(f"`{tool}` failed: {outcome.error}", may_retry=offers, is_own=False)
         return [gather([outcome.value]) for outcome in outcomes]
 
     def call(self, tool: str, arguments: Arguments) -> ResultMaterial:
@@ -112,12 +112,13 @@ def work(subject: Working, request: Request) -> Reply:
         subject = structs.replace(subject, instruction=open_envelope(subject.instruction).strip())
     job = Job(
         subject=subject,
-        tools=[read_tool(tool.name, tool.description, tool.parameters) for tool in request.tools],
+        tools=[read_tool(tool.name, tool.description, bytes(tool.parameters)) for tool in request.tools],
         outcomes=read_outcomes(messages),
         material=gather(result.value for result in subject.inputs),
         steps=sum(1 for message in messages if message.role == "assistant" and message.calls),
     )
-    if _was_rejected(messages):
+    is_rejected = messages[-1].role == "user" and any(message.role == "assistant" for message in messages)
+    if is_rejected:
         complaint = shorten(messages[-1].text, 300)
         return _give_up(RefusedError(f"the result was not accepted: {complaint}", may_retry=True), job.steps)
     try:
@@ -131,11 +132,6 @@ def work(subject: Working, request: Request) -> Reply:
         return _call_tools(needed.calls, job.steps)
     except RefusedError as refusal:
         return _give_up(refusal, job.steps)
-
-
-def _was_rejected(messages: Sequence[Message]) -> bool:
-    """Whether a result was given already and the last message complains of it."""
-    return messages[-1].role == "user" and any(message.role == "assistant" for message in messages)
 
 
 def _encode(arguments: Arguments) -> str:
@@ -154,7 +150,8 @@ def _give_up(refusal: RefusedError, steps: int) -> Reply:
     """The call by which a worker says that it cannot do its task."""
     arguments: Arguments = {"reason": refusal.reason}
     if not refusal.may_retry:
-        arguments = {"reason": f"{refusal.reason.rstrip('.')}. {MENTIONS_MODEL}", "final": True}
+        hint = f". {MENTIONS_MODEL}" if refusal.is_own else "."
+        arguments = {"reason": refusal.reason.rstrip(".") + hint, "final": True}
     return _call_tools([("give_up", arguments)], steps)
 
 
@@ -175,8 +172,11 @@ def _serve_task(job: Job, *, is_shaped: bool) -> str:
             refusals[clause.text] = refusal
     if not texts:
         reasons = dict.fromkeys(refusal.reason for refusal in refusals.values())
-        may_retry = any(refusal.may_retry for refusal in refusals.values())
-        raise RefusedError("; ".join(reasons) or "the task does not say what is wanted", may_retry=may_retry)
+        raise RefusedError(
+            "; ".join(reasons) or "the task does not say what is wanted",
+            may_retry=any(refusal.may_retry for refusal in refusals.values()),
+            is_own=not refusals or any(refusal.is_own for refusal in refusals.values()),
+        )
     missing = [LEFT + text + ("" if text.endswith((".", "?", "!")) else ".") for text in refusals]
     return "\n\n".join(filter(None, ("\n".join([*texts, *parsed.remarks]), "\n".join(missing))))
 
@@ -217,6 +217,10 @@ def _query(tool: ToolCard, query: Query, job: Job) -> str:
     rows = tables[0].rows
     if query.is_number and all(cell is None for row in rows for cell in row):
         raise RefusedError(f"no rows are on record: {query.title}")
+    if query.wants_one and len(rows) > 1:
+        raise RefusedError(f"{query.title} has {len(rows)} values; say whether the total, average or highest is meant")
+    if query.rank == "ASC" and query.group is not None and not rows:
+        raise RefusedError(f"not every {query.group.label} has rows on record, so the lowest cannot be told")
     return table_in_words(tables[0], query.title) if rows else f"{query.title}: none on record."
 
 
@@ -224,7 +228,7 @@ def _search(clause: Clause, tool: ToolCard, job: Job) -> str:
     query = search_query(clause, tool, job.subject.worker)
     outcome = job.outcomes_of(tool.name, [{"query": query}])[0]
     if outcome.error and not outcome.error.startswith("nothing found"):
-        raise RefusedError(f"`{tool.name}` failed: {outcome.error}")
+        raise RefusedError(f"`{tool.name}` failed: {outcome.error}", is_own=False)
     passages = gather([outcome.value]).passages
     accepted = accept_passages(clause, passages, tool, job.subject.worker)
     return "\n".join(passage_in_words(passage) for passage in accepted)
@@ -369,7 +373,7 @@ def _ask_others(job: Job) -> str:
         return ""
     outcome = job.outcomes_of(_ASK_OTHERS, [{"message": job.subject.instruction}])[0]
     if outcome.error:
-        raise RefusedError(f"no other worker could be asked: {outcome.error}")
+        raise RefusedError(f"no other worker could be asked: {outcome.error}", is_own=False)
     replies = msgspec.convert(outcome.value, _WorkerReplies).replies
     answered = [reply for reply in replies if reply.reply]
     if not answered:

@@ -123,6 +123,14 @@ def _make_bomb() -> Iterator[bytes]:
     yield packer.flush()
 
 
+def _send_packed(exchange: Exchange) -> Sending:
+    """The answer in gzip, each event flushed as it is sent."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    pieces = exchange.events if exchange.stream else [exchange.whole]
+    packed = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
+    return exchange.send_pieces([*packed, packer.flush()], {"Content-Encoding": "gzip"})
+
+
 def _send_twice(exchange: Exchange) -> Sending:
     twice = [frame.rstrip(b"\n") + frame.partition(b"data: ")[2] for frame in exchange.events]
     return exchange.send(exchange.whole * 2, twice)
@@ -270,6 +278,8 @@ FAULTS: dict[str, tuple[str, Play]] = {
         "a gigabyte of blanks, packed into one megabyte",
         lambda call: call.send_pieces(_make_bomb(), {"Content-Encoding": "gzip"}),
     ),
+    "gzip": ("answers in gzip, which was not asked for", _send_packed),
+    "brotli": ("says br, which was not asked for", _send(b"\x0b\x02\x80", headers={"Content-Encoding": "br"})),
     "bad-gzip": ("says gzip and is not", _send(b"\x1f\x8bthis was never packed", headers={"Content-Encoding": "gzip"})),
     "huge-header": (
         "a header of 200 MiB",

@@ -209,6 +209,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         question=None if question is None else show(question, OpenQuestion),
         labels=requested.labels,
         workers=tuple(dict.fromkeys(name for task in tasks if (name := task.worker or task.task.worker))),
+        cap=None if end is None else end.cap,
     )
 
 

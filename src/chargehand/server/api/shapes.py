@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from chargehand.agents.audit.assessment import Coverage, Traced
 from chargehand.agents.draft import PlanForecast
 from chargehand.engine import events as ev
+from chargehand.engine.budget import CapReached
 from chargehand.engine.facts import SettledContradiction, Statement
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.plan import Finding, Plan, TaskId
@@ -426,7 +427,8 @@ class OpenQuestion(Struct, frozen=True):
 class RunSummary(Struct, frozen=True, kw_only=True):
     """A run in a list. `team` is empty for talks with agents of the other API; `parent` is the run it is inside of.
 
-    `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it.
+    `title` are the first words of its goal. `running` and `failed` count tasks. `workers` have a task in it. `cap` is
+    the cap that is the `reason` for its end (`budget`, `deadline` or `overspent`); null: another reason.
     """
 
     run: str
@@ -450,6 +452,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     question: OpenQuestion | None = None
     labels: dict[str, str] = {}
     workers: tuple[str, ...] = ()
+    cap: CapReached | None = None
 
 
 class RunPage(Struct, frozen=True):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, Struct, structs
 
-from chargehand.concurrency import BareTaskGroup
 from chargehand.engine.roster import Match
 from chargehand.engine.value import encode_value
 from chargehand.memory import blocks as block_edits
@@ -160,25 +159,9 @@ async def create_agent(call: LettaCall, sent: AgentCreate) -> Table:
     own = [structs.replace(new_block(block), id=f"block-{uuid.uuid4()}") for block in new]
     for block in own:
         block_edits.created(block, PERSON)
-    profile = await _save(call, profile, own, sorted(shared, key=lambda block: block.created))
+    attached = [block.id for block in (*shared, *own)]
+    profile = await call.catalog.add_agent(profile, own, attached, FULL_ACCESS)
     return await describe_agent(call, profile)
-
-
-async def _save(call: LettaCall, profile: Profile, own: Sequence[Block], shared: Sequence[Block]) -> Profile:
-    """Keep an agent and its blocks. All of it is handed to the store at once, in this order, to be written together."""
-    catalog = call.catalog
-    try:
-        async with BareTaskGroup() as jobs:
-            saved = jobs.create_task(catalog.add(profile))
-            for block in own:
-                jobs.create_task(catalog.add(block))
-            for block in (*shared, *own):
-                jobs.create_task(catalog.attach(profile.id, block.id, FULL_ACCESS))
-    except Exception:  # a block may have been deleted since it was looked for
-        for kind, which in ((Profile, profile.id), *((Block, block.id) for block in own)):
-            await catalog.delete(kind, which)
-        raise
-    return saved.result()
 
 
 # --- one agent

@@ -76,6 +76,25 @@ class SavedLog(Struct, frozen=True):
     is_deleted: bool = False
 
 
+def is_indexed(saved: SavedLog) -> bool:
+    """Whether the messages of a run are listed.
+
+    Not of a run that is in the agent's queue: a reader who goes on from there would miss what comes before it.
+    """
+    log = saved.log
+    return saved.has_messages and (log.over or log.is_working or log.is_waiting)
+
+
+def is_from_end_of_runs(page: ListPage) -> bool:
+    """Whether a page of runs is read from its end: those nearest to `before`."""
+    return bool(page.before) and not page.after
+
+
+def is_from_end_of_messages(page: ListPage) -> bool:
+    """Whether a page of messages is read from its end."""
+    return not page.after and (bool(page.before) or page.order == "desc")
+
+
 class Index(Protocol):
     """What every store of the index promises. Bodies are JSON as clients are sent it."""
 

@@ -33,12 +33,13 @@ from chargehand.server.letta.index import Index, SavedLog
 from chargehand.server.letta.message_log import TASK, MessageLog, read_logs
 from chargehand.server.letta.request import AgentRequest, recorded_request
 from chargehand.server.letta.settings import settings_of
-from chargehand.server.letta.sqlite_index import open_index
+from chargehand.server.letta.sqlite_index import SqliteIndex
 from chargehand.server.letta.wire import ErrorMessage, LettaMessage, StopReason, format_time
 from chargehand.server.streams import Output, event, streamed
 from chargehand.server.tenant_runs import StreamSlot, retry_when_full
 from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, problem_of, reply, unknown
+from chargehand.store_url import PostgresUrl, StoreUrl, parse_store_url
 
 _DONE = b"data: [DONE]\n\n"
 _SIGN_OF_LIFE = b" \n"
@@ -175,6 +176,16 @@ def _without_sent(message: LettaMessage, sent: str) -> LettaMessage | None:
 
 
 # --- the sessions of a tenant
+
+
+def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
+    """The index at a URL, opened when it is first used; `clean` takes secrets out of what is written."""
+    place = parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        from chargehand.server.letta.postgres_index import PostgresIndex  # noqa: PLC0415 - the driver is an extra
+
+        return PostgresIndex(place, clean)
+    return SqliteIndex(place, clean)
 
 
 # The client hears what failed and may ask again; failing networks are retried by the model's guard. A run in an agent's

@@ -10,16 +10,17 @@ from msgspec import Struct, field
 
 from chargehand.server.letta.index import (
     OWN_CONVERSATION,
-    Index,
     IndexedRun,
     IndexedRunFilter,
     ListPage,
     MessageFilter,
     SavedLog,
+    is_from_end_of_messages,
+    is_from_end_of_runs,
+    is_indexed,
 )
 from chargehand.server.letta.message_log import MessageLog
 from chargehand.server.letta.wire import LettaMessage
-from chargehand.sqlite import StoreUrl, file_of_url
 from chargehand.sqlite.connection import FileKind
 from chargehand.sqlite.database import FileDatabase, open_in_thread
 
@@ -66,11 +67,6 @@ class _Conditions(Struct):
     def in_conversation(self, conversation: str) -> None:
         if conversation:
             self.add("conversation = ?", "" if conversation == OWN_CONVERSATION else conversation)
-
-
-def open_index(url: StoreUrl, clean: Callable[[bytes], bytes]) -> Index:
-    """The index at a URL, opened when it is first used; `clean` takes secrets out of what is written."""
-    return SqliteIndex(file_of_url(url), clean)
 
 
 class SqliteIndex:
@@ -124,8 +120,7 @@ class SqliteIndex:
             _ENCODER.encode(log.describe_run()),
         )
         db.execute(_RUN, row)
-        # a run in the agent's queue is not listed yet: a reader who goes on from there would miss what comes before it
-        if saved.has_messages and (log.over or log.is_working or log.is_waiting):
+        if is_indexed(saved):
             db.executemany(_MESSAGE, [self._message_row(log, message) for message in log.messages])
 
     def _message_row(self, log: MessageLog, message: LettaMessage) -> tuple[object, ...]:
@@ -161,7 +156,7 @@ class SqliteIndex:
         if wanted.is_active:
             conditions.among("status", ("created", "running"))
         is_descending = page.order == "desc"
-        is_from_end = bool(page.before) and not page.after  # those nearest to it
+        is_from_end = is_from_end_of_runs(page)
         return await self._page("runs", conditions, page, is_descending=is_descending, is_from_end=is_from_end)
 
     async def run(self, run: str) -> IndexedRun | None:
@@ -186,7 +181,7 @@ class SqliteIndex:
         conditions.in_conversation(wanted.conversation)
         conditions.equal("run", wanted.run)
         conditions.among("type", wanted.types)
-        is_from_end = not page.after and (bool(page.before) or page.order == "desc")
+        is_from_end = is_from_end_of_messages(page)
         return await self._page("messages", conditions, page, is_descending=False, is_from_end=is_from_end)
 
     async def _page(

@@ -26,9 +26,9 @@ from chargehand.server.middleware.redaction import Redactor
 from chargehand.server.middleware.sqlite_keys import SqliteKeys
 from chargehand.server.page import is_page
 from chargehand.server.routing import CALLER, HEADERS, SLASH, ApiCaller, Apis
-from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings, key_store_url
+from chargehand.server.settings import FIRST, LOOPBACK, ServerSettings
 from chargehand.server.wire import Problem
-from chargehand.sqlite import StoreUrl, file_of_url
+from chargehand.store_url import PostgresUrl, StoreUrl, parse_store_url
 
 OPERATOR = "operator"
 """What the key of the operator's own token is called."""
@@ -76,14 +76,19 @@ logger = logging.getLogger(__name__)
 
 def open_keys(url: StoreUrl) -> KeyStore:
     """The keys at a URL, made if they are missing."""
-    return SqliteKeys(file_of_url(url))
+    place = parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        from chargehand.server.middleware.postgres_keys import PostgresKeys  # noqa: PLC0415 - the driver is an extra
+
+        return PostgresKeys(place)
+    return SqliteKeys(place)
 
 
 def first_token(settings: ServerSettings, now: Instant) -> str | None:
     """The token of a server that is started for the first time, to be shown once; None where there is a way in."""
     if settings.token or settings.unlocked:
         return None
-    with closing(open_keys(key_store_url(settings.data))) as store:
+    with closing(open_keys(settings.keys)) as store:
         if any(key.good(now) for key in store.all()):
             return None
         key, token = create_key(FIRST, "first", "admin", now)
@@ -95,7 +100,7 @@ def browser_token(settings: ServerSettings, now: Instant) -> str:
     """A token for a browser on this machine: the operator's own, else a new one that is good for half a day."""
     if settings.token or settings.unlocked:
         return settings.token
-    with closing(open_keys(key_store_url(settings.data))) as store:
+    with closing(open_keys(settings.keys)) as store:
         key, token = create_key(FIRST, "browser", "admin", now, expires=now + _BROWSER_TOKEN)
         store.add(key)
         return token
@@ -122,7 +127,7 @@ class Keyring:
 
     async def __aenter__(self) -> Self:
         if not self._settings.unlocked:
-            self._store = await asyncio.to_thread(open_keys, key_store_url(self._settings.data))
+            self._store = await asyncio.to_thread(open_keys, self._settings.keys)
             self._refresh()
         await self._jobs.__aenter__()
         self._watch = self._jobs.create_task(self._watch_revoked())

@@ -1,0 +1,351 @@
+"""A journal in PostgreSQL: one tenant's runs, for any number of processes on any number of hosts.
+
+Large bodies lie in their rows. What a claim holds, and how a dead process is known, is `postgres_writer`'s business.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from chargehand.engine.events import Entry, RunEnded
+from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
+from chargehand.journal.codec import encode
+from chargehand.journal.postgres_route_examples import PostgresRouteExamples
+from chargehand.journal.postgres_writer import LIVING, PostgresWriter
+from chargehand.journal.protocol import (
+    BackedUp,
+    Lease,
+    Pruned,
+    Readable,
+    RouteExamples,
+    RunRow,
+    check_claim,
+    check_name,
+    check_numbers,
+    damaged,
+)
+from chargehand.journal.stored_entry import StoredEntry, stored_entry, verified
+from chargehand.postgres.client_thread import client_thread
+from chargehand.postgres.database import PostgresDatabase, open_database
+from chargehand.postgres.driver import Connection, Row
+from chargehand.sqlite.connection import Durability, Examined
+from chargehand.store_url import PostgresUrl
+
+_Outcome = TypeVar("_Outcome")
+_FEW = 200
+"""So many entries are decoded at once; more of them in a thread, because it takes a while."""
+_BATCH = 100
+"""How many runs are deleted in one transaction."""
+
+_BEGIN = """
+    INSERT INTO runs (run, epoch, seq, holder, owner) VALUES ($1, 1, 0, $2, $3) ON CONFLICT DO NOTHING RETURNING number
+"""
+_STAND = f"""
+    SELECT runs.number, runs.epoch, runs.seq, runs.holder, owners.pid, owners.host FROM runs
+    LEFT JOIN owners ON owners.number = runs.owner AND owners.number IN ({LIVING})
+    WHERE runs.tenant = current_tenant() AND runs.run = $1 FOR UPDATE OF runs
+"""  # noqa: S608 - of our own words
+_HOLD = "UPDATE runs SET epoch = epoch + 1, holder = $2, owner = $3 WHERE number = $1 RETURNING epoch, seq"
+_FREE = "UPDATE runs SET holder = NULL, owner = NULL WHERE number = $1 AND run = $2 AND epoch = $3"
+_FIND = "SELECT number, epoch, seq FROM runs WHERE tenant = current_tenant() AND run = $1 AND seq > 0"
+_AFTER = """
+    SELECT seq, at, epoch, type, version, body, '', crc FROM entries WHERE run = $1 AND seq > $2 AND seq <= $3
+    ORDER BY seq
+"""
+_ROWS = f"""
+    SELECT runs.number, runs.run, runs.epoch, runs.seq, coalesce(runs.owner IN ({LIVING}), false),
+        first.seq, first.at, first.epoch, first.type, first.version, first.body, '', first.crc,
+        last.seq, last.at, last.epoch, last.type, last.version, last.body, '', last.crc
+    FROM runs
+    LEFT JOIN entries AS first ON first.run = runs.number AND first.seq = 1
+    LEFT JOIN entries AS last ON last.run = runs.number AND last.seq = runs.seq
+    WHERE runs.tenant = current_tenant() AND runs.seq > 0
+"""  # noqa: S608 - of our own words
+_HAS_OPEN = "SELECT EXISTS (SELECT FROM runs WHERE tenant = current_tenant() AND NOT ended AND seq > 0)"
+_INSIDE = """
+    SELECT run FROM runs WHERE tenant = current_tenant() AND run > $1 AND run < $2 AND seq > 0 ORDER BY run
+"""
+_DELETE = f"""
+    WITH deleted AS (
+        DELETE FROM runs WHERE tenant = current_tenant() AND run = ANY ($1::text[])
+            AND coalesce(owner NOT IN ({LIVING}), true)
+        RETURNING number, run
+    ), emptied AS (DELETE FROM entries WHERE run IN (SELECT number FROM deleted))
+    SELECT run FROM deleted
+"""  # noqa: S608 - of our own words
+
+
+class PostgresJournal:
+    """`await PostgresJournal.open(url)` gives one; `close` lets it go. Without a writer it can only be read."""
+
+    append_now = None
+    """Every append waits for a commit."""
+
+    def __init__(self, database: PostgresDatabase, writer: PostgresWriter | None) -> None:
+        self._database = database
+        self._writer = writer
+        self._unanswered: dict[str, str] = {}
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, url: PostgresUrl, *, durability: Durability = "machine", create: bool = True
+    ) -> "PostgresJournal":
+        """Open a journal to write and read; other processes may have it open, too."""
+        database = await open_database(url, create=create)
+        writer = PostgresWriter(database, synchronous=durability == "machine")
+        await client_thread().run(writer.start())
+        return cls(database, writer)
+
+    @classmethod
+    async def open_reader(cls, url: PostgresUrl) -> "PostgresJournal":
+        """Open a journal to read only; Refused if there is none."""
+        return cls(await open_database(url, create=False), None)
+
+    # --- writing
+
+    async def claim(self, run: str, *, new: bool = False, steal: bool = False) -> Lease:
+        check_name(run)
+        owner = self._written_by().owner
+        holder = self._unanswered.pop(run, None) or secrets.token_hex(8)
+        try:
+            if new:
+                begun = await self._database.fetch(_BEGIN, run, holder, owner)
+                if begun:
+                    return Lease(run=run, epoch=1, seq=0, number=begun[0][0])
+
+            async def take(connection: Connection) -> Lease:
+                return await _take(connection, run, holder, owner, new=new, steal=steal)
+
+            return await self._database.write(take)
+        except (StoreError, asyncio.CancelledError):
+            # it may hold the run all the same, so the next claim must be able to say: that was me
+            self._unanswered[run] = holder
+            raise
+
+    async def append(self, lease: Lease, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        writer = self._written_by()
+        check_numbers(lease.run, entries)
+        rows = [stored_entry(lease, entry, encode(entry.event)) for entry in entries]
+        ends = isinstance(entries[-1].event, RunEnded)
+        await writer.submit(lease, rows, ends=ends)
+        lease.seq = max(lease.seq, entries[-1].seq)
+        lease.released = ends
+
+    async def release(self, lease: Lease) -> None:
+        if lease.released:
+            return
+        try:
+            await self._database.fetch(_FREE, lease.number, lease.run, lease.epoch)
+        except Fenced:
+            return
+
+    # --- reading
+
+    async def read(self, run: str, *, after: int = 0) -> list[Entry]:
+        readable = await self.read_readable(run, after=after)
+        if readable.damage is not None:
+            raise readable.damage
+        return readable.entries
+
+    async def read_readable(self, run: str, *, after: int = 0) -> Readable:
+        check_name(run)
+        self._check_open()
+        start = max(after, 0)
+
+        async def work(connection: Connection) -> tuple[Row, list[Row]]:
+            stand = await connection.fetchrow(_FIND, run)
+            if stand is None:
+                raise RunUnknown(run)
+            # entries up to this number were committed with it, so they are all there
+            return stand, await connection.fetch(_AFTER, stand[0], start, stand[2])
+
+        stand, rows = await self._database.use(work)
+        if len(rows) > _FEW:
+            readable = await asyncio.to_thread(_decode, run, start, stand, rows)
+        else:
+            readable = _decode(run, start, stand, rows)
+        if readable.damage is not None and not await self._database.fetch(_FIND, run):
+            raise RunUnknown(run)  # it was deleted meanwhile
+        return readable
+
+    async def runs(self) -> list[RunRow]:
+        return await self._rows("ORDER BY runs.run")
+
+    async def open_runs(self) -> list[RunRow]:
+        rows = await self._rows("AND NOT runs.ended ORDER BY runs.run")
+        return [row for row in rows if not row.damage]
+
+    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        return await self._rows("AND runs.number < $1 ORDER BY runs.number DESC LIMIT $2", before, limit)
+
+    async def inside(self, run: str) -> list[str]:
+        self._check_open()
+        # 0 is what follows the slash
+        return [row[0] for row in await self._database.fetch(_INSIDE, f"{run}/", f"{run}0")]
+
+    async def _rows(self, which: str, *values: object) -> list[RunRow]:
+        self._check_open()
+        return [_run_row(row) for row in await self._database.fetch(_ROWS + which, *values)]
+
+    # --- the rest
+
+    def route_examples(self, team: str) -> RouteExamples:
+        return PostgresRouteExamples(self._database, team)
+
+    @property
+    def trouble(self) -> str:
+        return "" if self._writer is None else self._writer.trouble
+
+    async def prune(self, runs: Sequence[str]) -> Pruned:
+        """Delete these runs, but for those that a living process drives."""
+        deleted: set[str] = set()
+        for begin in range(0, len(runs), _BATCH):
+            deleted |= {row[0] for row in await self._database.fetch(_DELETE, list(runs[begin : begin + _BATCH]))}
+        known = {row.run for row in await self.runs()}
+        held = tuple(run for run in runs if run not in deleted and run in known)
+        return Pruned(runs=tuple(run for run in runs if run in deleted), held=held, blobs=0, bytes=0)
+
+    async def close(self) -> None:
+        """Write what has queued up, then release what is held."""
+        if not self._closed:
+            self._closed = True
+            if self._writer is not None:
+                await client_thread().run(self._writer.stop())
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self._database.url} was closed; open it again")
+
+    def _written_by(self) -> PostgresWriter:
+        self._check_open()
+        if self._writer is None:
+            raise StoreError(f"{self._database.url} was opened to read; open it to write")
+        return self._writer
+
+
+async def _take(connection: Connection, run: str, holder: str, owner: int, *, new: bool, steal: bool) -> Lease:
+    """Hold a run that is there, if it may be held."""
+    row = await connection.fetchrow(_STAND, run)
+    if row is None:
+        if new:  # it was deleted a moment ago
+            raise Refused(f"run {run!r} is being deleted just now; try again")
+        raise RunUnknown(run)
+    number, epoch, seq, present, pid, host = row
+    if present != holder:  # else this very claim was written already and its answer lost
+        elsewhere = "" if host == socket.gethostname() else host or ""
+        check_claim(run, seq=seq, process=pid or 0, new=new, steal=steal, host=elsewhere)
+        held = await connection.fetchrow(_HOLD, number, holder, owner)
+        assert held is not None, "its row is locked"
+        epoch, seq = held
+    return Lease(run=run, epoch=epoch, seq=seq, number=number)
+
+
+def _decode(run: str, after: int, stand: Row, rows: Iterable[Row]) -> Readable:
+    """The entries in these rows, up to the first that cannot be read."""
+    last = stand[2]
+    entries: list[Entry] = []
+    expected = after
+    try:
+        for row in rows:
+            expected += 1
+            entries.append(_verify(run, expected, row))
+        if expected < last:
+            raise damaged(run, expected + 1, "is missing")
+    except Corrupt as error:
+        return Readable(entries, error)
+    return Readable(entries)
+
+
+def _verify(run: str, expected: int, row: Row) -> Entry:
+    stored: StoredEntry = tuple(row)
+    return verified(run, expected, stored, _no_blob)
+
+
+def _no_blob(blob: str) -> bytes:
+    raise Corrupt(f"blob {blob} is named, and there are none in a database; restore it from a backup")
+
+
+def _run_row(row: Row) -> RunRow:
+    number, run, epoch, seq, held = row[:5]
+    try:
+        first = _end(run, 1, row[5:13])
+        last = _end(run, seq, row[13:21])
+    except Corrupt as error:
+        return RunRow(run, number=number, seq=seq, held=held, damage=str(error))
+    return RunRow(run, number=number, seq=seq, epoch=epoch, held=held, first=first, last=last)
+
+
+def _end(run: str, seq: int, row: Row) -> Entry:
+    if row[0] is None:
+        raise damaged(run, seq, "is missing")
+    return _verify(run, seq, row)
+
+
+async def tenants_with_open_runs(url: PostgresUrl) -> list[str]:
+    """The names of the tenants of a database that have runs that have not ended."""
+    database = await open_database(url)
+
+    async def work(connection: Connection) -> list[str]:
+        names: list[str] = []
+        for number, name in await connection.fetch("SELECT number, name FROM tenants ORDER BY name"):
+            # for this transaction: row level security shows one tenant at a time
+            await connection.fetchval("SELECT set_config('chargehand.tenant', $1, true)", str(number))
+            if await connection.fetchval(_HAS_OPEN):
+                names.append(name)
+        return names
+
+    return await database.read(work)
+
+
+# --- the database as a store
+
+
+class PostgresJournalStore:
+    """A `JournalStore` in PostgreSQL."""
+
+    def __init__(self, url: PostgresUrl) -> None:
+        self._url = url
+
+    async def open(self, *, durability: Durability, create: bool) -> PostgresJournal:
+        return await PostgresJournal.open(self._url, durability=durability, create=create)
+
+    def read(self, run: str, *, after: int) -> list[Entry]:
+        return self._ask(lambda journal: journal.read(run, after=after))
+
+    def read_readable(self, run: str) -> Readable:
+        return self._ask(lambda journal: journal.read_readable(run))
+
+    def runs(self) -> list[RunRow]:
+        return self._ask(lambda journal: journal.runs())
+
+    def prune(self, runs: Sequence[str]) -> Pruned:
+        return self._ask(lambda journal: journal.prune(runs))
+
+    def examine(self) -> Examined:
+        try:
+            self._ask(lambda journal: journal.latest(before=1, limit=1))
+        except Corrupt as error:
+            return Examined("newer" if error.newer else "damaged", str(error))
+        except StoreError as error:
+            return Examined("unusable", str(error))
+        except Refused:  # the first run makes it
+            return Examined()
+        return Examined()
+
+    def back_up(self, target: Path) -> BackedUp:
+        raise Refused(f"{self._url} is backed up as a whole, by the means of PostgreSQL: pg_dump --file {target} URL")
+
+    def restore(self, backup: Path) -> BackedUp:
+        raise Refused(f"{self._url} is restored as a whole, by the means of PostgreSQL: psql --file {backup} URL")
+
+    def _ask(self, question: Callable[[PostgresJournal], Awaitable[_Outcome]]) -> _Outcome:
+        async def work() -> _Outcome:
+            return await question(await PostgresJournal.open_reader(self._url))
+
+        return client_thread().wait(work())

@@ -1,0 +1,79 @@
+"""Confirmed examples of routes, and routers fitted to them, in a database of PostgreSQL."""
+
+from collections.abc import Iterable
+
+from chargehand.journal.protocol import MAX_EXAMPLES, MAX_FITTED, RouteExample, Source, shorten_request
+from chargehand.postgres.database import PostgresDatabase
+from chargehand.postgres.driver import Connection
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, current_tenant()))"
+_FORGET_RUN = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 AND run = $2 AND source = $3"
+_REFUTE = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 AND worker = $2 AND request = $3"
+_CONFIRM = "INSERT INTO route_examples (team, run, source, worker, request, at) VALUES ($1, $2, $3, $4, $5, $6)"
+_TRIM = """
+    DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 AND worker = $2 AND source = $3
+    AND number <= (
+        SELECT number FROM route_examples
+        WHERE tenant = current_tenant() AND team = $1 AND worker = $2 AND source = $3
+        ORDER BY number DESC LIMIT 1 OFFSET $4
+    )
+"""
+_LIST = """
+    SELECT request, worker, source, run, at FROM route_examples WHERE tenant = current_tenant() AND team = $1
+    ORDER BY number
+"""
+_CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 RETURNING true"
+_FITTED = "SELECT body FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND key = $2"
+_UNFIT = "DELETE FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND key = $2"
+_FIT = "INSERT INTO fitted_routers (team, key, body) VALUES ($1, $2, $3)"
+_TRIM_FITTED = """
+    DELETE FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND number <= (
+        SELECT number FROM fitted_routers WHERE tenant = current_tenant() AND team = $1
+        ORDER BY number DESC LIMIT 1 OFFSET $2
+    )
+"""
+
+
+class PostgresRouteExamples:
+    """The examples of a team in the database of its journal. Those who write of one team go one at a time."""
+
+    def __init__(self, database: PostgresDatabase, team: str) -> None:
+        self._database = database
+        self.team = team
+
+    async def record(
+        self, run: str, source: Source, confirmed: Iterable[RouteExample], refuted: Iterable[RouteExample] = ()
+    ) -> None:
+        wrong = list(refuted)
+        right = list(confirmed)
+
+        async def work(db: Connection) -> None:
+            await db.execute(_LOCK, self.team)
+            await db.execute(_FORGET_RUN, self.team, run, source)
+            for example in wrong:
+                await db.execute(_REFUTE, self.team, example.worker, shorten_request(example.request))
+            for example in right:
+                request = shorten_request(example.request)
+                await db.execute(_CONFIRM, self.team, run, source, example.worker, request, example.at)
+                await db.execute(_TRIM, self.team, example.worker, source, MAX_EXAMPLES)
+
+        await self._database.write(work)
+
+    async def list(self) -> tuple[RouteExample, ...]:
+        return tuple(RouteExample(*row) for row in await self._database.fetch(_LIST, self.team))
+
+    async def clear(self) -> int:
+        return len(await self._database.fetch(_CLEAR, self.team))
+
+    async def fitted(self, key: str) -> bytes | None:
+        rows = await self._database.fetch(_FITTED, self.team, key)
+        return rows[0][0] if rows else None
+
+    async def keep_fitted(self, key: str, body: bytes) -> None:
+        async def work(db: Connection) -> None:
+            await db.execute(_LOCK, self.team)
+            await db.execute(_UNFIT, self.team, key)
+            await db.execute(_FIT, self.team, key, body)
+            await db.execute(_TRIM_FITTED, self.team, MAX_FITTED)
+
+        await self._database.write(work)

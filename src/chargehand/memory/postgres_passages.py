@@ -1,0 +1,411 @@
+"""Passages of archives in PostgreSQL: rows, filters, inserting, listing, deleting. Searching has a module of its own.
+
+Every function runs within a transaction of the caller. Whoever writes has locked the archive.
+"""
+
+import struct
+import unicodedata
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from math import inf
+from uuid import uuid4
+
+from msgspec import Struct
+
+from chargehand.engine.policy import Instant
+from chargehand.engine.value import encode_value
+from chargehand.errors import Invalid, StoreUnavailable
+from chargehand.memory.archives import EVERYTHING, Archive, Filter, Inserted, Passage, check_passages
+from chargehand.memory.catalog import Order
+from chargehand.memory.passages import (
+    VectorModel,
+    check_model,
+    check_vectors,
+    decode_metadata,
+    decode_passage_origin,
+    passage_digest,
+    read_as_passage,
+    taken_passage,
+    unit_vectors,
+    unknown_cursor,
+    width_of,
+    worker_of,
+)
+from chargehand.postgres.driver import Connection, Row
+from chargehand.text.words import WORD
+
+WIDEST = 16_000  # dimensions that the type `vector` has room for
+_READ = 500_000  # characters of a passage that are found by words
+_MOST = 2**62
+_VECTORS_LOCK = 0x43686776
+
+_HOLDING = "SELECT handle, width, passages, embedded FROM holdings WHERE archive = $1"
+_COUNTED = """
+    INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
+    DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
+"""
+_SELECT = """
+    SELECT passages.number, things.id, passages.id, text, passages.tags, metadata, origin, created, document, part
+    FROM passages JOIN things ON things.number = passages.archive
+"""
+_LISTED = f"{_SELECT} WHERE archive = $1 AND passages.number > $2 AND passages.number < $3"
+_WITHIN = " AND passages.number IN (SELECT passage FROM passage_words WHERE {tests})"
+_KNOWN = """
+    SELECT number, id, digest, key, part, archive, tags FROM passages
+    WHERE (archive = $1 AND (digest = ANY($2) OR key = ANY($3)))
+    OR (tenant = current_tenant() AND space = $4 AND id = ANY($5))
+"""
+_INSERT = """
+    WITH kept AS (
+        INSERT INTO passages (archive, space, id, text, digest, tags, metadata, origin, created, document, part, key)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING number, created
+    )
+    INSERT INTO passage_words (passage, created, words)
+    SELECT number, created, to_tsvector('chargehand.words', $13) || array_to_tsvector($14::text[]) FROM kept
+"""
+_TAG = "UPDATE passages SET tags = tags || $2 WHERE number = $1"
+_TAG_WORDS = "UPDATE passage_words SET words = words || array_to_tsvector($2::text[]) WHERE passage = $1"
+_HAS_VECTORS = "SELECT to_regclass('chargehand.passage_vectors') IS NOT NULL"
+_HAS_EXTENSION = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'vector')"
+_VECTORS = """
+    CREATE TABLE IF NOT EXISTS passage_vectors (
+        passage bigint PRIMARY KEY REFERENCES passages ON DELETE CASCADE,
+        archive bigint NOT NULL,
+        width int NOT NULL,
+        vec vector NOT NULL
+    );
+    CREATE INDEX IF NOT EXISTS passage_vectors_by_archive ON passage_vectors (archive)
+"""
+_WITHOUT_VECTOR = " AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passages.number)"
+_UNEMBEDDED = """
+    SELECT id, number FROM passages WHERE archive = $1 AND id = ANY($2)
+    AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passages.number)
+"""
+_EMBED = "INSERT INTO passage_vectors (passage, archive, width, vec) VALUES ($1, $2, $3, $4::real[]::vector)"
+_MODEL = "UPDATE holdings SET handle = $2, width = $3 WHERE archive = $1"
+_FORGET = "DELETE FROM passages WHERE archive = $1 AND id = ANY($2) RETURNING number"
+_COUNT_VECTORS = """
+    SELECT count(*) FROM passages JOIN passage_vectors ON passage_vectors.passage = passages.number
+    WHERE passages.archive = $1 AND passages.id = ANY($2)
+"""
+
+
+class Holding(Struct, frozen=True):
+    """An archive as it is kept here."""
+
+    number: int
+    archive: str
+    handle: str = ""
+    width: int = 0
+    passages: int = 0
+    embedded: int = 0
+
+    @property
+    def model(self) -> VectorModel | None:
+        """Whose vectors it has; None while it has none."""
+        return VectorModel(self.handle, self.width) if self.embedded else None
+
+
+async def holding(db: Connection, number: int, archive: str) -> Holding:
+    row = await db.fetchrow(_HOLDING, number)
+    return Holding(number, archive) if row is None else Holding(number, archive, *row)
+
+
+# --- words, and filters as words
+
+
+def searchable(text: str) -> str:
+    """The words of a text without accents, signs and capitals, so that its spelling does not matter."""
+    plain = unicodedata.normalize("NFKD", text.encode(errors="ignore").decode()).casefold()
+    letters = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    return " ".join(WORD.findall(letters))
+
+
+def _mark(kind: str, text: str) -> str:
+    """A word that no text has: the sign is taken out of texts."""
+    return f"#{kind}{blake2b(text.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def _marks(passage: Passage) -> dict[str, str]:
+    """What filters find a passage by, by kind."""
+    origin = passage.origin
+    given = {"source": origin.source, "run": origin.run, "task": origin.task, "worker": worker_of(origin)}
+    return {kind: text for kind, text in given.items() if text}
+
+
+def _all_marks(archive: int, passage: Passage, tags: Sequence[str]) -> list[str]:
+    named = [_mark(kind, text) for kind, text in _marks(passage).items()]
+    return [f"#{archive}", *named, *(_mark("tag", tag) for tag in tags)]
+
+
+class Scope(Struct, frozen=True):
+    """An archive within a filter: a question to the word index, and the times between which a passage is made."""
+
+    words: str
+    start: float
+    end: float
+
+    def tests(self, first: int) -> str:
+        """What a row of `passage_words` must be, with values from this number on."""
+        return f"words @@ ${first}::text::tsquery AND passage_words.created BETWEEN ${first + 1} AND ${first + 2}"
+
+    @property
+    def values(self) -> tuple[str, float, float]:
+        return self.words, self.start, self.end
+
+
+def scope_of(archive: int, within: Filter = EVERYTHING) -> Scope:
+    named = {"source": within.source, "run": within.run, "task": within.task, "worker": within.worker}
+    parts = [f"'#{archive}'", *(f"'{_mark(kind, text)}'" for kind, text in named.items() if text)]
+    tags = [f"'{_mark('tag', tag)}'" for tag in dict.fromkeys(within.tags)]
+    if tags:
+        parts.append(f"({(' & ' if within.tag_match == 'all' else ' | ').join(tags)})")
+    start = -inf if within.start is None else within.start
+    return Scope(" & ".join(parts), start, inf if within.end is None else within.end)
+
+
+# --- inserting
+
+
+class _Batch:
+    """Passages to be inserted, beside those that are there already."""
+
+    def __init__(self, store: Holding, space: str, now: Instant) -> None:
+        self._store = store
+        self._space = space
+        self._now = now
+        self._by_key: dict[tuple[bytes, int], str] = {}
+        self._by_digest: dict[bytes, str] = {}
+        self._taken: set[str] = set()
+        self._tags: dict[str, tuple[int, list[str]]] = {}
+        """Of what was there before, by id: its number and its tags."""
+        self._joined: dict[str, list[str]] = {}
+        self._rows: dict[str, Passage] = {}
+
+    async def load(self, db: Connection, passages: Sequence[Passage]) -> None:
+        """What is known of these passages."""
+        rows = await db.fetch(
+            _KNOWN,
+            self._store.number,
+            [passage_digest(passage.text) for passage in passages],
+            [_key(passage.origin.key) for passage in passages if passage.origin.key],
+            self._space,
+            [passage.id for passage in passages if passage.id],
+        )
+        for number, which, digest, key, part, archive, tags in rows:
+            self._taken.add(which)
+            if archive == self._store.number:
+                self._by_digest[digest] = which
+                self._tags[which] = (number, list(tags))
+                if key is not None:
+                    self._by_key[key, part] = which
+
+    def add(self, passage: Passage) -> tuple[Inserted, bool]:
+        """What becomes of a passage; and whether it is a call made again, which changes nothing."""
+        key = (_key(passage.origin.key), passage.part) if passage.origin.key else None
+        if key is not None and key in self._by_key:
+            return Inserted(self._by_key[key], new=False), True
+        digest = passage_digest(passage.text)
+        if digest in self._by_digest:
+            self._join(self._by_digest[digest], passage.tags)
+            return Inserted(self._by_digest[digest], new=False), False
+        if passage.id in self._taken:
+            raise taken_passage(passage.id)
+        which = passage.id or f"passage-{uuid4()}"
+        self._taken.add(which)
+        self._by_digest[digest] = which
+        if key is not None:
+            self._by_key[key] = which
+        self._rows[which] = passage
+        self._joined[which] = list(dict.fromkeys(passage.tags))
+        return Inserted(which, new=True), False
+
+    def _join(self, which: str, tags: Sequence[str]) -> None:
+        held = self._tags[which][1] if which in self._tags else list[str]()
+        joined = self._joined.setdefault(which, [])
+        joined += [tag for tag in dict.fromkeys(tags) if tag not in held and tag not in joined]
+
+    async def write(self, db: Connection) -> int:
+        """How many are new."""
+        await db.executemany(_INSERT, [self._row(which, passage) for which, passage in self._rows.items()])
+        for which, (number, _) in self._tags.items():
+            tags = self._joined.get(which)
+            if tags:
+                await db.execute(_TAG, number, tags)
+                await db.execute(_TAG_WORDS, number, [_mark("tag", tag) for tag in tags])
+        return len(self._rows)
+
+    def _row(self, which: str, passage: Passage) -> tuple[object, ...]:
+        tags = self._joined[which]
+        return (
+            self._store.number,
+            self._space,
+            which,
+            passage.text,
+            passage_digest(passage.text),
+            tags,
+            bytes(encode_value(passage.metadata)).decode(),
+            bytes(encode_value(passage.origin)).decode(),
+            passage.created or self._now,
+            passage.document,
+            passage.part,
+            _key(passage.origin.key) if passage.origin.key else None,
+            searchable(passage.text[:_READ]),
+            _all_marks(self._store.number, passage, tags),
+        )
+
+
+def _key(key: str) -> bytes:
+    """A digest of a key, which may be long: an index takes no long ones."""
+    return blake2b(key.encode(), digest_size=16).digest()
+
+
+async def insert(
+    db: Connection,
+    store: Holding,
+    space: str,
+    archive: Archive,
+    passages: Sequence[Passage],
+    vectors: Sequence[bytes] | None,
+    handle: str,
+    now: Instant,
+) -> list[Inserted]:
+    if not passages:
+        return []
+    check_passages(passages)
+    if vectors is not None:
+        check_vectors(archive, passages, vectors, handle, store.model)
+    units = None if vectors is None else unit_vectors(vectors)
+    batch = _Batch(store, space, now)
+    await batch.load(db, passages)
+    inserted: list[Inserted] = []
+    embedded: dict[str, int] = {}
+    """By id, which of the vectors is whose. What is known already may have come without one."""
+    for at, passage in enumerate(passages):
+        outcome, is_repeated = batch.add(passage)
+        inserted.append(outcome)
+        if not is_repeated:
+            embedded.setdefault(outcome.id, at)
+    await db.execute(_COUNTED, store.number, await batch.write(db), 0)
+    if units is not None:
+        await _write_vectors(db, store, {which: units[at][0] for which, at in embedded.items()}, handle)
+    return inserted
+
+
+# --- vectors
+
+
+async def add_vectors(
+    db: Connection, store: Holding, archive: Archive, vectors: Mapping[str, bytes], handle: str
+) -> int:
+    """Give passages their vectors, by id; how many took one."""
+    if not store.passages or not vectors:
+        return 0
+    given = list(vectors.values())
+    check_model(archive, VectorModel(handle, width_of(given)), store.model)
+    units = [unit for unit, _ in unit_vectors(given)]
+    return await _write_vectors(db, store, dict(zip(vectors, units, strict=True)), handle)
+
+
+async def _write_vectors(db: Connection, store: Holding, units: Mapping[str, bytes], handle: str) -> int:
+    if not units:
+        return 0
+    width = len(next(iter(units.values()))) // 4
+    if width > WIDEST:
+        raise Invalid(f"vectors of {width} dimensions; PostgreSQL keeps at most {WIDEST}: use another embedding model")
+    await _prepare_vectors(db)
+    rows = await db.fetch(_UNEMBEDDED, store.number, list(units))
+    await db.executemany(_EMBED, [(number, store.number, width, floats(units[which])) for which, number in rows])
+    await db.execute(_COUNTED, store.number, 0, len(rows))
+    await db.execute(_MODEL, store.number, handle, width)
+    return len(rows)
+
+
+def floats(vector: bytes) -> tuple[float, ...]:
+    """The numbers of a vector."""
+    return struct.unpack(f"<{len(vector) // 4}f", vector)
+
+
+async def _prepare_vectors(db: Connection) -> None:
+    """Make the table of vectors with the first of them: without vectors the extension is not needed."""
+    if await db.fetchval(_HAS_VECTORS):
+        return
+    if not await db.fetchval(_HAS_EXTENSION):
+        raise StoreUnavailable(
+            "the database has no extension `vector`, which archives with vectors need; have an administrator install "
+            "pgvector and run CREATE EXTENSION vector in it, or give the archive the embedding `words`"
+        )
+    await db.execute("SELECT pg_advisory_xact_lock($1)", _VECTORS_LOCK)
+    await db.execute(_VECTORS)
+
+
+# --- reading
+
+
+async def passages(
+    db: Connection, store: Holding, within: Filter, after: str, limit: int, order: Order
+) -> list[Passage]:
+    low = 0
+    high = _MOST
+    if after:
+        passed = await db.fetchval("SELECT number FROM passages WHERE archive = $1 AND id = $2", store.number, after)
+        if passed is None:
+            raise unknown_cursor(after, store.archive)
+        low, high = (passed, high) if order == "asc" else (low, passed)
+    scope = scope_of(store.number, within)
+    tests = _WITHIN.format(tests=scope.tests(5)) if within else ""
+    values = scope.values if within else ()
+    direction = "ASC" if order == "asc" else "DESC"
+    question = f"{_LISTED}{tests} ORDER BY passages.number {direction} LIMIT $4"
+    rows = await db.fetch(question, store.number, low, high, max(0, limit), *values)
+    return [_read(row)[1] for row in rows]
+
+
+async def passage(db: Connection, space: str, which: str) -> Passage | None:
+    question = f"{_SELECT} WHERE passages.tenant = current_tenant() AND passages.space = $1 AND passages.id = $2"
+    row = await db.fetchrow(question, space, which)
+    return None if row is None else _read(row)[1]
+
+
+async def by_number(db: Connection, stores: Sequence[Holding], numbers: Sequence[int]) -> dict[int, Passage]:
+    """Those of these archives that are there."""
+    question = f"{_SELECT} WHERE passages.number = ANY($1) AND archive = ANY($2)"
+    rows = await db.fetch(question, numbers, [store.number for store in stores])
+    return dict(_read(row) for row in rows)
+
+
+async def unembedded(db: Connection, store: Holding, limit: int) -> list[Passage]:
+    if store.passages == store.embedded:
+        return []
+    bare = _WITHOUT_VECTOR if store.embedded else ""
+    question = f"{_LISTED}{bare} ORDER BY passages.number LIMIT $4"
+    rows = await db.fetch(question, store.number, 0, _MOST, max(0, limit))
+    return [_read(row)[1] for row in rows]
+
+
+def _read(row: Row) -> tuple[int, Passage]:
+    number, archive, which, text, tags, metadata, origin, created, document, part = row
+    with read_as_passage(which):
+        return number, Passage(
+            text=text,
+            tags=tuple(tags),
+            metadata=decode_metadata(metadata),
+            origin=decode_passage_origin(origin),
+            created=created,
+            id=which,
+            archive=archive,
+            document=document,
+            part=part,
+        )
+
+
+# --- deleting
+
+
+async def forget(db: Connection, store: Holding, ids: Sequence[str]) -> int:
+    """Delete passages, with their words and vectors; how many there were."""
+    named = list(dict.fromkeys(ids))
+    embedded = await db.fetchval(_COUNT_VECTORS, store.number, named) if store.embedded else 0
+    removed = len(await db.fetch(_FORGET, store.number, named))
+    await db.execute(_COUNTED, store.number, -removed, -embedded)
+    return removed

@@ -1,0 +1,276 @@
+"""Searching archives in PostgreSQL by meaning and by words. How the two are weighed is decided in `ranking`.
+
+No text of a user is ever read as query syntax of the word index.
+"""
+
+from collections.abc import Sequence
+from math import log
+
+from msgspec import Struct
+
+from chargehand.engine.policy import Seconds
+from chargehand.memory.archives import Filter, Hit
+from chargehand.memory.passages import check_question_width, unit_vectors
+from chargehand.memory.postgres_passages import Holding, Scope, by_number, floats, scope_of, searchable
+from chargehand.memory.ranking import (
+    BUDGET,
+    BY_WORDS,
+    MAX_HITS,
+    WEIGHED,
+    TermCount,
+    WordMatch,
+    hits_of,
+    most_holders,
+    rank,
+    rare_terms,
+    searched_terms,
+    telling,
+    terms,
+)
+from chargehand.postgres.client_thread import client_thread
+from chargehand.postgres.database import PostgresDatabase
+from chargehand.postgres.driver import Connection
+from chargehand.store_url import PostgresUrl
+
+EXACT = 10_000
+"""Vectors that are all compared, in some 6 ms; of more, the index says which are the nearest."""
+INDEXED_WIDTH = 2_000
+"""Dimensions that the index has room for. Wider vectors are all compared."""
+CANDIDATES = 200
+"""How many the index looks at: `make bench-cluster` says how many of the ten nearest are among them."""
+
+_COUNT = """
+    SELECT query::text, CASE WHEN numnode(query) = 0 THEN 0 ELSE (
+        SELECT count(*) FROM (SELECT FROM passage_words WHERE words @@ ($1::text::tsquery && query) LIMIT $3) AS held
+    ) END
+    FROM (
+        SELECT phraseto_tsquery('chargehand.words', term) AS query, place
+        FROM unnest($2::text[]) WITH ORDINALITY AS asked (term, place)
+    ) AS parsed
+    ORDER BY place
+"""
+_FIND = """
+    WITH candidates AS MATERIALIZED (
+        SELECT passage, words FROM passage_words WHERE {tests} {bare} ORDER BY passage DESC LIMIT $7
+    )
+    SELECT passage, sum(weight * term_rank(words, query)) AS score, array_agg(place)
+    FROM candidates JOIN (
+        SELECT query::tsquery, weight, place
+        FROM unnest($4::text[], $5::float8[]) WITH ORDINALITY AS asked (query, weight, place)
+    ) AS terms ON words @@ query
+    GROUP BY passage ORDER BY score DESC, passage LIMIT $6
+"""
+_BARE = "AND NOT EXISTS (SELECT FROM passage_vectors WHERE passage_vectors.passage = passage_words.passage)"
+_ALIKE = "SELECT passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors WHERE passage = ANY($2)"
+_PASSING = "SELECT count(*) FROM (SELECT FROM passage_words WHERE {tests} LIMIT $4) AS passing"
+_NEAREST = """
+    SELECT passage_vectors.passage, 1 - (vec <=> $1::real[]::vector) FROM passage_vectors {filter}
+    WHERE passage_vectors.archive = $2 ORDER BY vec <=> $1::real[]::vector LIMIT $3
+"""
+_NEAREST_INDEXED = """
+    SELECT passage_vectors.passage, 1 - (vec::vector({width}) <=> $1::real[]::vector({width}))
+    FROM passage_vectors {filter} WHERE passage_vectors.archive = $2 AND width = {width}
+    ORDER BY vec::vector({width}) <=> $1::real[]::vector({width}) LIMIT $3
+"""
+_JOINED = "JOIN passage_words ON passage_words.passage = passage_vectors.passage AND {tests}"
+# the order must come from the index: the planner would rather sort a large archive
+_SETTINGS = """
+    SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', $1, true),
+        set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+        set_config('enable_mergejoin', 'off', true)
+"""
+_HAS_INDEX = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+
+
+# --- by words
+
+
+class _Term(Struct, frozen=True):
+    """A term as the word index is asked for it, and how rare it is."""
+
+    query: str
+    weight: float
+
+
+class _Words:
+    """The words of one archive, within a filter; `unembedded`: only of passages without vectors."""
+
+    def __init__(self, db: Connection, store: Holding, within: Filter, *, unembedded: bool = False) -> None:
+        self._db = db
+        self._store = store
+        self._scope = scope_of(store.number, within)
+        self._bare = _BARE if unembedded else ""
+        self._terms: dict[str, _Term] = {}
+
+    async def rare(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
+        """Passages with any of these terms, but for terms that many passages have."""
+        counted = await self._counted(words, most_holders(self._store.passages) + 1)
+        chosen = rare_terms(counted, self._store.passages)
+        return await self._find(chosen, " | ", limit) if chosen else {}
+
+    async def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
+        """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
+        chosen, cheap = searched_terms(await self._counted(words, BUDGET + 1))
+        if not chosen:
+            return {}
+        matches = await (self._find(cheap, " | ", limit) if cheap else self._find(chosen, " & ", limit))
+        if len(matches) < limit and len(cheap) < len(chosen):
+            matches |= await self._find(chosen, " | ", limit)
+        return matches
+
+    async def _counted(self, words: Sequence[str], most: int) -> list[TermCount]:
+        """Terms, each with the number of passages that have it."""
+        asked = words[:WEIGHED]
+        if not asked:
+            return []
+        whole = scope_of(self._store.number)
+        rows = await self._db.fetch(_COUNT, whole.words, [searchable(term) for term in asked], most)
+        counted: list[TermCount] = []
+        for term, (query, count) in zip(asked, rows, strict=True):
+            self._terms[term] = _Term(query, log(1 + (self._store.passages + 0.5) / (count + 0.5)))
+            counted.append(TermCount(term, count))
+        return counted
+
+    async def _find(self, chosen: Sequence[str], joint: str, limit: int) -> dict[int, WordMatch]:
+        asked = [self._terms[term] for term in chosen]
+        words = f"{self._scope.words} & ({joint.join(f'({term.query})' for term in asked)})"
+        scope = Scope(words, self._scope.start, self._scope.end)
+        rows = await self._db.fetch(
+            _FIND.format(tests=scope.tests(1), bare=self._bare),
+            *scope.values,
+            [term.query for term in asked],
+            [term.weight for term in asked],
+            limit,
+            BUDGET,
+        )
+        matches: dict[int, WordMatch] = {}
+        for number, score, places in rows:
+            matched = tuple(term for place, term in enumerate(chosen, 1) if place in places)
+            matches[number] = WordMatch(score, matched)
+        return matches
+
+
+# --- by meaning
+
+
+async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[int]) -> dict[int, float]:
+    """How alike each of these is; those without a vector are left out."""
+    if not numbers:
+        return {}
+    return {number: alike for number, alike in await db.fetch(_ALIKE, question, numbers)}  # noqa: C416 - no pairs
+
+
+async def _nearest(
+    db: Connection, store: Holding, question: Sequence[float], within: Filter, enough: int
+) -> dict[int, float]:
+    if not store.embedded:
+        return {}
+    scope = scope_of(store.number, within)
+    joined = _JOINED.format(tests=scope.tests(4)) if within else ""
+    values = (question, store.number, enough, *(scope.values if within else ()))
+    rows = []
+    if await _is_indexed(db, store, scope if within else None):
+        await db.fetchval(_SETTINGS, str(max(CANDIDATES, enough)))
+        rows = await db.fetch(_NEAREST_INDEXED.format(width=store.width, filter=joined), *values)
+        await db.fetchval("SELECT set_config('enable_sort', 'on', true)")
+    if len(rows) < enough:  # the index stops looking where few vectors are of this archive
+        rows = await db.fetch(_NEAREST.format(filter=joined), *values)
+    return {number: alike for number, alike in rows}  # noqa: C416 - as above
+
+
+async def _is_indexed(db: Connection, store: Holding, scope: Scope | None) -> bool:
+    """Whether there are so many vectors to compare that the index is asked for the nearest."""
+    if store.embedded <= EXACT or store.width > INDEXED_WIDTH or not await _has_index(db, store.width):
+        return False
+    if scope is None:
+        return True
+    return await db.fetchval(_PASSING.format(tests=scope.tests(1)), *scope.values, EXACT + 1) > EXACT
+
+
+# --- the index of vectors
+
+
+_INDEX_LOCK = 0x43686749
+_BUILDING: Seconds = 6 * 3600.0
+"""How long an index may take to build: some 15 s for 30,000 vectors of 384 dimensions."""
+_INDEX = """
+    CREATE INDEX CONCURRENTLY {name} ON passage_vectors USING hnsw ((vec::vector({width})) vector_cosine_ops)
+    WHERE width = {width}
+"""
+_FINISHED: set[tuple[PostgresUrl, int]] = set()
+"""Databases and widths of which this process knows that the index is there."""
+
+
+def build_index_later(database: PostgresDatabase, store: Holding) -> None:
+    """Build the index in the background, once an archive is too large to compare all its vectors.
+
+    Until it is there they are all compared. One process builds; nobody who writes waits for it.
+    """
+    known = (database.url, store.width)
+    if store.embedded > EXACT and store.width <= INDEXED_WIDTH and known not in _FINISHED:
+        _FINISHED.add(known)
+        client_thread().spawn(_build_index(database, store.width))
+
+
+async def _build_index(database: PostgresDatabase, width: int) -> None:
+    connection = await database.connect()
+    try:
+        if not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", _INDEX_LOCK, width):
+            return
+        if await _has_index(connection, width):
+            return
+        await connection.execute("SET maintenance_work_mem = '256MB'")
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {_index_name(width)}")
+        statement = _INDEX.format(name=_index_name(width), width=width)
+        await connection.execute(statement, timeout=_BUILDING)
+    except BaseException:
+        _FINISHED.discard((database.url, width))  # with the next insertion it is tried again
+        raise
+    finally:
+        connection.terminate()
+
+
+def _index_name(width: int) -> str:
+    return f"passage_vectors_{width}"
+
+
+async def _has_index(db: Connection, width: int) -> bool:
+    """Whether the index of a width is there, and finished."""
+    return bool(await db.fetchval(_HAS_INDEX, f"chargehand.{_index_name(width)}"))
+
+
+# --- both
+
+
+async def search(
+    db: Connection, stores: Sequence[Holding], query: str, vector: bytes | None, within: Filter, limit: int
+) -> list[Hit]:
+    limit = min(limit, MAX_HITS)
+    stores = [store for store in stores if store.passages]
+    if limit <= 0 or not stores:
+        return []
+    meaning: dict[int, float] = {}
+    words: dict[int, WordMatch] = {}
+    if vector is not None and any(store.embedded for store in stores):
+        for store in stores:
+            check_question_width(store.archive, vector, store.model)
+        question = floats(unit_vectors([vector])[0][0])
+        for store in stores:
+            words |= await _named(db, store, query, within, max(limit, BY_WORDS))
+            meaning |= await _nearest(db, store, question, within, max(limit, BY_WORDS))
+        meaning |= await _alike(db, question, [number for number in words if number not in meaning])
+    else:
+        for store in stores:
+            words |= await _Words(db, store, within).any(terms(query), limit)
+    ranked = rank(meaning, words, limit)
+    return hits_of(ranked, meaning, await by_number(db, stores, [place.number for place in ranked]))
+
+
+async def _named(db: Connection, store: Holding, query: str, within: Filter, enough: int) -> dict[int, WordMatch]:
+    """Passages that hold what a question names; and those without a vector that hold any word of it."""
+    named = telling(query)
+    words: dict[int, WordMatch] = {}
+    if store.embedded < store.passages:
+        unembedded = await _Words(db, store, within, unembedded=True).any(terms(query), enough)
+        words = {number: match.only(named) for number, match in unembedded.items()}
+    return words | await _Words(db, store, within).rare(named, enough)

@@ -1,0 +1,178 @@
+"""The database of a URL, as one tenant sees it: statements and transactions on a pool of connections.
+
+It is opened once in a process and may be used from every event loop. Connections that are idle are closed, so there is
+nothing to close here.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from chargehand.engine.policy import Seconds
+from chargehand.errors import Refused
+from chargehand.postgres.client_thread import client_thread
+from chargehand.postgres.driver import (
+    CONNECTING,
+    CommitUnknown,
+    Connection,
+    Pool,
+    Row,
+    connect,
+    create_pool,
+    driver_errors,
+    explain,
+    in_transaction,
+    is_lost,
+    is_repeatable,
+)
+from chargehand.postgres.migrations import migrate
+from chargehand.store_url import PostgresUrl
+
+Outcome = TypeVar("Outcome")
+
+_MOST = 8
+"""Connections of a tenant in one process, besides those that write and listen."""
+_IDLE: Seconds = 30.0
+_PATIENCE: Seconds = 5.0
+"""How long to try again when the connection is lost, or the server takes none."""
+_FIRST_PAUSE: Seconds = 0.05
+_LONGEST_PAUSE: Seconds = 0.5
+_SETUP = "SELECT set_config('search_path', 'chargehand, public', false), set_config('chargehand.tenant', $1, false)"
+_TENANT = "SELECT number FROM chargehand.tenants WHERE name = $1"
+_NEW_TENANT = "INSERT INTO chargehand.tenants (name) VALUES ($1) ON CONFLICT DO NOTHING"
+
+
+class PostgresDatabase:
+    """`open_database` gives one. Work is given a connection, and runs in the thread of all connections."""
+
+    def __init__(self, url: PostgresUrl, pool: Pool, tenant: int) -> None:
+        self.url = url
+        self.tenant = tenant
+        self._pool = pool
+
+    async def fetch(self, query: str, *values: object) -> list[Row]:
+        """The rows that a statement by itself answers with. It may be repeated if the connection is lost."""
+
+        async def work(connection: Connection) -> list[Row]:
+            return await connection.fetch(query, *values)
+
+        return await self.use(work)
+
+    async def use(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        """The work's outcome, each statement by itself. All of it may be repeated if the connection is lost."""
+        return await client_thread().run(self._patiently(partial(self._use, work)))
+
+    async def read(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        """The work's outcome; all it reads is of one moment."""
+        attempt = partial(self._transact, work, isolation="repeatable_read", readonly=True)
+        return await client_thread().run(self._patiently(attempt))
+
+    async def write(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        """The work's outcome, once it is durable. It is done again if it was undone by the server or a lost connection.
+
+        An error that the work raises undoes it.
+        """
+        return await client_thread().run(self._patiently(partial(self._transact, work)))
+
+    async def connect(self) -> Connection:
+        """A connection of its own, for who must keep it. Only for work that runs in the thread of all connections."""
+        connection = await connect(self.url)
+        try:
+            await setup(connection, self.tenant)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def _use(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+        async with self._connection() as connection:
+            return await work(connection)
+
+    async def _transact(
+        self,
+        work: Callable[[Connection], Awaitable[Outcome]],
+        isolation: str | None = None,
+        *,
+        readonly: bool = False,
+    ) -> Outcome:
+        async with (
+            self._connection() as connection,
+            in_transaction(connection, isolation=isolation, readonly=readonly),
+        ):
+            return await work(connection)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        async with self._pool.acquire(timeout=CONNECTING) as connection:
+            try:
+                yield connection
+            except driver_errors() as error:
+                if is_lost(error):
+                    connection.terminate()  # it must not be used again
+                raise
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await attempt()
+            except (CommitUnknown, *driver_errors()) as error:
+                if not is_repeatable(error) or loop.time() > until:
+                    raise explain(error, self.url) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def setup(connection: Connection, tenant: int) -> None:
+    """Bind a connection to a tenant: row level security shows it nothing else."""
+    await connection.fetchval(_SETUP, str(tenant))
+
+
+# --- opening
+
+
+_OPEN: dict[PostgresUrl, PostgresDatabase] = {}
+"""By URL. Only the thread of all connections uses it."""
+
+
+async def open_database(url: PostgresUrl, *, create: bool = True) -> PostgresDatabase:
+    """The database of a URL with its schema and tenant; Refused where they are missing and not to be created."""
+    return await client_thread().run(_open(url, create=create))
+
+
+async def _open(url: PostgresUrl, *, create: bool) -> PostgresDatabase:
+    if url not in _OPEN:
+        try:
+            connection = await connect(url)
+        except Exception as error:
+            if isinstance(error, driver_errors()):
+                raise explain(error, url) from error
+            raise
+        try:
+            await migrate(connection, url, create=create)
+            tenant = await _tenant(connection, url, create=create)
+        except driver_errors() as error:
+            raise explain(error, url) from error
+        finally:
+            connection.terminate()
+        pool = await create_pool(url, partial(_setup, tenant), most=_MOST, idle=_IDLE)
+        _OPEN.setdefault(url, PostgresDatabase(url, pool, tenant))
+    return _OPEN[url]
+
+
+async def _setup(tenant: int, connection: Connection) -> None:
+    await setup(connection, tenant)
+
+
+async def _tenant(connection: Connection, url: PostgresUrl, *, create: bool) -> int:
+    number = await connection.fetchval(_TENANT, url.tenant)
+    if number is None:
+        if not create:
+            raise Refused(f"there is no tenant {url.tenant!r} in {url.place} yet; run something first, or name another")
+        await connection.execute(_NEW_TENANT, url.tenant)
+        number = await connection.fetchval(_TENANT, url.tenant)
+    return int(number)

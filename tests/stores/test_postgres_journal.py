@@ -1,0 +1,305 @@
+"""A journal in PostgreSQL under everything that can happen to its server, its connections and its processes."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chargehand.engine.events import Entry, RunEnded
+from chargehand.errors import Corrupt, Fenced, Refused, RunBusy, RunUnknown, StoreUnavailable
+from chargehand.journal.postgres import tenants_with_open_runs
+from chargehand.journal.protocol import Journal, Lease
+from chargehand.journal.store import (
+    back_up,
+    examine_journal,
+    list_open_runs,
+    list_runs,
+    open_journal,
+    opened_journal,
+    prune_runs,
+    read_readable,
+    read_run,
+)
+from chargehand.postgres.database import open_database
+from chargehand.postgres.driver import Row
+from chargehand.store_url import postgres_url
+from tests.evidence import Evidence
+from tests.kill9 import PATIENCE, Life, one_round
+from tests.postgres import PostgresServer
+from tests.stores.samples import AT, entries, noted, numbers
+from tests.stores.test_owner import Other
+
+
+async def ask(url: str, query: str, *values: object) -> list[Row]:
+    return await (await open_database(postgres_url(url))).fetch(query, *values)
+
+
+async def begin(journal: Journal, run: str, count: int = 1) -> Lease:
+    lease = await journal.claim(run, new=True)
+    await journal.append(lease, entries(*range(1, count + 1)))
+    return lease
+
+
+# --- appends
+
+
+async def test_all_that_waits_goes_with_one_commit(postgres_store: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        leases = [await journal.claim(f"r{number}", new=True) for number in range(100)]
+        async with asyncio.TaskGroup() as jobs:
+            for lease in leases:
+                jobs.create_task(journal.append(lease, entries(1, 2)))
+        ((commits,),) = await ask(postgres_store, "SELECT count(DISTINCT xmin::text) FROM entries")
+        assert commits <= 5
+        assert len(await journal.runs()) == 100
+
+
+async def test_an_append_that_does_not_fit_does_not_fail_its_mates(postgres_store: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        good = await journal.claim("good", new=True)
+        stolen = await begin(journal, "stolen")
+        await journal.claim("stolen", steal=True)
+        hole = await begin(journal, "hole")
+        outcomes: list[BaseException | None] = []
+
+        async def append(lease: Lease, seq: int) -> None:
+            try:
+                await journal.append(lease, [noted(seq)])
+                outcomes.append(None)
+            except (Fenced, Refused) as error:
+                outcomes.append(error)
+
+        async with asyncio.TaskGroup() as jobs:
+            for lease, seq in ((good, 1), (stolen, 2), (hole, 5)):
+                jobs.create_task(append(lease, seq))
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Fenced", "NoneType", "Refused"]
+        assert numbers(await journal.read("good")) == [1]
+
+
+async def test_the_entry_that_ends_a_run_releases_it_and_may_be_repeated(postgres_store: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        lease = await begin(journal, "r")
+        end = [Entry(2, AT, RunEnded("complete", "done"))]
+        await journal.append(lease, end)
+        assert [row.held for row in await journal.runs()] == [False]
+        await journal.append(lease, end)
+        assert await journal.open_runs() == []
+        with pytest.raises(Fenced):
+            await journal.append(lease, entries(3))
+        await journal.release(lease)
+        assert (await journal.claim("r")).seq == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_journals_that_steal_many_runs_from_each_other_never_wait_for_ever(
+    postgres_store: str, seed: int
+) -> None:
+    """Their batches hold some of the same runs: rows are locked in one order, and each run stays one story."""
+    runs = [f"r{number}" for number in range(8)]
+    first = await open_journal(postgres_store)
+    second = await open_journal(postgres_store)
+    for run in runs:
+        await first.release(await begin(first, run))
+    told: dict[str, dict[int, Entry]] = {run: {1: noted(1)} for run in runs}
+
+    async def drive(journal: Journal, run: str, chance: random.Random) -> None:
+        for number in range(12):
+            lease = await journal.claim(run, steal=True)
+            for _ in range(chance.randrange(1, 4)):
+                entry = noted(lease.seq + 1, f"{number} {chance.random()}")
+                try:
+                    await journal.append(lease, [entry])
+                except Fenced:
+                    break
+                told[run][entry.seq] = entry
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as jobs:
+        for number, journal in enumerate((first, second)):
+            for run in runs:
+                jobs.create_task(drive(journal, run, random.Random(f"{seed}{number}{run}")))
+    for run in runs:
+        assert await first.read(run) == [told[run][seq] for seq in sorted(told[run])]
+    await first.close()
+    await second.close()
+
+
+async def test_connections_that_are_cut_lose_nothing_and_repeat_nothing(
+    postgres: PostgresServer, postgres_store: str
+) -> None:
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"
+    database = postgres_store.rpartition("/")[0].rpartition("?")[0].rpartition("/")[2]
+    journal = await open_journal(postgres_store)
+    over = asyncio.Event()
+
+    async def drive(run: str) -> None:
+        lease = await journal.claim(run, new=True)
+        while not over.is_set():
+            try:
+                await journal.append(lease, [noted(lease.seq + 1, run)])
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+        stored = await journal.read(run)
+        assert numbers(stored) == list(range(1, len(stored) + 1))
+        assert lease.seq == len(stored)
+
+    async def cut_often() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(postgres.execute, cut.format(database))
+        over.set()
+
+    async with asyncio.TaskGroup() as jobs:
+        for number in range(5):
+            jobs.create_task(drive(f"r{number}"))
+        jobs.create_task(cut_often())
+    assert journal.trouble == ""
+    await journal.close()
+
+
+# --- tenants and readers
+
+
+async def test_tenants_have_runs_of_the_same_name_and_see_only_their_own(postgres_store: str) -> None:
+    lab = f"{postgres_store}&tenant=lab"
+    async with opened_journal(postgres_store) as one, opened_journal(lab) as other:
+        await begin(one, "r", 2)
+        await begin(other, "r", 3)
+        await begin(other, "s")
+        ended = await one.claim("over", new=True)
+        await one.append(ended, [Entry(1, AT, RunEnded("complete", "done"))])
+        assert (numbers(await one.read("r")), numbers(await other.read("r"))) == ([1, 2], [1, 2, 3])
+        with pytest.raises(RunUnknown):
+            await one.read("s")
+        assert [row.run for row in await one.runs()] == ["over", "r"]
+    await ask(f"{postgres_store}&tenant=idle", "SELECT 1")
+    assert await tenants_with_open_runs(postgres_url(postgres_store)) == ["lab", "main"]
+
+
+async def test_a_journal_is_read_and_pruned_without_being_opened(postgres_store: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="nothing of chargehand"):
+        list_runs(postgres_store)
+    assert examine_journal(postgres_store).fault == ""
+    journal = await open_journal(postgres_store)
+    lease = await begin(journal, "held")
+    ended = await begin(journal, "ended")
+    await journal.append(ended, [Entry(2, AT, RunEnded("complete", "done"))])
+    assert {row.run for row in list_runs(postgres_store)} == {"held", "ended"}
+    assert [row.run for row in list_open_runs(postgres_store)] == ["held"]
+    assert numbers(read_run(postgres_store, "ended", after=1)) == [2]
+    assert read_readable(postgres_store, "held").entries == entries(1)
+    pruned = prune_runs(postgres_store, ["held", "ended", "none"])
+    assert (pruned.runs, pruned.held) == (("ended",), ("held",))
+    with pytest.raises(Refused, match="pg_dump"):
+        back_up(postgres_store, tmp_path / "copy")
+    await journal.append(lease, entries(2))
+    await journal.close()
+    assert prune_runs(postgres_store, ["held"]).runs == ("held",)
+    assert await ask(postgres_store, "SELECT * FROM entries") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET body = 'x' WHERE seq = 2",
+        "UPDATE entries SET at = at + 1 WHERE seq = 2",
+        "UPDATE entries SET epoch = epoch + 1 WHERE seq = 2",
+        "UPDATE entries SET type = 'run.paused' WHERE seq = 2",
+        "DELETE FROM entries WHERE seq = 2",
+    ],
+)
+async def test_an_entry_that_was_tampered_with_is_corrupt(postgres_store: str, statement: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        await begin(journal, "r", 3)
+        await ask(postgres_store, statement)
+        with pytest.raises(Corrupt, match="entry 2 of run 'r'"):
+            await journal.read("r")
+        assert (await journal.read_readable("r")).entries == entries(1)
+        await ask(postgres_store, "DELETE FROM entries WHERE seq = 3")
+        assert "entry 3 of run 'r' is missing" in (await journal.runs())[0].damage
+
+
+# --- processes
+
+
+@pytest.fixture
+def other(postgres_store: str) -> Iterator[Other]:
+    made = Other(postgres_store)
+    yield made
+    made.end()
+
+
+async def test_a_frozen_process_is_fenced_when_it_thaws(postgres_store: str, other: Other) -> None:
+    assert other.hear() == "open"
+    assert other.tell("append") == "done 1"
+    other.process.send_signal(signal.SIGSTOP)
+    journal = await open_journal(postgres_store)
+    with pytest.raises(RunBusy, match=f"process {other.process.pid}"):  # it was seen alive a moment ago
+        await journal.claim("r")
+    await ask(postgres_store, "UPDATE owners SET beat = beat - interval '1 min' WHERE pid = $1", other.process.pid)
+    lease = await journal.claim("r")
+    await journal.append(lease, [noted(2, "by the new one")])
+    other.process.send_signal(signal.SIGCONT)
+    assert other.tell("append") == "Fenced"
+    assert await journal.read("r") == [noted(1, "by the other"), noted(2, "by the new one")]
+    await journal.close()
+
+
+def test_kills_lose_nothing_that_was_told_and_repeat_nothing_that_was_done(postgres_store: str) -> None:
+    tally = one_round("postgres", 6, store=postgres_store)
+    assert tally.problems == []
+    assert tally.kills == 6
+    assert tally.resumes > 1
+
+
+# --- the server
+
+
+async def test_after_a_restart_of_the_server_those_who_held_runs_have_time_to_return(
+    postgres: PostgresServer, postgres_store: str
+) -> None:
+    first = await open_journal(postgres_store)
+    second = await open_journal(postgres_store)
+    lease = await begin(first, "r")
+    postgres.stop()
+    with pytest.raises(StoreUnavailable) as caught:
+        await first.append(lease, entries(2))
+    assert first.trouble == str(caught.value)
+    postgres.start()
+    with pytest.raises(RunBusy):
+        await second.claim("r")
+    await first.append(lease, entries(2))
+    assert first.trouble == ""
+    assert numbers(await second.read("r")) == [1, 2]
+    await first.close()
+    assert (await second.claim("r")).epoch == 2
+    await second.close()
+
+
+@pytest.mark.timeout(180)
+def test_runs_go_on_over_immediate_stops_of_the_server(
+    postgres: PostgresServer, postgres_store: str, tmp_path: Path
+) -> None:
+    evidence = Evidence(tmp_path, store=postgres_store)
+    with Life(evidence, "--width", "4") as life:
+        for _ in range(3):
+            wanted = life.told + 60
+            assert life.follow(PATIENCE, enough=lambda wanted=wanted: life.told >= wanted), life.trouble()
+            postgres.stop()
+            time.sleep(1.0)
+            postgres.start()
+        wanted = life.told + 60
+        assert life.follow(PATIENCE, enough=lambda: life.told >= wanted), life.trouble()
+        life.kill()
+    evidence.inspect()
+    began = time.monotonic()
+    with Life(evidence, "--finish") as last:
+        assert not last.follow(PATIENCE), last.trouble()
+        assert last.process.wait() == 0
+    assert time.monotonic() - began < PATIENCE
+    evidence.inspect()
+    assert evidence.conclude() > 3
+    assert evidence.problems == []
