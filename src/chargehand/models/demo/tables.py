@@ -282,7 +282,9 @@ class Query(Struct):
         self.title = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())
         if self.group is None:
-            texts = [column.sql for column in self.base.columns if column.kind in {"text", "day"}]
+            texts = [
+                column.sql for column in self.base.columns if column.kind in {"text", "day"} or column is self.base.key
+            ]
             columns = [*([] if measure.aggregate else texts), f"{measure.sql} AS {value}"]
             self.sql = f"SELECT {', '.join(columns)} {source} ORDER BY 1"
             return
