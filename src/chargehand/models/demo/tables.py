@@ -206,7 +206,8 @@ def column_measure(column: Column, aggregate: str) -> TableMeasure:
     if aggregate == "AVG" or (aggregate == "SUM" and column.is_real):
         sql = f"ROUND({sql}, {3 if column.unit == 'percent' else 2})"
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return TableMeasure(sql, aggregate, word + column.label, table=column.table, unit=column.unit)
+    label = word + column.label.removeprefix(word.strip()).strip()
+    return TableMeasure(sql, aggregate, label.strip(), table=column.table, unit=column.unit)
 
 
 class Grouping(Struct, frozen=True):

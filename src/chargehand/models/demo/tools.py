@@ -441,10 +441,11 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     try:
         calls = _Filling(tool, account).fill()
     except RefusedError as refusal:
+        account.use_words(tool_words(tool))
         overlap = len(own & clause.stems)
         if overlap < _FITS:
             return None
-        raise RefusedError(refusal.reason, understood=overlap) from refusal
+        raise RefusedError(refusal.reason, understood=account.understood) from refusal
     not_filled = [parameter for parameter in tool.parameters if parameter.name not in calls.arguments[0]]
     unfilled = said_words(" ".join(parameter.name for parameter in not_filled)) - own
     matched = 0.0
