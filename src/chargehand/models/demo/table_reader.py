@@ -380,7 +380,7 @@ class _QueryReader:
                 column = other.label
         self.query.group = Grouping(
             sql=column.sql,
-            label=item.low if item.column is not None else singular(item.low),
+            label=item.low if item.column is not None and item.low == item.column.label else singular(item.low),
             table=column.table,
             is_row=table is self.base and (item.column is None or is_name),
         )
