@@ -341,7 +341,10 @@ class Team:
         if finder is not None and not self._asks and self._price is None:
             yield finder
             return
-        own = Finder(self._lookup, price=self._price) if finder is None else finder.asking(self._lookup, self._price)
+        if finder is None:
+            own = Finder(self._lookup, price=self._price, store=self.journal_url)
+        else:
+            own = finder.asking(self._lookup, self._price)
         try:
             yield own
         finally:
