@@ -320,6 +320,21 @@ def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
         assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
 
 
+def test_a_packed_stream_can_be_read_as_it_comes(home: Garden) -> None:
+    home.hold()
+    run = home.begin()
+    home.tool_called(run)
+    headers = {"Accept-Encoding": "gzip"}
+    with home.client.stream("GET", f"/api/runs/{run}/events?lean=true&words=true", headers=headers) as reply:
+        assert reply.headers["content-encoding"] == "gzip"
+        events = events_of(reply)
+        steps = (event["event"]["name"] for name, event in events if name == "step.started")
+        assert "seedling_price" in steps
+        home.let_go()  # only now: what was read so far did not wait for the end
+        names = [name for name, _ in events]
+    assert names[-1] == "run.ended"
+
+
 def test_a_whole_trace_has_every_field_and_every_message(home: Garden) -> None:
     run = home.begin(BOTH)
     home.wait(run)
