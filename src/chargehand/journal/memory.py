@@ -56,6 +56,10 @@ class MemoryJournal:
         self._database: Database | None = None
 
     @property
+    def notices(self) -> None:
+        return None
+
+    @property
     def trouble(self) -> str:
         return ""
 

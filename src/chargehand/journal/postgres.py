@@ -13,6 +13,7 @@ from typing import TypeVar
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
+from chargehand.journal.postgres_notices import PostgresNotices
 from chargehand.journal.postgres_route_examples import PostgresRouteExamples
 from chargehand.journal.postgres_writer import LIVING, PostgresWriter
 from chargehand.journal.protocol import (
@@ -87,6 +88,7 @@ class PostgresJournal:
     def __init__(self, database: PostgresDatabase, writer: PostgresWriter | None) -> None:
         self._database = database
         self._writer = writer
+        self.notices = PostgresNotices(database, lambda process: writer is not None and process == writer.process)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 
@@ -215,6 +217,7 @@ class PostgresJournal:
         """Write what has queued up, then release what is held."""
         if not self._closed:
             self._closed = True
+            await client_thread().run(self.notices.close())
             if self._writer is not None:
                 await client_thread().run(self._writer.stop())
 

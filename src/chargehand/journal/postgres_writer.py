@@ -138,6 +138,8 @@ class PostgresWriter:
         self._beaten = 0.0
         self.owner = 0
         """Its number among the owners; another one after it was taken for dead."""
+        self.process = 0
+        """The process of the server that serves its connection."""
         self.trouble = ""
         """Why nothing could be written the last time it was tried; empty when it could."""
 
@@ -307,6 +309,7 @@ class PostgresWriter:
                 connection.terminate()
                 raise
             self._connection = connection
+            self.process = connection.get_server_pid()
         return self._connection
 
     async def _register(self, connection: Connection) -> None:

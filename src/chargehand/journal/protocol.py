@@ -200,12 +200,25 @@ class Readable(Struct, frozen=True, eq=False):
 AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 
 
+class Notices(Protocol):
+    """Tells of what other processes write to a journal."""
+
+    def subscribe(self, run: str, heard: Callable[[], None]) -> Callable[[], None]:
+        """Have `heard` called in this event loop when a run may have been written; the result ends it."""
+        ...
+
+
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
 
     @property
     def append_now(self) -> AppendNow | None:
         """`append` without waiting; None if this journal has to wait for a disk or a server."""
+        ...
+
+    @property
+    def notices(self) -> Notices | None:
+        """What other processes write; None if this journal is not told."""
         ...
 
     @property
@@ -273,6 +286,10 @@ class JournalProxy:
     @property
     def append_now(self) -> AppendNow | None:
         return None
+
+    @property
+    def notices(self) -> Notices | None:
+        return self._journal.notices
 
     @property
     def trouble(self) -> str:

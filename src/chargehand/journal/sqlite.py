@@ -135,6 +135,8 @@ class SqliteJournal:
 
     append_now = None
     """Every append waits for a commit."""
+    notices = None
+    """A file tells nobody."""
 
     def __init__(self, use: _RunUse, file: _OpenFile) -> None:
         self._use = use
