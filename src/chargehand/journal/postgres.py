@@ -176,6 +176,13 @@ class PostgresJournal:
             raise RunUnknown(run)  # it was deleted meanwhile
         return readable
 
+    async def row(self, run: str) -> RunRow:
+        check_name(run)
+        rows = await self._rows("AND runs.run = $1", run)
+        if not rows:
+            raise RunUnknown(run)
+        return rows[0]
+
     async def runs(self) -> list[RunRow]:
         return await self._rows("ORDER BY runs.run")
 
@@ -323,6 +330,12 @@ class PostgresJournalStore:
 
     def read_readable(self, run: str) -> Readable:
         return self._ask(lambda journal: journal.read_readable(run))
+
+    def row(self, run: str) -> RunRow:
+        return self._ask(lambda journal: journal.row(run))
+
+    def inside(self, run: str) -> list[str]:
+        return self._ask(lambda journal: journal.inside(run))
 
     def runs(self) -> list[RunRow]:
         return self._ask(lambda journal: journal.runs())

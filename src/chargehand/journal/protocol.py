@@ -254,6 +254,10 @@ class Journal(Protocol):
         """The entries up to the first that is damaged, with what is wrong there. For views: do not resume from it."""
         ...
 
+    async def row(self, run: str) -> RunRow:
+        """One run as listings have it; RunUnknown if it has no entries."""
+        ...
+
     async def runs(self) -> list[RunRow]:
         """Every run that has entries, by name."""
         ...
@@ -310,6 +314,9 @@ class JournalProxy:
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return await self._journal.read_readable(run, after=after)
 
+    async def row(self, run: str) -> RunRow:
+        return await self._journal.row(run)
+
     async def runs(self) -> list[RunRow]:
         return await self._journal.runs()
 
@@ -356,7 +363,11 @@ class JournalStore(Protocol):
 
     def read_readable(self, run: str) -> Readable: ...
 
+    def row(self, run: str) -> RunRow: ...
+
     def runs(self) -> list[RunRow]: ...
+
+    def inside(self, run: str) -> list[str]: ...
 
     def examine(self) -> "Examined":
         """What is wrong with a journal that is there. Takes a few seconds at most."""
