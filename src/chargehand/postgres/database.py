@@ -69,12 +69,13 @@ class PostgresDatabase:
         attempt = partial(self._transact, work, isolation="repeatable_read", readonly=True)
         return await client_thread().run(self._patiently(attempt))
 
-    async def write(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+    async def write(self, work: Callable[[Connection], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         """The work's outcome, once it is durable. It is done again if it was undone by the server or a lost connection.
 
-        An error that the work raises undoes it.
+        An error that the work raises undoes it. Idempotent work, which comes to the same if it was done before, is also
+        done again when nobody can say whether it was committed.
         """
-        return await client_thread().run(self._patiently(partial(self._transact, work)))
+        return await client_thread().run(self._patiently(partial(self._transact, work), idempotent=idempotent))
 
     async def connect(self) -> Connection:
         """A connection of its own, for who must keep it. Only for work that runs in the thread of all connections."""
@@ -113,7 +114,7 @@ class PostgresDatabase:
                     connection.terminate()  # it must not be used again
                 raise
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE
         pause = _FIRST_PAUSE
@@ -121,7 +122,8 @@ class PostgresDatabase:
             try:
                 return await attempt()
             except (CommitUnknown, *driver_errors()) as error:
-                if not is_repeatable(error) or loop.time() > until:
+                may_repeat = is_repeatable(error) or (idempotent and isinstance(error, CommitUnknown))
+                if not may_repeat or loop.time() > until:
                     raise explain(error, self.url) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
