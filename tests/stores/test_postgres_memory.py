@@ -87,7 +87,6 @@ async def test_where_the_index_finds_too_few_all_are_compared(
 ) -> None:
     """Those of another archive are nearer, and the index stops looking after so many."""
     monkeypatch.setattr(postgres_search, "EXACT", 50)
-    monkeypatch.setattr(postgres_search, "_SETTINGS", postgres_search._SETTINGS.replace("strict_order", "off"))
     rng = random.Random(2)
     catalog = await open_catalog(postgres_store)
     near = struct.pack("<4f", 1.0, 0.0, 0.0, 0.0)

@@ -17,7 +17,7 @@ from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Th
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
-from chargehand.memory.postgres_passages import Holding, holding
+from chargehand.memory.postgres_passages import Holding
 from chargehand.memory.postgres_search import build_index_later, search
 from chargehand.memory.postgres_things import ThingQuery, ThingRows
 from chargehand.memory.things import (
@@ -78,7 +78,7 @@ class PostgresCatalog:
         return await self._database.read(lambda db: work(self._rows(db)))
 
     async def _ask(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
-        """For work of one statement."""
+        """For work whose statements need not be of one moment."""
         return await self._database.use(lambda db: work(self._rows(db)))
 
     async def _write(self, work: Callable[[ThingRows], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
@@ -216,17 +216,14 @@ class PostgresCatalog:
         agent: str = "",
     ) -> list[Hit]:
         async def work(rows: ThingRows) -> list[Hit]:
-            stores: list[Holding] = []
-            for which in archives:
-                number, archive = await rows.need(Archive, which)
-                store = await holding(rows.db, number, which)
+            asked = await rows.archives(archives)
+            for archive, store in asked:
                 await _check_grant(rows, archive, store, agent)
                 if vector is not None:
                     check_question_model(archive, handle, store.model)
-                stores.append(store)
-            return await search(rows.db, stores, query, vector, within, limit)
+            return await search(rows.db, [store for _, store in asked], query, vector, within, limit)
 
-        return await self._read(work)
+        return await self._ask(work)
 
     async def passages(
         self, archive: str, *, within: Filter = EVERYTHING, after: str = "", limit: int = 100, order: Order = "asc"
@@ -261,20 +258,20 @@ class PostgresCatalog:
 
     async def _look(self, archive: str, work: Callable[[Connection, Holding], Awaitable[Outcome]]) -> Outcome:
         async def inside(rows: ThingRows) -> Outcome:
-            number, _ = await rows.need(Archive, archive)
-            return await work(rows.db, await holding(rows.db, number, archive))
+            ((_, store),) = await rows.archives([archive])
+            return await work(rows.db, store)
 
         return await self._read(inside)
 
     async def _change(self, archive: str, work: Callable[[ThingRows, Archive, Holding], Awaitable[Outcome]]) -> Outcome:
         async def inside(rows: ThingRows) -> tuple[Outcome, Holding]:
-            number, existing = await rows.need(Archive, archive, lock=True)
-            outcome = await work(rows, existing, await holding(rows.db, number, archive))
-            store = await holding(rows.db, number, archive)
-            width = 0 if store.model is None else store.model.width
+            ((existing, store),) = await rows.archives([archive], lock=True)
+            outcome = await work(rows, existing, store)
+            ((_, changed),) = await rows.archives([archive])
+            width = 0 if changed.model is None else changed.width
             if width != existing.width:
-                await rows.rewrite(number, replace(existing, width=width))
-            return outcome, store
+                await rows.rewrite(store.number, replace(existing, width=width))
+            return outcome, changed
 
         outcome, store = await self._write(inside)
         build_index_later(self._database, store)

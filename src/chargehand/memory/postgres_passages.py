@@ -39,7 +39,6 @@ _READ = 500_000  # characters of a passage that are found by words
 _MOST = 2**62
 _VECTORS_LOCK = 0x43686776
 
-_HOLDING = "SELECT handle, width, passages, embedded FROM holdings WHERE archive = $1"
 _COUNTED = """
     INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
     DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
@@ -93,22 +92,17 @@ _COUNT_VECTORS = """
 class Holding(Struct, frozen=True):
     """An archive as it is kept here."""
 
-    number: int
     archive: str
-    handle: str = ""
-    width: int = 0
-    passages: int = 0
-    embedded: int = 0
+    number: int
+    handle: str
+    width: int
+    passages: int
+    embedded: int
 
     @property
     def model(self) -> VectorModel | None:
         """Whose vectors it has; None while it has none."""
         return VectorModel(self.handle, self.width) if self.embedded else None
-
-
-async def holding(db: Connection, number: int, archive: str) -> Holding:
-    row = await db.fetchrow(_HOLDING, number)
-    return Holding(number, archive) if row is None else Holding(number, archive, *row)
 
 
 def is_storable(text: str) -> bool:

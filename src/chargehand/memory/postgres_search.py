@@ -36,9 +36,6 @@ EXACT = 10_000
 """Vectors that are all compared, in some 6 ms; of more, the index says which are the nearest."""
 INDEXED_WIDTH = 2_000
 """Dimensions that the index has room for. Wider vectors are all compared."""
-CANDIDATES = 200
-"""How many the index looks at: `make bench-cluster` says how many of the ten nearest are among them."""
-
 _COUNT = """
     SELECT query::text, CASE WHEN numnode(query) = 0 THEN 0 ELSE (
         SELECT count(*) FROM (SELECT FROM passage_words WHERE words @@ ($1::text::tsquery && query) LIMIT $3) AS held
@@ -73,12 +70,6 @@ _NEAREST_INDEXED = """
     ORDER BY vec::vector({width}) <=> $1::real[]::vector({width}) LIMIT $3
 """
 _JOINED = "JOIN passage_words ON passage_words.passage = passage_vectors.passage AND {tests}"
-# the order must come from the index: the planner would rather sort a large archive
-_SETTINGS = """
-    SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', $1, true),
-        set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
-        set_config('enable_mergejoin', 'off', true)
-"""
 _HAS_INDEX = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
 
 
@@ -163,6 +154,7 @@ async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[in
 async def _nearest(
     db: Connection, store: Holding, question: Sequence[float], within: Filter, enough: int
 ) -> dict[int, float]:
+    """How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`)."""
     if not store.embedded:
         return {}
     scope = scope_of(store.number, within)
@@ -170,9 +162,7 @@ async def _nearest(
     values = (question, store.number, enough, *(scope.values if within else ()))
     rows = []
     if await _is_indexed(db, store, scope if within else None):
-        await db.fetchval(_SETTINGS, str(max(CANDIDATES, enough)))
         rows = await db.fetch(_NEAREST_INDEXED.format(width=store.width, filter=joined), *values)
-        await db.fetchval("SELECT set_config('enable_sort', 'on', true)")
     if len(rows) < enough:  # the index stops looking where few vectors are of this archive
         rows = await db.fetch(_NEAREST.format(filter=joined), *values)
     return {number: alike for number, alike in rows}  # noqa: C416 - as above

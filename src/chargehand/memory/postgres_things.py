@@ -18,7 +18,7 @@ from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited,
 from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import Redo, Restore, Undo
-from chargehand.memory.postgres_passages import is_storable, searchable
+from chargehand.memory.postgres_passages import Holding, is_storable, searchable
 from chargehand.memory.things import (
     AttachedRow,
     Grants,
@@ -53,6 +53,11 @@ _ENCODER = msgspec.json.Encoder()
 _CHANGE = msgspec.json.Decoder(Change)
 
 _GET = "SELECT number, body FROM things WHERE tenant = current_tenant() AND space = $1 AND id = $2 AND kind = ANY($3)"
+_ARCHIVES = """
+    SELECT id, body, number, coalesce(handle, ''), coalesce(width, 0), coalesce(passages, 0), coalesce(embedded, 0)
+    FROM things LEFT JOIN holdings ON holdings.archive = things.number
+    WHERE things.tenant = current_tenant() AND space = $1 AND kind = 'archive' AND id = ANY($2)
+"""
 _ADD = """
     INSERT INTO things (space, id, kind, name, tags, members, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT DO NOTHING RETURNING number
@@ -190,6 +195,18 @@ class ThingRows:
         if row is None:
             raise unknown_thing(" or ".join(kinds), which)
         return row[0]
+
+    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, Holding]]:
+        """Archives that must be there, and what they hold."""
+        if lock:  # by itself: a statement that waits for a lock still sees other tables as they were before
+            for which in ids:
+                await self._row((PREFIXES[Archive],), which, lock=True)
+        rows = await self.db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
+        found = {row[0]: (decode_thing(Archive, row[1]), Holding(row[0], *row[2:])) for row in rows}
+        for which in ids:
+            if which not in found:
+                raise unknown_thing(PREFIXES[Archive], which)
+        return [found[which] for which in ids]
 
     async def add(self, thing: Thing, first: Change | None, key: str, *, brought: bool) -> None:
         """Keep a new thing, and the first version of a block.
