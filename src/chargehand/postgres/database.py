@@ -42,7 +42,7 @@ _LONGEST_PAUSE: Seconds = 0.5
 # how far an index of vectors looks: `make bench-cluster` says how many of the ten nearest are found so
 _SETUP = """
     SELECT set_config('search_path', 'chargehand, public', false), set_config('chargehand.tenant', $1, false),
-        set_config('hnsw.ef_search', '200', false), set_config('hnsw.iterative_scan', 'strict_order', false)
+        set_config('hnsw.ef_search', '100', false), set_config('hnsw.iterative_scan', 'strict_order', false)
 """
 _TENANT = "SELECT number FROM chargehand.tenants WHERE name = $1"
 _NEW_TENANT = "INSERT INTO chargehand.tenants (name) VALUES ($1) ON CONFLICT DO NOTHING"
