@@ -157,8 +157,8 @@ async def test_a_tenant_sees_nothing_of_another_not_even_by_statements_of_its_ow
 # --- texts
 
 
-@pytest.mark.parametrize("bad", ["a\0b", "\ud800"])
-async def test_what_no_text_of_the_database_can_hold_is_unknown_or_refused(postgres_tenant: str, bad: str) -> None:
+async def test_what_no_text_of_the_database_can_hold_is_unknown_or_refused(postgres_tenant: str) -> None:
+    bad = "a\0b"
     catalog = await open_catalog(postgres_tenant)
     block = await catalog.add(Block("facts", "one"))
     agent = await catalog.add(Profile("ann"))

@@ -106,8 +106,8 @@ class Holding(Struct, frozen=True):
 
 
 def is_storable(text: str) -> bool:
-    """Whether a text can be an id or a name here."""
-    return "\0" not in text and text.encode(errors="ignore").decode() == text
+    """Whether a text can be an id or a name here: PostgreSQL keeps no NUL character."""
+    return "\0" not in text
 
 
 # --- words, and filters as words
