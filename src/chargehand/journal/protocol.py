@@ -200,12 +200,25 @@ class Readable(Struct, frozen=True, eq=False):
 AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 
 
+class Notices(Protocol):
+    """Tells of what other processes write to a journal."""
+
+    def subscribe(self, run: str, heard: Callable[[], None]) -> Callable[[], None]:
+        """Have `heard` called in this event loop when a run may have been written; the result ends it."""
+        ...
+
+
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
 
     @property
     def append_now(self) -> AppendNow | None:
         """`append` without waiting; None if this journal has to wait for a disk or a server."""
+        ...
+
+    @property
+    def notices(self) -> Notices | None:
+        """What other processes write; None if this journal is not told."""
         ...
 
     @property
@@ -239,6 +252,10 @@ class Journal(Protocol):
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         """The entries up to the first that is damaged, with what is wrong there. For views: do not resume from it."""
+        ...
+
+    async def row(self, run: str) -> RunRow:
+        """One run as listings have it; RunUnknown if it has no entries."""
         ...
 
     async def runs(self) -> list[RunRow]:
@@ -275,6 +292,10 @@ class JournalProxy:
         return None
 
     @property
+    def notices(self) -> Notices | None:
+        return self._journal.notices
+
+    @property
     def trouble(self) -> str:
         return self._journal.trouble
 
@@ -292,6 +313,9 @@ class JournalProxy:
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return await self._journal.read_readable(run, after=after)
+
+    async def row(self, run: str) -> RunRow:
+        return await self._journal.row(run)
 
     async def runs(self) -> list[RunRow]:
         return await self._journal.runs()
@@ -339,7 +363,11 @@ class JournalStore(Protocol):
 
     def read_readable(self, run: str) -> Readable: ...
 
+    def row(self, run: str) -> RunRow: ...
+
     def runs(self) -> list[RunRow]: ...
+
+    def inside(self, run: str) -> list[str]: ...
 
     def examine(self) -> "Examined":
         """What is wrong with a journal that is there. Takes a few seconds at most."""
