@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -54,6 +54,9 @@ bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec an
 	$(VENV)/bench/bin/python -m bench.memory $(ARGS)
 	$(VENV)/bench/bin/python -m bench.embedding
 	$(VENV)/bench/bin/python -m bench.hybrid
+
+bench-cluster: $(VENV)/dev.stamp ## The journal in PostgreSQL beside SQLite's; ARGS=--quick for a first look
+	$(BIN)/python -m bench.cluster $(ARGS)
 
 bench-routing: $(VENV)/routing.stamp ## Routers on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
 	$(VENV)/routing/bin/python -m bench.routing $(ARGS)
