@@ -185,14 +185,6 @@ def find_figures(text: str) -> list[StatedFigure]:
     return figures
 
 
-def written_numbers(text: str) -> tuple[float, ...]:
-    """The numbers in digits as they are first read, with their signs, each once; single digits are left out."""
-    plain = _stated_text(text)
-    long = [quantity for quantity in find_quantities(plain) if len(quantity.text) > 1]
-    signed = [float(quantity.values[0]) * (_sign_before(plain, quantity.start) or 1) for quantity in long]
-    return tuple(dict.fromkeys(signed))
-
-
 def _stated_text(text: str) -> str:
     """The text without quoted commands and cited tasks, with powers and bare fractions written out: 1e3, .5."""
     plain = _COMMAND.sub(" ", strip_citations(text))
