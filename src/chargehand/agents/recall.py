@@ -325,22 +325,16 @@ class Recall(Struct, eq=False):
                 return Done(Compacted(), None)
 
         try:
-            if summarizer.uses_model:
-                step = spending.step(
-                    self.context,
-                    reservation,
-                    "summary",
-                    call,
-                    kind="summary",
-                    request=str(upto),
-                    effect="idempotent",
-                    shape=Compacted,
-                )
-            else:  # a plain rule costs nothing
-                step = self.context.step(
-                    "summary", call, kind="summary", request=str(upto), effect="idempotent", shape=Compacted
-                )
-            compacted = await step
+            compacted = await spending.step(
+                self.context,
+                reservation,
+                "summary",
+                call,
+                kind="summary",
+                request=str(upto),
+                effect="idempotent",
+                shape=Compacted,
+            )
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise

@@ -37,36 +37,17 @@ class Decision(Struct, frozen=True):
     router: str
 
 
-class ConfirmedExamples:
-    """The examples of one team. A store that fails does not fail the route."""
-
-    def __init__(self, store: RouteExamples) -> None:
-        self._store = store
-
-    async def extend(self, cards: Sequence[WorkerCard]) -> list[WorkerCard]:
-        """The cards with the confirmed examples of their workers."""
-        try:
-            examples = await self._store.list()
-        except StoreError as error:
-            logger.warning("confirmed examples cannot be read: %s", error)
-            return list(cards)
-        requests: dict[str, list[str]] = {}
-        for example in examples:
-            requests.setdefault(example.worker, []).append(example.request)
-        return [structs.replace(card, confirmed=tuple(requests.get(card.name, ()))) for card in cards]
-
-    async def fitted(self, key: str) -> bytes | None:
-        try:
-            return await self._store.fitted(key)
-        except StoreError as error:
-            logger.info("the router is fitted anew: %s", error)
-            return None
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        try:
-            await self._store.keep_fitted(key, body)
-        except StoreError as error:
-            logger.warning("the fitted router is not kept: %s", error)
+async def with_confirmed(cards: Sequence[WorkerCard], store: RouteExamples) -> list[WorkerCard]:
+    """The cards with the confirmed examples of their workers. A store that fails does not fail the route."""
+    try:
+        examples = await store.list()
+    except StoreError as error:
+        logger.warning("confirmed examples cannot be read: %s", error)
+        return list(cards)
+    requests: dict[str, list[str]] = {}
+    for example in examples:
+        requests.setdefault(example.worker, []).append(example.request)
+    return [structs.replace(card, confirmed=tuple(requests.get(card.name, ()))) for card in cards]
 
 
 def share_scores(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:

@@ -4,7 +4,6 @@ Rules come first, then the router of the strategy, or the best available. Routin
 embedding makes them, `routing.space` compares them.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -17,15 +16,15 @@ from msgspec import Meta, Raw, Struct, structs
 from chargehand.agents.inputs import today
 from chargehand.agents.routing.decision import (
     MOST_SCORES,
-    ConfirmedExamples,
     Decision,
     choose,
     is_out_of_order,
     load_text,
     no_worker,
     shift_by_load,
+    with_confirmed,
 )
-from chargehand.agents.routing.words import Lexicon, WorkerTexts, by_rules, by_tags, by_words, worker_texts
+from chargehand.agents.routing.words import Lexicon, by_rules, by_tags, by_words, worker_texts
 from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
 from chargehand.agents.strategies.base import StrategyBase, free_id
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
@@ -48,8 +47,6 @@ from chargehand.tools.tool import ToolFailed
 
 if TYPE_CHECKING:
     from chargehand.agents.routing.space import Reading, Space
-
-logger = logging.getLogger(__name__)
 
 _MOST_NOTED = 5  # scores in the note
 _MOST_LISTED = 12  # workers that a refusal lists
@@ -91,11 +88,10 @@ class Route(StrategyBase, frozen=True, tag="route"):
         had = {task.worker for task in brief.tasks}
         cards = [card for card in lead.cards if card.name != self.generalist and card.name not in had]
         store = context.route_examples if self.learn else None
-        examples = None if store is None else ConfirmedExamples(store)
-        if examples is not None:
-            cards = await examples.extend(cards)
+        if store is not None:
+            cards = await with_confirmed(cards, store)
         calls = SupervisorCalls(lead, context)
-        decision = await decide(self, lead, calls, brief, cards, examples)
+        decision = await decide(self, lead, calls, brief, cards)
         load = context.worker_loads()
         decision = decision if decision.router == "rules" else shift_by_load(decision, load)
         names, reason = _choose_workers(self, decision, had, load)
@@ -194,7 +190,6 @@ async def decide(
     calls: SupervisorCalls,
     brief: Brief,
     cards: Sequence[WorkerCard],
-    examples: ConfirmedExamples | None = None,
 ) -> Decision:
     """The decision among these workers."""
     if strategy.rules:
@@ -212,9 +207,9 @@ async def decide(
     if router == "words":
         return await by_words(brief.goal, cards)
     if router == "meaning":
-        return await by_meaning(brief.goal, cards, lead.embedding, examples)
+        return await by_meaning(brief.goal, cards, lead.embedding)
     if router == "hybrid" and lead.embedding is not None:
-        return await by_both(lead, calls, brief, cards, examples)
+        return await by_both(lead, calls, brief, cards)
     return await by_model(calls, brief, cards)
 
 
@@ -239,15 +234,9 @@ def _card_texts(cards: Sequence[WorkerCard]) -> list[str]:
 # --- by meaning, and by a model where meaning is not clear
 
 
-async def by_both(
-    lead: Lead,
-    calls: SupervisorCalls,
-    brief: Brief,
-    cards: Sequence[WorkerCard],
-    examples: ConfirmedExamples | None = None,
-) -> Decision:
+async def by_both(lead: Lead, calls: SupervisorCalls, brief: Brief, cards: Sequence[WorkerCard]) -> Decision:
     """By meaning, and by a model where that is not clear. A model that fails leaves it at what meaning says."""
-    decision = await by_meaning(brief.goal, cards, lead.embedding, examples)
+    decision = await by_meaning(brief.goal, cards, lead.embedding)
     if is_clear(decision):
         return structs.replace(decision, router="hybrid")
     near = dict(decision.scores[:_FEW])
@@ -394,48 +383,22 @@ def _measure(reading: "Reading") -> str:
     return f"likeness {reading.scope:.2f}, needed {reading.threshold:.2f}"
 
 
-async def fit_meaning(
-    cards: Sequence[WorkerCard], embedding: Embedding, examples: ConfirmedExamples | None = None
-) -> Meaning:
-    """A team is fitted once: the same texts and the same embedding have the same space, in any process.
+async def fit_meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
+    """A team is fitted once in a process: the same texts and the same embedding have the same space."""
+    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
 
-    `examples` is where another process finds the space.
-    """
     texts_by_worker = worker_texts(cards)
     parts: list[str] = []
     for texts in texts_by_worker:
         parts += [texts.worker, *texts.phrases, "", *texts.clauses, "", *texts.examples, ""]
     key = digest(embedding.handle, str(embedding.width), *parts)
     if (space := _SPACES.get(key)) is None:
-        space = await _load_space(key, texts_by_worker, embedding, examples)
-        _SPACES[key] = space
+        vectors = await _embed(spaces.texts_of(texts_by_worker), embedding)
+        space = _SPACES[key] = await THREADS.call(lambda: spaces.build(texts_by_worker, vectors), {}, _FIT_TIMEOUT)
         while len(_SPACES) > _MAX_SPACES:
             _SPACES.popitem(last=False)
     lexicon = Lexicon(cards) if all(texts.described for texts in texts_by_worker) else None
     return Meaning(space, embedding, lexicon)
-
-
-async def _load_space(
-    key: str, texts_by_worker: Sequence[WorkerTexts], embedding: Embedding, examples: ConfirmedExamples | None
-) -> "Space":
-    """The stored space, or one that is fitted and stored now; only of embeddings that know their width."""
-    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
-
-    key = digest(spaces.FORMAT, key)
-    names = tuple(texts.worker for texts in texts_by_worker)
-    body = await examples.fitted(key) if examples is not None and embedding.width else None
-    if body is not None:
-        try:
-            return await THREADS.call(lambda: spaces.unpack_space(body, names, embedding.width), {}, _FIT_TIMEOUT)
-        except ToolFailed as error:
-            logger.info("the router is fitted anew: %s", error)
-    vectors = await _embed(spaces.texts_of(texts_by_worker), embedding)
-    space: Space = await THREADS.call(lambda: spaces.build(texts_by_worker, vectors), {}, _FIT_TIMEOUT)
-    if examples is not None and embedding.width:
-        packed: bytes = await THREADS.call(lambda: spaces.pack_space(space), {}, _FIT_TIMEOUT)
-        if len(packed) <= spaces.MOST_BYTES:
-            await examples.keep_fitted(key, packed)
-    return space
 
 
 async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
@@ -453,16 +416,14 @@ async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
     return [vectors[text] for text in texts]
 
 
-async def by_meaning(
-    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, examples: ConfirmedExamples | None = None
-) -> Decision:
+async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embedding | None) -> Decision:
     """By words, and saying so, where there is no embedding."""
     if embedding is None:
         return await _by_words(text, cards, "there is no embedding")
     if find_spec("numpy") is None:
         return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
-        return await (await fit_meaning(cards, embedding, examples)).decide(text)
+        return await (await fit_meaning(cards, embedding)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # no server there; or vectors that are none
         return await _by_words(text, cards, str(error))
 
