@@ -15,7 +15,8 @@ from typing import Protocol, Self
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.nested import request_tasks, text
+from chargehand.agents.inputs import own_words
+from chargehand.agents.nested import request_tasks
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
@@ -244,9 +245,11 @@ async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
     except (StoreError, RunUnknown) as error:  # a damaged one must not keep the others from being read
         return TurnRecord(f"(the turn {run} cannot be read: {error})", "")
     state = replay(entries)
-    answer = fallback_answer(state) if state.answer is None else text(decode_value(state.answer))
+    answer = fallback_answer(state) if state.answer is None else own_words(decode_value(state.answer))
     if not answer:
-        answer = "\n\n".join(text(decode_value(result.value)) for result in results(state) if result.value is not None)
+        answer = "\n\n".join(
+            own_words(decode_value(result.value)) for result in results(state) if result.value is not None
+        )
     gaps = () if state.ended is None else state.ended.gaps
     lines = [_cut(gap.message, room // 20) for gap in gaps[:_MAX_GAPS]]
     if len(gaps) > _MAX_GAPS:

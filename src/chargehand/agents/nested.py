@@ -1,14 +1,15 @@
 """Teams that work for others: one attempt is one step that starts a run, and what comes of that run is its result."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.agents.inputs import output_of, own_words
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure, FailureKind, Gap, Missing
@@ -17,7 +18,7 @@ from chargehand.engine.plan import NO_TASK, Plan, Task, digest
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import RunState, Status
-from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.journal.protocol import Journal
@@ -254,10 +255,10 @@ def came_of(name: str, nested: NestedRun) -> Came:
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
     answer = None if written is None else decode_value(written.whole(without="gaps" if missing else None))
     if answer is None:
-        answer = "\n\n".join(text(result) for result in values)
+        answer = "\n\n".join(own_words(result) for result in values)
     if isinstance(answer, str):
         answer = _own(answer, name, state)
-    products = [result for result in map(_product, values) if result is not None]
+    products = [result for result in map(output_of, values) if result is not None]
     return Came(
         run=nested.run,
         ending=end.ending,
@@ -275,16 +276,10 @@ def handed(outcome: Came) -> object:
     if not outcome.missing and not isinstance(outcome.answer, str):
         return outcome.answer  # a list or a record stays one
     if not outcome.missing:
-        return WorkerOutput(text(outcome.answer), outcome.artifacts, outcome.sources)
-    answer = text(outcome.answer).strip()
+        return WorkerOutput(own_words(outcome.answer), outcome.artifacts, outcome.sources)
+    answer = own_words(outcome.answer).strip()
     listed = "\n".join(f"- {part}" for part in outcome.missing)
     return WorkerOutput(f"{answer}\n\nNot answered:\n{listed}", outcome.artifacts, outcome.sources)
-
-
-def text(value: object) -> str:
-    """A result in words."""
-    words = cast("Mapping[str, object]", value).get("text") if isinstance(value, dict) else value
-    return words if isinstance(words, str) else bytes(encode_value(cast("object", value))).decode()
 
 
 # --- what is missing
@@ -338,13 +333,6 @@ def _own(answer: str, name: str, state: RunState) -> str:
     """The answer with the tasks it cites marked as this team's: the reader has tasks of its own."""
     mark = re.sub(r"\W+", "_", name)
     return rename_citations(answer, state.tasks, f"{mark}_")
-
-
-def _product(value: object) -> WorkerOutput | None:
-    try:
-        return msgspec.convert(value, WorkerOutput)
-    except msgspec.ValidationError:
-        return None
 
 
 def _artifacts(products: Sequence[WorkerOutput]) -> tuple[Artifact, ...]:

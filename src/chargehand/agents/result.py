@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.inputs import result_text, value_text
+from chargehand.agents.inputs import last_tasks, result_text, value_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
-from chargehand.engine.plan import Plan, TaskId, needs
+from chargehand.engine.plan import Plan, TaskId
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
-from chargehand.models.request_facts import Given
 from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, Tracer
 
@@ -184,15 +183,9 @@ def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
 
 def _forward_results(state: RunState) -> str:
     """The results that no other task worked from, as they are."""
-    available = [result for result in results(state) if result.value is not None]
-    inputs: set[TaskId] = set()
-    for result in available:
-        progress = state.tasks.get(result.task)
-        if progress is not None:
-            inputs.update(name for name, _ in needs(progress.task))
-    last = [result for result in available if result.task not in inputs] or available
-    values = [(result.task, decode_value(result.value)) for result in last if result.value is not None]
-    return "\n\n".join(result_text(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
+    values = {result.task: decode_value(result.value) for result in results(state) if result.value is not None}
+    last = last_tasks(list(values), [progress.task for progress in state.tasks.values()])
+    return "\n\n".join(result_text(values[TaskId(task)]) for task in last)
 
 
 def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool) -> str:

@@ -19,13 +19,14 @@ from chargehand.agents.audit.claims import (
     trace_answer,
 )
 from chargehand.agents.audit.contradictions import find_contradictions
+from chargehand.agents.inputs import last_tasks
 from chargehand.agents.judge import describe_contradiction, describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.events import AnswerSection
 from chargehand.engine.facts import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Task, in_order, needs
+from chargehand.engine.plan import Task, TaskId, in_order, needs
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps, missing_gaps, results
 from chargehand.models.request_facts import Given
@@ -191,10 +192,9 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
     """What the figures of the answer rest on: of a worded answer by '', else by task those that no other reads."""
     if state.answer_tracing is not None:
         return {"": state.answer_tracing}
-    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
-    read = {name for progress in done for name, _ in needs(progress.task)}
-    last = [progress for progress in done if progress.task.id not in read] or done
-    return {progress.task.id: progress.tracing for progress in last if progress.tracing is not None}
+    done = {name: progress for name, progress in state.tasks.items() if progress.status is Status.DONE}
+    last = last_tasks(list(done), [progress.task for progress in done.values()])
+    return {name: tracing for name in last if (tracing := done[TaskId(name)].tracing) is not None}
 
 
 def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:
@@ -326,5 +326,4 @@ def _unused_results(answer: str, results: Sequence[Given], tasks: Sequence[Task]
     cited = cited_tasks(answer, names)
     if not cited:
         return []
-    read = {name for task in tasks if task.id in names for name, _ in needs(task)}
-    return [name for name in names if name not in cited and name not in read]
+    return [name for name in last_tasks(names, tasks) if name not in cited]

@@ -4,10 +4,10 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents import planner
 from chargehand.agents.inputs import today
@@ -15,10 +15,10 @@ from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
     encode_schema,
-    find_object,
     list_schema,
     object_schema,
     one_line,
+    read_reply,
     sent_back,
     text_schema,
 )
@@ -28,10 +28,8 @@ from chargehand.agents.supervision import (
     Lead,
     ModelQuestion,
     SupervisorCalls,
-    read_flag,
     read_instruction,
     read_lines,
-    read_list,
     read_worker,
 )
 from chargehand.engine.owed import Brief
@@ -94,6 +92,34 @@ class _Split(Struct, frozen=True):
     why: str
     unserved: tuple[str, ...] = ()
     rest: tuple[str, ...] = ()
+
+
+class SubtaskReply(Struct, frozen=True):
+    """A subtask as a model puts it; `after` holds the places of others in the list."""
+
+    instruction: str = ""
+    worker: str | None = None
+    after: Sequence[int] | None = None
+
+
+class SplitReply(Struct, frozen=True):
+    """How a model would split a part."""
+
+    why: str | None = None
+    simple: bool = False
+    worker: str | None = None
+    subtasks: Sequence[SubtaskReply | str] | None = None
+    """Some models write only what is to be done."""
+    unserved: Sequence[str] | None = None
+
+    def parts(self) -> dict[int, SubtaskReply]:
+        """The subtasks that say what to do, by their places."""
+        parts: dict[int, SubtaskReply] = {}
+        for number, item in enumerate(() if self.simple else self.subtasks or (), 1):
+            part = SubtaskReply(item) if isinstance(item, str) else item
+            if text := read_instruction(part.instruction):
+                parts[number] = structs.replace(part, instruction=text)
+        return parts
 
 
 class _Tree(Struct):
@@ -179,16 +205,16 @@ class _Tree(Struct):
             alone=is_root,
             extra=not is_root,
         )
-        table = await self.calls.ask(question, find_object, self.calls.hear if is_root else None)
-        return self._read(node, table)
+        read = partial(read_reply, shape=SplitReply)
+        return self._read(node, await self.calls.ask(question, read, self.calls.hear if is_root else None))
 
-    def _read(self, node: _Node, table: Mapping[str, object]) -> _Split:
+    def _read(self, node: _Node, reply: SplitReply) -> _Split:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         names = self.lead.names
-        subtasks = [] if read_flag(table.get("simple")) else read_subtasks(table.get("subtasks"))
+        subtasks = reply.parts()
         nodes: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
-        for subtask in subtasks:
+        for number, subtask in subtasks.items():
             worker = read_worker(subtask.worker, names) or node.worker or one_line(subtask.worker, LONGEST_LINE)
             key = f"{worker}: {_plain(subtask.instruction)}"
             if key not in nodes and len(nodes) < self.breadth:
@@ -197,11 +223,11 @@ class _Tree(Struct):
                     instruction=subtask.instruction,
                     worker=worker,
                     above=(*node.above, _plain(node.instruction)),
-                    after=tuple(dict.fromkeys(numbered[place] for place in subtask.after if place in numbered)),
+                    after=tuple(dict.fromkeys(numbered[place] for place in subtask.after or () if place in numbered)),
                 )
             if key in nodes:
-                numbered[subtask.number] = nodes[key]
-        worker = read_worker(table.get("worker"), names)
+                numbered[number] = nodes[key]
+        worker = read_worker(reply.worker, names)
         parts = tuple(nodes.values())
         if len(parts) == 1 or self.breadth == 1:
             worker = worker or (parts[0].worker if parts else node.worker)
@@ -209,9 +235,11 @@ class _Tree(Struct):
         return _Split(
             worker=worker,
             parts=parts,
-            why=one_line(table.get("why"), LONGEST_LINE),
-            unserved=read_lines(table.get("unserved")),
-            rest=tuple(subtask.instruction for subtask in subtasks if subtask.number not in numbered) if parts else (),
+            why=one_line(reply.why, LONGEST_LINE),
+            unserved=read_lines(reply.unserved or ()),
+            rest=tuple(part.instruction for number, part in subtasks.items() if number not in numbered)
+            if parts
+            else (),
         )
 
     def _note_split(self, node: _Node, judged: _Split) -> None:
@@ -244,15 +272,6 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Subtask(Struct, frozen=True):
-    """A subtask as a model put it: `number` is its place, `after` holds the places of others."""
-
-    number: int
-    instruction: str
-    worker: object = None
-    after: tuple[int, ...] = ()
-
-
 def split_schema(workers: Sequence[str], breadth: int) -> Raw:
     """The schema for at most so many parts; for one there is nothing to split."""
     worker = choice_schema(workers)
@@ -272,14 +291,3 @@ def split_schema(workers: Sequence[str], breadth: int) -> Raw:
         )
         properties["subtasks"] = list_schema(subtask, breadth)
     return encode_schema(properties)
-
-
-def read_subtasks(written: object) -> list[Subtask]:
-    """The subtasks that say what to do; some models write only that."""
-    subtasks: list[Subtask] = []
-    for number, item in enumerate(read_list(written), 1):
-        body = cast("dict[str, object]", item) if isinstance(item, dict) else {"instruction": item}
-        places = [place for place in read_list(body.get("after")) if isinstance(place, int) and place is not True]
-        if text := read_instruction(body.get("instruction")):
-            subtasks.append(Subtask(number, text, body.get("worker"), tuple(places)))
-    return subtasks

@@ -25,7 +25,7 @@ from chargehand.agents.routing.decision import (
     with_confirmed,
 )
 from chargehand.agents.routing.words import Lexicon, by_rules, by_tags, by_words, worker_texts
-from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
+from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, sent_back, text_schema
 from chargehand.agents.strategies.base import StrategyBase, free_id
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
@@ -182,6 +182,7 @@ _FEW = 4
 _PHRASES = 12
 _EXAMPLES = 3
 _LONGEST = 300
+_NO_NAMES = (None, "", "null", "none", "None")  # what models write for no worker
 
 
 async def decide(
@@ -297,31 +298,30 @@ def route_schema(names: tuple[str, ...]) -> Raw:
     )
 
 
+class RouteReply(Struct, frozen=True):
+    """A route as a model chooses it; null: for no worker."""
+
+    primary: str | None
+    secondary: str | None = None
+    reason: str | None = None
+    confidence: float | str | None = None
+
+
 def read_decision(text: str, names: Sequence[str]) -> Decision:
     """The decision in a reply; raises Invalid, in words for the model, where there is none."""
-    table = find_object(text)
-    if "primary" not in table:
-        raise Invalid("the reply lacks `primary`: a worker's name, or null")
-    worker = _worker(table["primary"], names)
-    second = _worker(table.get("secondary"), names)
-    why = one_line(table.get("reason"), _LONGEST) or "the model gave no reason"
+    reply = read_reply(text, RouteReply)
+    worker, second = (None if name in _NO_NAMES else name for name in (reply.primary, reply.secondary))
+    for name in (worker, second):
+        if name is not None and name not in names:
+            raise Invalid(f"there is no worker {name[:80]!r}; there are {', '.join(names)}")
+    why = one_line(reply.reason, _LONGEST) or "the model gave no reason"
     if worker is None:
         return no_worker("model", why)
-    written = table.get("confidence")
-    confidence = min(1.0, max(0.0, float(written))) if isinstance(written, int | float) else 0.5
+    confidence = min(1.0, max(0.0, reply.confidence)) if isinstance(reply.confidence, float) else 0.5
     scores = [(worker, round(max(confidence, 0.01), 4))]
     if second is not None and second != worker:
         scores.append((second, round((1 - confidence) * 0.5, 4)))
     return choose("model", scores, confidence, why)
-
-
-def _worker(written: object, names: Sequence[str]) -> str | None:
-    if written is None or written in ("", "null", "none", "None"):
-        return None
-    worker = next((name for name in names if name == written), None)
-    if worker is None:
-        raise Invalid(f"there is no worker {str(written)[:80]!r}; there are {', '.join(names)}")
-    return worker
 
 
 def list_cards(cards: Sequence[WorkerCard]) -> str:
