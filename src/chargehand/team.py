@@ -14,7 +14,7 @@ from typing import Annotated, Self, TypeAlias
 from msgspec import structs
 
 from chargehand.agents import background
-from chargehand.agents.background import TurnSignal, rest_team, work_in_background
+from chargehand.agents.background import rest_team
 from chargehand.agents.checks import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.memory_session import SharedMemory
@@ -170,7 +170,6 @@ class Team:
         self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
-        self.turn_signal = TurnSignal()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a runner starts with; Invalid for a goal that is empty, too long or no text."""
@@ -480,7 +479,6 @@ class Team:
             ):
                 async for entry in entries:
                     yield entry
-        self.turn_signal.notify()
 
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
@@ -519,7 +517,6 @@ class Team:
         return nullcontext(self._memory)
 
     async def _result(self, team: Self, outcome: Outcome, journal: Journal) -> Result:
-        self.turn_signal.notify()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         about_models = self.notice
         if self.supervisor.plan is not None and any(task.refined for task in outcome.state.tasks.values()):
@@ -577,13 +574,6 @@ class Team:
     def rest_sync(self) -> tuple[Result, ...]:
         """The same for code without an event loop."""
         return without_a_loop("rest", self.rest)
-
-    def background(self) -> AbstractAsyncContextManager[None]:
-        """While inside, background work is done as it becomes due, and before it is left what is due then.
-
-        After an error or a cancellation it stays for the next time.
-        """
-        return work_in_background(self)
 
     # --- feedback on runs that were led by a route
 

@@ -5,11 +5,10 @@ worker is read off the journal and nothing else: the request of a background run
 lose nothing. Nothing here can fail a turn: those are over.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol, Self
 
 import msgspec
@@ -20,7 +19,6 @@ from chargehand.agents.nested import request_tasks
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
-from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Task, TaskId
@@ -122,7 +120,6 @@ class BackgroundTeam(Protocol):
     name: str
     background_agents: tuple[tuple[Agent, int], ...]
     """Its background workers, and after how many turns each works."""
-    turn_signal: "TurnSignal"
 
     @property
     def notice(self) -> str: ...
@@ -144,8 +141,11 @@ class BackgroundRun(Struct, frozen=True):
     worker: str
     outcome: Outcome
     covered: tuple[str, ...]
-    again: bool = False
-    """It failed, and is tried once more the next time."""
+
+    @property
+    def failed(self) -> bool:
+        """It came to no end that counts, and waits for no person."""
+        return self.outcome.ending not in _ANSWERED and self.outcome.question is None
 
 
 class DueRun(Struct, frozen=True):
@@ -178,7 +178,7 @@ async def run_due(
                 if run is None:
                     break
                 done.append(run)
-                if run.again and not due.resumes:
+                if run.failed:  # it is tried again the next time
                     break
     return done
 
@@ -199,13 +199,9 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
             taken = f"a run is called {due.run!r}, as the next background run of {agent.name} would be"
             raise Refused(f"{taken}; rename the worker") from None
         return None
-    is_good = outcome.ending in _ANSWERED
-    if not is_good:
+    if outcome.ending not in _ANSWERED:
         logger.warning("background run %s: %s (%s)", outcome.run, outcome.ending, outcome.reason)
-    again = False
-    if not is_good and outcome.question is None:  # due without new turns: it may be tried once more
-        again = await find_due(journal, team.name, agent.name, every=2**31) is not None
-    return BackgroundRun(agent.name, outcome, due.turns, again)
+    return BackgroundRun(agent.name, outcome, due.turns)
 
 
 async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
@@ -360,26 +356,7 @@ def _requested(run: RunRow) -> ev.RunRequested:
     return run.request
 
 
-# --- as methods of a team
-
-
-class TurnSignal:
-    """Set when a turn is over, for subscribers that may live on other event loops."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-
-    def notify(self) -> None:
-        for event, loop in tuple(self._waiting.items()):
-            loop.call_soon_threadsafe(event.set)
-
-    def subscribe(self) -> asyncio.Event:
-        event = asyncio.Event()
-        self._waiting[event] = asyncio.get_running_loop()
-        return event
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        self._waiting.pop(event, None)
+# --- as a method of a team
 
 
 async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
@@ -389,32 +366,3 @@ async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
     async with team.open_journal() as journal:
         outcomes = [run.outcome for run in await run_due(team, journal)]
         return tuple([read_result(outcome, await journal.read(outcome.run), team.notice) for outcome in outcomes])
-
-
-@asynccontextmanager
-async def work_in_background(team: BackgroundTeam) -> AsyncGenerator[None]:
-    """While inside, background work of a team is done as it becomes due; see `Team.background`."""
-    turn_over = team.turn_signal.subscribe()
-    over = asyncio.Event()
-    turn_over.set()  # there may be something left from last time
-    try:
-        async with BareTaskGroup() as jobs:
-            jobs.create_task(_attend(team, turn_over, over))
-            yield
-            over.set()
-            turn_over.set()
-    finally:
-        team.turn_signal.unsubscribe(turn_over)
-
-
-async def _attend(team: BackgroundTeam, turn_over: asyncio.Event, over: asyncio.Event) -> None:
-    while True:
-        await turn_over.wait()
-        turn_over.clear()
-        last = over.is_set()
-        try:
-            await rest_team(team)
-        except Exception as error:  # noqa: BLE001 - whatever it is: it is still due, and no turn fails because of it
-            logger.warning("background workers of %s: %s: %s", team.name, type(error).__name__, error)
-        if last:
-            return
