@@ -18,7 +18,17 @@ from chargehand.agents.background import rest_team
 from chargehand.agents.checks import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.memory_session import SharedMemory
-from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
+from chargehand.agents.messages import (
+    PERSON,
+    Replies,
+    addressed,
+    matching,
+    message_key,
+    message_request,
+    no_reader,
+    replies_of,
+    tags,
+)
 from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
@@ -57,9 +67,11 @@ from chargehand.runtime.approving import (
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
+from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
+from chargehand.runtime.trace import Tracer
 from chargehand.store_url import PostgresUrl, StoreUrl
 
 logger = logging.getLogger(__name__)
@@ -560,7 +572,16 @@ class Team:
         where it was, or is read back.
         """
         match = Match(tuple(match_all), tuple(match_some))
-        return await send_message(self, text, match=match, workers=workers, sender=sender, timeout=timeout, run=run)
+        bounded = await self.keep_budget()
+        request = bounded.request(text, time.time())
+        message = addressed(self.members, request.goal, match=match, names=workers, sender=sender, timeout=timeout)
+        if not message.to:
+            return Replies(note=no_reader(self.members, match))
+        name = run or f"{self.name}-{secrets.token_hex(4)}"
+        wanted = message_request(request, message)
+        async with self.driven(bounded) as runner:
+            await start_or_resume(runner, name, wanted, message_key, also=bounded.budget_notes())
+            return replies_of(Tracer.replay(name, await runner.journal.read(name)))
 
     # --- background workers: those with `every`, who look back on the runs of their team
 
