@@ -33,7 +33,7 @@ from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
+from chargehand.agents.routing.feedback import Judgement, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
 from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
@@ -51,6 +51,7 @@ from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, RouteExample, Source
+from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
@@ -598,13 +599,20 @@ class Team:
 
     # --- feedback on runs that were led by a route
 
+    @asynccontextmanager
+    async def _examples(self, url: StoreUrl | None = None) -> AsyncGenerator[Journal]:
+        """Its journal, or another one, to read and record examples; Refused if it is not there."""
+        url = url or self.journal_url
+        async with self.open_journal() if url is None else opened_journal(url, create=False) as journal:
+            yield journal
+
     async def feedback(self, run: str, good: float, *, worker: str = "", source: Source = "feedback") -> Judgement:
         """Say how a run went: True, False, or from 0 to 1; `worker` is who should have done it.
 
         A confirmed request becomes an example of its worker, a refuted one is no example of it any more. It takes the
         place of what the same source said before, and works while another process drives runs of the same file.
         """
-        async with open_examples(self) as journal:
+        async with self._examples() as journal:
             return await record_feedback(journal, run, good, worker, source)
 
     def feedback_sync(self, run: str, good: float, *, worker: str = "") -> Judgement:
@@ -613,12 +621,12 @@ class Team:
 
     async def route_examples(self, journal: StoreUrl | None = None) -> tuple[RouteExample, ...]:
         """The confirmed examples of this team. `journal`: another one than its own."""
-        async with open_examples(self, journal) as opened:
+        async with self._examples(journal) as opened:
             return await opened.route_examples(self.name).list()
 
     async def clear_route_examples(self, journal: StoreUrl | None = None) -> int:
         """Remove all confirmed examples of this team; how many there were."""
-        async with open_examples(self, journal) as opened:
+        async with self._examples(journal) as opened:
             return await opened.route_examples(self.name).clear()
 
 

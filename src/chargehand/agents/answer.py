@@ -137,7 +137,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     reply = await calls.write(reserved, calls.hear)
     written = reply.text.strip()
     sources = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
-    report = await report_answer(written, brief, results, sources, settled, context.note)
+    report = await report_answer(written, brief, results, sources, settled)
     cut = cut_off(reply)
     sections = gaps_section(written, brief.gaps)
     if cut:

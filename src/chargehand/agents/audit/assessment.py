@@ -3,7 +3,7 @@
 No model is asked, no grade is given and nothing is worked out again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, structs
@@ -212,7 +212,6 @@ def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequen
 # --- the report
 
 
-_MAX_NOTED = 5
 _FEW_PARTS = 2  # or fewer: the gap itself says how much is missing
 UNTRACED = "Not traced to a tool:"
 
@@ -246,7 +245,6 @@ async def report_answer(
     results: Sequence[Given],
     known: Sequence[str],
     settled: Sequence[SettledContradiction],
-    note: Callable[[str], None],
 ) -> AnswerReport:
     """What is to stand below an answer that a model wrote. `known` are texts besides the results it may rest on."""
     statements: Sequence[Statement] = ()
@@ -264,11 +262,7 @@ async def report_answer(
         )
     tracing = structs.replace(summarize(statements), unread=is_claiming(answer) and size > MAX_MATERIAL)
     untraced = [("", statement) for statement in tracing.untraced if not statement.origin]
-    for _, statement in untraced[:_MAX_NOTED]:
-        note(f"not traced to a tool: {describe(statement)}; it is said in: {statement.sentence}")
     unused = _unused_results(answer, results, brief.tasks)
-    if unused:
-        note(f"the answer does not cite {', '.join(unused)}")
     coverage = measure_coverage([result.task for result in results], brief.gaps, unused)
     traced = count_traced([tracing])
     sections = [AnswerSection("contradictions", describe_contradictions(settled))] if settled else []
@@ -276,7 +270,6 @@ async def report_answer(
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
         line = Assessment(coverage, traced, contradictions=tuple(settled)).line
         sections.append(AnswerSection("counted", f"Counted: {line}."))
-        note(sections[-1].text)
     return AnswerReport(sections, tracing, AnswerAudit(tuple(statements), tuple(settled), tuple(unused)))
 
 
