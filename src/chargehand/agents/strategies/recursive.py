@@ -59,9 +59,7 @@ class Recursive(StrategyBase, frozen=True, tag="recursive"):
         tree = _Tree(lead, brief, calls, await lead.blocks(), breadth)
         root = _Node(id="t", instruction=brief.goal, worker="")
         unserved = await tree.split_request(root)
-        level: Sequence[_Node] = root.parts
-        for _ in range(1, min(self.depth, _DEEPEST)):
-            level = await tree.split_level(root, level)
+        await tree.split_parts(root, min(self.depth, _DEEPEST) - 1)
         tasks = _tasks(root) if root.parts or root.worker else ()
         combine = lead.combine or ("forward" if len(tasks) == 1 else "merge")
         return Proposal(tasks, combine, used=calls.total(), unserved=unserved)
@@ -123,13 +121,15 @@ class SplitReply(Struct, frozen=True):
 
 
 class _Tree(Struct):
-    """Splits a request, level by level."""
+    """Splits a request, and its parts."""
 
     lead: Lead
     brief: Brief
     calls: SupervisorCalls
     blocks: Sequence[BlockView]
     breadth: int
+    count: int = 1
+    """How many tasks there are by now."""
 
     async def split_request(self, root: _Node) -> tuple[str, ...]:
         """Judge the request itself: without that there is no plan. Returns the parts that are not done."""
@@ -147,41 +147,33 @@ class _Tree(Struct):
             text = f"Say who does it: `worker` is one of {', '.join(names)}."
             raise self.calls.send_back("no_worker", "subtasks", text)
         root.worker = judged.worker
-        root.parts = judged.parts
-        self._note_split(root, judged)
+        self._split(root, judged)
         if not judged.rest:
             return judged.unserved
         rest = one_line("; ".join(judged.rest), LONGEST_LINE)
         return (*judged.unserved, f"A request is split into at most {self.breadth} parts; these are left out: {rest}")
 
-    async def split_level(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
-        """Judge every part of a level at the same time; returns the parts they were split into."""
-        room = self.lead.max_tasks - sum(1 for _ in root.leaves())
-        nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
-        splits: dict[str, _Split] = {}
+    async def split_parts(self, node: _Node, depth: int) -> None:
+        """Split the parts of a node, and their parts again, all at the same time."""
         async with asyncio.TaskGroup() as jobs:
-            for node in nodes:
-                jobs.create_task(self._try_to_judge(node, splits))
-        next_level: list[_Node] = []
-        for node in nodes:
-            judged = splits.get(node.id)
-            if judged is None:
-                continue
-            if not judged.parts or judged.unserved or judged.rest or len(judged.parts) - 1 > room:
-                node.worker = judged.worker or node.worker  # it stays whole, so nothing of it is lost
-                continue
-            room -= len(judged.parts) - 1
-            node.parts = judged.parts
-            next_level.extend(node.parts)
-            self._note_split(node, judged)
-        return next_level
+            for part in node.parts if depth > 0 else ():
+                jobs.create_task(self._split_part(part, depth))
 
-    async def _try_to_judge(self, node: _Node, splits: dict[str, _Split]) -> None:
-        """One call. Where it fails the part stays as it is."""
+    async def _split_part(self, node: _Node, depth: int) -> None:
+        """One call, and those for its parts. A part that cannot be judged, or split within the bounds, stays whole."""
+        if self.count >= self.lead.max_tasks or _plain(node.instruction) in node.above:
+            return
         try:
-            splits[node.id] = await self._judge(node)
+            judged = await self._judge(node)
         except WorkFailed as error:
             self.calls.context.note(f"{node.id} could not be judged and is not split further: {error}")
+            return
+        count = self.count + len(judged.parts) - 1
+        if not judged.parts or judged.unserved or judged.rest or count > self.lead.max_tasks:
+            node.worker = judged.worker or node.worker  # so nothing of it is lost
+            return
+        self._split(node, judged)
+        await self.split_parts(node, depth - 1)
 
     async def _judge(self, node: _Node) -> _Split:
         """One call of the model."""
@@ -242,7 +234,10 @@ class _Tree(Struct):
             else (),
         )
 
-    def _note_split(self, node: _Node, judged: _Split) -> None:
+    def _split(self, node: _Node, judged: _Split) -> None:
+        """Put the parts into their place, and say why."""
+        node.parts = judged.parts
+        self.count += max(0, len(judged.parts) - 1)
         why = f" (why: {judged.why})" if judged.why else ""
         what = "the request" if not node.above else node.id
         if node.parts:
