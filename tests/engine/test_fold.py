@@ -76,9 +76,7 @@ def test_a_very_long_chain_does_not_recurse() -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        Policy(retry=Retry(attempts=0)),
         Policy(retry=Retry(base=-1.0)),
-        Policy(limits=Limits(width=0)),
         Policy(breaking=Breaking(window=float("nan"))),
         Policy(grace=-1.0),
     ],

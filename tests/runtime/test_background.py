@@ -186,8 +186,6 @@ async def test_what_it_writes_is_marked_as_from_outside() -> None:
 @pytest.mark.parametrize(
     ("worker", "words"),
     [
-        (Worker("lib", every=0, blocks={"notes": "write"}), "every is 0; say after how many turns"),
-        (Worker("lib", every=-2, blocks={"notes": "write"}), "every is -2"),
         (Worker("lib", every=1), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"guide": "write"}), "nothing it may write that to"),
         (Worker("lib", every=1, blocks={"fixed": "write"}), "nothing it may write that to"),

@@ -44,7 +44,9 @@ _INSTRUCTION = (
     "changed."
 )
 _ROOM = 48_000  # characters of all turns together
-_REQUEST_SHARE = 0.3  # of a turn's characters, for what was asked
+# of a turn's characters, for what was asked and what was answered
+_REQUEST_SHARE = 0.3
+_ANSWER_SHARE = 0.6
 _MAX_GAPS = 5
 _WRITES = ("append", "write")
 _PATIENCE: Seconds = 30 * 86_400.0
@@ -82,9 +84,6 @@ def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[W
 
 def _check_alone(owner: str, worker: Worker) -> None:
     """Raise Invalid for what needs other workers or a person: once a turn is over there are none."""
-    every = worker.every
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise Invalid(f"{owner}: every is {every!r}; say after how many turns it works: 1 or more")
     if worker.is_delegated:
         kind = "a team" if worker.call is None else "a function"
         raise Invalid(f"{owner} is {kind}, which does not work in the background; give `every` to a worker")
@@ -235,7 +234,7 @@ class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_default
 
 
 async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
-    """One turn, cut to so many characters."""
+    """One turn, cut to so many characters at most; of the gaps, the first few."""
     try:
         entries = await journal.read(run)
     except (StoreError, RunUnknown) as error:  # a damaged one must not keep the others from being read
@@ -243,16 +242,14 @@ async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
     state = replay(entries)
     answer = fallback_answer(state) if state.answer is None else own_words(decode_value(state.answer))
     if not answer:
-        answer = "\n\n".join(
-            own_words(decode_value(result.value)) for result in results(state) if result.value is not None
-        )
+        values = [result.value for result in results(state) if result.value is not None]
+        answer = "\n\n".join(own_words(decode_value(value)) for value in values)
     gaps = () if state.ended is None else state.ended.gaps
-    lines = [_cut(gap.message, room // 20) for gap in gaps[:_MAX_GAPS]]
-    if len(gaps) > _MAX_GAPS:
-        lines.append(f"and {len(gaps) - _MAX_GAPS} more")
-    request = _cut(state.requested.goal, int(room * _REQUEST_SHARE))
-    rest = room - len(request) - sum(map(len, lines))
-    return TurnRecord(request, _cut(answer, max(0, rest)), tuple(lines))
+    return TurnRecord(
+        request=_cut(state.requested.goal, int(room * _REQUEST_SHARE)),
+        answer=_cut(answer, int(room * _ANSWER_SHARE)),
+        gaps=tuple(_cut(gap.message, room // 50) for gap in gaps[:_MAX_GAPS]),
+    )
 
 
 def _cut(text: str, most: int) -> str:

@@ -162,11 +162,8 @@ def answer_or_fallback(outcome: Outcome) -> object:
     return fallback_answer(outcome.state) or with_gaps("", outcome.gaps).strip()
 
 
-def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
-    """The words for a run that has ended without an answer; none where none is wanted, or it was called off.
-
-    Without `name_gaps` it does not say what is missing, for those who have said so already.
-    """
+def fallback_answer(state: RunState) -> str:
+    """The words for a run that has ended without an answer; none where none is wanted, or it was called off."""
     ended = state.ended
     if ended is None or state.answer is not None or state.combine == "none" or ended.ending == "cancelled":
         return ""
@@ -174,7 +171,7 @@ def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
     parts = [forwarded] if forwarded else []
     unserved = [gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and not gap.run]
     missing = with_gaps("", unserved).strip()
-    if missing and name_gaps:
+    if missing:
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
         parts.append(_explain_no_answer(state, ended, has_results=bool(forwarded)))

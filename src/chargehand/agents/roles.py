@@ -185,8 +185,6 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.after is not None and not (self.after > 0 and isfinite(self.after)):
             raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
-        if not 0 < self.share <= 0.5:
-            raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
 
 class SupervisorKeys(Declared, frozen=True, kw_only=True):

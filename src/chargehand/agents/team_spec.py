@@ -82,7 +82,6 @@ class TeamSpec(Struct, frozen=True):
                 check_handle(model)
         check_contacts(self.workers)
         strategy = self.supervisor.strategy
-        strategy.check()
         if isinstance(strategy, Route):
             check_route(strategy, [worker.name for worker in self.workers])
 

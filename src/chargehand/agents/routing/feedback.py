@@ -12,7 +12,6 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState, Status
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal.protocol import SOURCES, Journal, RouteExample, Source
-from chargehand.runtime.run_loop import Clock
 from chargehand.text.words import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -33,13 +32,7 @@ class Judgement(Struct, frozen=True):
 
 
 async def record_feedback(
-    journal: Journal,
-    run: str,
-    good: float,
-    worker: str = "",
-    source: Source = "feedback",
-    *,
-    clock: Clock = time.time,
+    journal: Journal, run: str, good: float, worker: str = "", source: Source = "feedback"
 ) -> Judgement:
     """Confirm or refute the route of a run; `worker` is who should have done it.
 
@@ -62,7 +55,7 @@ async def record_feedback(
     confirmed = did if score > 0.5 else [worker] if worker else []
     refuted = [] if score > 0.5 else [name for name in did if name != worker]
     request = state.requested.goal
-    now = clock()
+    now = time.time()
 
     def examples(workers: Sequence[str]) -> list[RouteExample]:
         return [RouteExample(request=request, worker=name, source=source, run=run, at=now) for name in workers]
