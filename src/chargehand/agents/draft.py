@@ -8,7 +8,6 @@ from msgspec import Struct, structs
 from chargehand.agents.checks import Reviewer, Verifier
 from chargehand.agents.executor import AgentExecutor
 from chargehand.agents.result import planned
-from chargehand.agents.roles import Worker
 from chargehand.agents.setup import ReadyWorker, make_ready
 from chargehand.agents.writer import Writer
 from chargehand.engine import events as ev
@@ -100,7 +99,7 @@ def _ready_worker(executor: AgentExecutor, name: str) -> ReadyWorker | None:
     maker = executor.worker_maker
     if maker is None or maker.factory.name != name:
         return executor.workers.get(name)
-    return make_ready(Worker(name, tools=maker.factory.tools, steps=maker.factory.steps), [maker.model])
+    return make_ready(maker.factory.stand_in, [maker.model])
 
 
 def _attempt_calls(executor: AgentExecutor, ready: ReadyWorker, task: Task) -> list[_Call]:

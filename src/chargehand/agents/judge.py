@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
-from chargehand.agents.inputs import result_text
+from chargehand.agents.inputs import origin_of, result_text
 from chargehand.agents.shape import choice_schema, encode_schema, list_schema, one_line, read_reply, text_schema
 from chargehand.agents.supervision import ModelQuestion
 from chargehand.agents.writer import WriterCalls
@@ -65,9 +65,10 @@ def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, ext
     parts = [f"Request: {subject.goal}"]
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
-    for result in subject.results:
-        origin = f", {result.worker}: {result.instruction}" if result.instruction else ""
-        parts.append(wrap(nonce, f"task {result.task}{origin}", capped(result_text(result.value, whole=True), room)[0]))
+    parts += [
+        wrap(nonce, origin_of(result), capped(result_text(result.value, whole=True), room)[0])
+        for result in subject.results
+    ]
     return ModelQuestion(
         purpose="a ruling on results this long",
         prompt="judge",

@@ -166,6 +166,18 @@ class Factory(FactoryKeys, frozen=True):
     model: str | Model = ""
     """The model of made workers; left out, the supervisor's."""
 
+    @property
+    def stand_in(self) -> Worker:
+        """A worker with all that a made one may have, for those who plan, schedule and reckon."""
+        return Worker(
+            self.name,
+            self.description,
+            tools=self.tools,
+            model=self.model,
+            steps=self.steps,
+            concurrency=self.concurrency,
+        )
+
 
 # --- the supervisor
 
