@@ -403,14 +403,11 @@ async def fit_meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Mean
 
 async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
     """The vectors of texts; those embedded before come from the cache."""
-    missing = list(dict.fromkeys(text for text in texts if (embedding.handle, text) not in _VECTORS))
-    if len(missing) > _MAX_VECTORS:
-        return await embedding.embed(texts)
-    vectors = {text: _VECTORS[embedding.handle, text] for text in texts if (embedding.handle, text) in _VECTORS}
-    if missing:
+    handle = embedding.handle
+    vectors = {text: vector for text in texts if (vector := _VECTORS.get((handle, text))) is not None}
+    if missing := [text for text in dict.fromkeys(texts) if text not in vectors]:
         vectors.update(zip(missing, await embedding.embed(missing), strict=True))
-    for text, vector in vectors.items():
-        _VECTORS[embedding.handle, text] = vector
+        _VECTORS.update({(handle, text): vectors[text] for text in missing})
     while len(_VECTORS) > _MAX_VECTORS:
         _VECTORS.popitem(last=False)
     return [vectors[text] for text in texts]
