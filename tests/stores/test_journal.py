@@ -350,9 +350,7 @@ async def test_an_append_without_waiting_is_an_append(journal: Journal) -> None:
 async def test_route_examples_are_kept_by_team(journal: Journal) -> None:
     example = RouteExample("what does it cost", "clerk", "feedback", "r", AT)
     await journal.route_examples("desk").record("r", "feedback", [example])
-    await journal.route_examples("desk").keep_fitted("key", b"router")
     assert await journal.route_examples("desk").list() == (example,)
-    assert await journal.route_examples("desk").fitted("key") == b"router"
     assert await journal.route_examples("other").list() == ()
     assert await journal.route_examples("desk").clear() == 1
 

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from chargehand.sqlite.database import Database
 
 
-# --- confirmed examples of routes, and routers fitted to them
+# --- confirmed examples of routes
 
 
 Source: TypeAlias = Literal["judge", "eval", "feedback"]
 SOURCES: tuple[Source, ...] = ("judge", "eval", "feedback")
 MAX_EXAMPLES = 50
 """How many are kept of each worker and source: the latest."""
-MAX_FITTED = 4
-"""How many fitted routers of a team are kept."""
 MAX_REQUEST_CHARS = 2000
 
 
@@ -63,12 +61,6 @@ class RouteExamples(Protocol):
     async def clear(self) -> int:
         """Remove all of the team's; how many there were."""
         ...
-
-    async def fitted(self, key: str) -> bytes | None:
-        """A router that was fitted to the texts that the key is a digest of."""
-        ...
-
-    async def keep_fitted(self, key: str, body: bytes) -> None: ...
 
 
 class SqliteRouteExamples:
@@ -110,28 +102,11 @@ class SqliteRouteExamples:
         query = "DELETE FROM route_examples WHERE team = ?"
         return await self._database.write(lambda db: db.execute(query, (self.team,)).rowcount)
 
-    async def fitted(self, key: str) -> bytes | None:
-        query = "SELECT body FROM fitted_routers WHERE team = ? AND key = ?"
-        row = await self._database.read(lambda db: db.execute(query, (self.team, key)).fetchone())
-        return None if row is None else bytes(row[0])
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        def work(db: "sqlite3.Connection") -> None:
-            db.execute("DELETE FROM fitted_routers WHERE team = ? AND key = ?", (self.team, key))
-            db.execute("INSERT INTO fitted_routers (team, key, body) VALUES (?, ?, ?)", (self.team, key, body))
-            db.execute(_TRIM_FITTED, {"team": self.team, "max": MAX_FITTED})
-
-        await self._database.write(work)
-
 
 _TRIM = """
     DELETE FROM route_examples WHERE team = :team AND worker = :worker AND source = :source AND number <= (
         SELECT number FROM route_examples WHERE team = :team AND worker = :worker AND source = :source
         ORDER BY number DESC LIMIT 1 OFFSET :max)
-"""
-_TRIM_FITTED = """
-    DELETE FROM fitted_routers WHERE team = :team AND number <=
-    (SELECT number FROM fitted_routers WHERE team = :team ORDER BY number DESC LIMIT 1 OFFSET :max)
 """
 
 
