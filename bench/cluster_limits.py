@@ -5,7 +5,6 @@ The floor is a limiter of one process. `ideal` is a limit that is full all the t
 
 import asyncio
 import json
-import sys
 import time
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from chargehand.models.shared_limits import SharedLimiter
 from chargehand.postgres.database import open_database
 from chargehand.store_url import postgres_url
 from tests.models.limited_process import begin, peak, process, spans
+from tests.postgres import postgres_server
 
 _CALLS = 20_000
 _PROCESSES = 3
@@ -68,4 +68,5 @@ async def measure(url: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(measure(sys.argv[1])), indent=2))
+    with postgres_server() as server, server.database() as database:
+        print(json.dumps(asyncio.run(measure(database)), indent=2))
