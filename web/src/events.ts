@@ -1,7 +1,9 @@
 // What the journal holds, as the server sends it. Only fields that the page reads are named; docs/journal.md has all.
 
 export type Amount = { tokens: number; micros: number; calls: number };
-export type Failure = { kind: string; message: string; permanent?: boolean; question?: Question };
+/** The cap that stopped something, in its own unit: tokens, dollars, calls or seconds. */
+export type CapReached = { cap: "tokens" | "usd" | "calls" | "time"; limit: number; used: number; needed?: number; kept?: number };
+export type Failure = { kind: string; message: string; permanent?: boolean; question?: Question; cap?: CapReached | null };
 export type Finding = { code: string; place: string; message: string; grave?: boolean };
 export type Need = "required" | "optional" | "quorum";
 export type Edge = { task: string; need?: Need };

@@ -89,7 +89,7 @@ const timeRanOut: Fold = (run, _event, { at }) => {
 
 const ended: Fold = (run, event, { at }) => {
   cutOff(run, at);
-  run.ended = { ending: event.ending, reason: event.reason, gaps: event.gaps ?? [] };
+  run.ended = { ending: event.ending, reason: event.reason, gaps: event.gaps ?? [], cap: event.cap };
   for (const task of run.tasks.values()) {
     if (!SETTLED.has(task.status) && task.status !== "expanded") task.status = "unfinished";
   }

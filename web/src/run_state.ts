@@ -1,6 +1,6 @@
 // A run as the page shows it. `fold.ts` makes it from the entries; times are seconds since the run began.
 
-import type { Agent, Amount, Budget, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
+import type { Agent, Amount, Budget, CapReached, Failure, Finding, Gap, Message, Need, NoteFact, Question } from "./events.ts";
 
 export type WorkEnding = "under way" | "succeeded" | "failed" | "stopped" | "asked";
 export type Status =
@@ -170,7 +170,7 @@ export type Run = {
   answer?: unknown;
   sections: AnswerSection[];
   statements: Statement[];
-  ended?: { ending: string; reason: string; gaps: Gap[] };
+  ended?: { ending: string; reason: string; gaps: Gap[]; cap?: CapReached | null };
   paused: boolean;
   cancelled: boolean;
   /** The process stopped in an orderly way and has not resumed the run. */

@@ -7,8 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from chargehand.engine.events import Entry, StepFinished
+from chargehand.engine.plan import TaskId
+from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt
-from chargehand.models.artifacts import FoundPassage, Passages
+from chargehand.models.artifacts import Passages
 from chargehand.runtime.stats import MAX_RUNS
 from chargehand.server.tenants import Tenant
 
@@ -17,12 +19,14 @@ _MAX_OF_TEAM = 100
 
 
 class FoundIn(Struct, frozen=True):
-    """A search that found a passage: the entry that recorded its result, and the passage as it was found."""
+    """A search that found a passage: whose it was, what it asked for, and how well the passage fitted."""
 
     run: str
-    entry: Entry
+    task: TaskId
+    attempt: int
+    at: Instant
     query: str
-    passage: FoundPassage
+    score: float
 
 
 class FoundUses(Struct, frozen=True):
@@ -44,16 +48,24 @@ async def find_uses(tenant: Tenant, team: str, passage: str) -> FoundUses:
     for name in names:
         with suppress(Corrupt):  # the others tell enough
             uses += _uses_in(name, await tenant.journal.read(name), passage)
-    return FoundUses(tuple(sorted(uses, key=lambda use: use.entry.at, reverse=True)), len(names))
+    return FoundUses(tuple(sorted(uses, key=lambda use: use.at, reverse=True)), len(names))
 
 
 def _uses_in(run: str, entries: list[Entry], passage: str) -> Iterator[FoundIn]:
     wanted = passage.encode()
     for entry in entries:
-        if not isinstance(entry.event, StepFinished) or wanted not in bytes(entry.event.result):
+        event = entry.event
+        if not isinstance(event, StepFinished) or wanted not in bytes(event.result):
             continue  # most results need not be decoded
         with suppress(msgspec.ValidationError):  # another tool, which returned a text with this id in it
-            returned = msgspec.json.decode(entry.event.result, type=_Returned).value
+            returned = msgspec.json.decode(event.result, type=_Returned).value
             for found in returned.found:
                 if found.id == passage:
-                    yield FoundIn(run, entry, returned.query, found)
+                    yield FoundIn(
+                        run=run,
+                        task=event.task,
+                        attempt=event.attempt,
+                        at=entry.at,
+                        query=returned.query,
+                        score=found.score,
+                    )

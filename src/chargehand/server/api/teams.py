@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from chargehand import __version__
 from chargehand.agents.draft import draft, foreseen
-from chargehand.engine.events import Entry, RunRequested, StepFinished
+from chargehand.engine.events import Entry, RunRequested
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
@@ -340,21 +340,7 @@ async def list_passage_uses(tenant: Tenant, team: str, archive: str, passage: st
     async with _memory(tenant, team) as memory:
         await _archive_id(memory, archive)
     found = await find_uses(tenant, team, passage)
-    uses: list[PassageUse] = []
-    for use in found.uses:
-        event = use.entry.event
-        assert isinstance(event, StepFinished), "a search is a step"
-        uses.append(
-            PassageUse(
-                run=use.run,
-                task=event.task,
-                attempt=event.attempt,
-                at=use.entry.at,
-                query=use.query,
-                score=use.passage.score,
-            )
-        )
-    return PassageUses(tuple(uses), found.runs)
+    return PassageUses(tuple(show(use, PassageUse) for use in found.uses), found.runs)
 
 
 async def _archive_id(memory: OpenMemory, archive: str) -> str:
