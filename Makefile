@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
+.PHONY: help run test suite fuzz check lint types fix bench bench-memory bench-cluster bench-routing soak-memory soak-nested soak-effects soak-breakers load soak local-quality letta-matrix peers web screens openapi reference sim planted kill9 zombie cov lock clean
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -55,6 +55,11 @@ bench-memory: $(VENV)/bench.stamp ## 100,000 passages: ours beside sqlite-vec an
 	$(VENV)/bench/bin/python -m bench.embedding
 	$(VENV)/bench/bin/python -m bench.hybrid
 
+bench-cluster: $(VENV)/dev.stamp ## PostgreSQL beside SQLite: appends, reading, limits, search; pass ARGS
+	$(BIN)/python -m bench.cluster $(ARGS)
+	$(BIN)/python -m bench.cluster_limits
+	$(BIN)/python -m bench.postgres_memory
+
 bench-routing: $(VENV)/routing.stamp ## Routers on CLINC150: ARGS='--data FOLDER' with its two files (public: clinc/oos-eval)
 	$(VENV)/routing/bin/python -m bench.routing $(ARGS)
 
@@ -62,6 +67,7 @@ soak-memory: $(VENV)/dev.stamp ## Sixteen writers on one block, twenty seeds; 25
 	$(BIN)/python -m tests.memory.list_append --seeds 20 --store memory
 	$(BIN)/python -m tests.memory.list_append --seeds 20 --store file
 	$(BIN)/python -m tests.memory.list_append --seeds 3 --store processes
+	$(BIN)/python -m tests.memory.list_append --seeds 3 --store postgres
 	$(BIN)/python -m tests.memory.kill9_insert --kills 25
 
 soak-nested: $(VENV)/dev.stamp ## 20,000 teams, half of them with runs inside runs, never spend more than they may

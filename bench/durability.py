@@ -19,7 +19,7 @@ from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Task, TaskId
 from chargehand.engine.state import Status
-from chargehand.journal.protocol import Lease
+from chargehand.journal.protocol import Journal, Lease
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.sqlite.connection import Durability
 
@@ -94,7 +94,7 @@ async def _appends(settings: Settings) -> list[Row]:
     for durability, word in kinds:
         for runs, each in ((1, 40), (32, 40), (256, 10)) if settings.quick else ((1, 200), (32, 60), (256, 20)):
             async with _journal(durability) as journal:
-                (laps,) = await in_turn(settings.repeat, _Appender(journal, runs, each), warm=not settings.quick)
+                (laps,) = await in_turn(settings.repeat, Appender(journal, runs, each), warm=not settings.quick)
             count = runs * each
             also = f"CPU {shown(median(laps.cpu(MICRO / count)))} us an event"
             speed = tuple(count / wall for wall in laps.wall())
@@ -103,10 +103,10 @@ async def _appends(settings: Settings) -> list[Row]:
     return rows
 
 
-class _Appender:
+class Appender:
     """So many runs at once, so many entries each; every round goes on where the last one ended."""
 
-    def __init__(self, journal: SqliteJournal, runs: int, each: int) -> None:
+    def __init__(self, journal: Journal, runs: int, each: int) -> None:
         self._journal = journal
         self._runs = runs
         self._each = each
@@ -144,7 +144,7 @@ async def _fold(count: int, settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
         journal = await SqliteJournal.open(path, durability="process")
-        await _write(journal, count)
+        await write_long(journal, count)
         for _ in range(2 if settings.quick else settings.repeat):
             with timed() as lap:
                 entries = await journal.read("long")
@@ -173,7 +173,7 @@ async def _fold(count: int, settings: Settings) -> list[Row]:
     ]
 
 
-async def _write(journal: SqliteJournal, count: int) -> None:
+async def write_long(journal: Journal, count: int) -> None:
     lease = await journal.claim("long", new=True)
     batch: list[ev.Entry] = []
     for entry in _long(count):

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,11 @@ from bench.memory_figures import BATCH, NEAREST, WARM, Build, Figures, Took, rec
 from bench.memory_rivals import RIVALS
 from chargehand.memory.archives import Archive, Filter, Hit, Passage
 from chargehand.memory.session import open_catalog
+from chargehand.store_url import StoreUrl
 
 OURS = "chargehand"
 HANDLE = "bench:vectors"
-_HEAD: tuple[str, ...] = (
+HEAD: tuple[str, ...] = (
     "store",
     "rows/s",
     "disk MB",
@@ -47,14 +48,15 @@ _HEAD: tuple[str, ...] = (
 
 def build(folder: Path, data: Data) -> Build:
     path = folder / "memory.db"
-    seconds = asyncio.run(_build(path, data))
+    seconds = asyncio.run(fill(path, data))
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Build(seconds, path.stat().st_size)
 
 
-async def _build(path: Path, data: Data) -> float:
-    catalog = await open_catalog(path)
+async def fill(url: StoreUrl, data: Data) -> float:
+    """The seconds it takes to insert all passages into an archive."""
+    catalog = await open_catalog(url)
     archive = await catalog.add(Archive("bench"))
     began = time.perf_counter()
     for start in range(0, len(data.texts), BATCH):
@@ -71,13 +73,14 @@ def _tags(data: Data, row: int) -> tuple[str, ...]:
 
 
 def ask(folder: Path, data: Data) -> Figures:
-    return asyncio.run(_ask(folder / "memory.db", data))
+    return asyncio.run(ask_store(folder / "memory.db", data))
 
 
-async def _ask(path: Path, data: Data) -> Figures:
+async def ask_store(url: StoreUrl, data: Data) -> Figures:
+    """What the questions take that are put to a store that was filled."""
     before = resident()
     began = time.perf_counter()
-    catalog = await open_catalog(path)
+    catalog = await open_catalog(url)
     opened = time.perf_counter() - began
     (archive,) = await catalog.find(Archive)
     given = [one.tobytes() for one in data.asked]
@@ -130,25 +133,29 @@ def main() -> int:
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(f"{data.vectors.shape[0]:,} x {data.vectors.shape[1]}, {len(data.asked)} questions: {data.about}")
     print(f"{machine}, load {load}; milliseconds; recall is of the {NEAREST} nearest", flush=True)
-    cells = [_HEAD]
+    cells = [HEAD]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         ours = fresh(build, folder, data), fresh(ask, folder, data)
-        cells.append(_cells(OURS, options.rows, *ours))
+        cells.append(cells_of(OURS, options.rows, *ours))
         for name, rival in ({} if options.ours else RIVALS).items():
             if rival.missing():
                 print(f"{name} is not installed here; `make bench-memory` installs it", file=sys.stderr)
                 continue
             filled = fresh(memory_rivals.build, name, folder, data)
-            cells.append(_cells(name, options.rows, filled, fresh(memory_rivals.ask, name, folder, data)))
+            cells.append(cells_of(name, options.rows, filled, fresh(memory_rivals.ask, name, folder, data)))
             print(f"{name}: done", file=sys.stderr, flush=True)
-    widths = [max(len(line[at]) for line in cells) for at in range(len(_HEAD))]
-    for line in cells:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+    print_cells(cells)
     return _judged(ours[1])
 
 
-def _cells(name: str, rows: int, filled: Build, asked: Figures) -> tuple[str, ...]:
+def print_cells(cells: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(line[at]) for line in cells) for at in range(len(HEAD))]
+    for line in cells:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def cells_of(name: str, rows: int, filled: Build, asked: Figures) -> tuple[str, ...]:
     more = [one.cell() if one is not None else "-" for one in (asked.hybrid, asked.words)]
     return (
         name,

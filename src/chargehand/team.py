@@ -14,16 +14,26 @@ from typing import Annotated, Self, TypeAlias
 from msgspec import structs
 
 from chargehand.agents import background
-from chargehand.agents.background import TurnSignal, rest_team, work_in_background
+from chargehand.agents.background import rest_team
 from chargehand.agents.checks import Check, declare_checks
 from chargehand.agents.draft import Draft, draft
 from chargehand.agents.memory_session import SharedMemory
-from chargehand.agents.messages import PERSON, Replies, matching, send_message, tags
+from chargehand.agents.messages import (
+    PERSON,
+    Replies,
+    addressed,
+    matching,
+    message_key,
+    message_request,
+    no_reader,
+    replies_of,
+    tags,
+)
 from chargehand.agents.nested import RunnableTeam, TeamExecutor, refuse_circles
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.result import Result, read_result
 from chargehand.agents.roles import Supervisor, Worker
-from chargehand.agents.routing.feedback import Judgement, open_examples, record_feedback
+from chargehand.agents.routing.feedback import Judgement, record_feedback
 from chargehand.agents.setup import check_memory, only_reads, with_memory_tools, with_toolbox
 from chargehand.agents.spending import CallCap, PriceUnknown, call_cap, supervision
 from chargehand.agents.team_spec import TeamSpec, lent
@@ -41,6 +51,7 @@ from chargehand.engine.roster import Match
 from chargehand.errors import Invalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Journal, RouteExample, Source
+from chargehand.journal.store import opened_journal
 from chargehand.memory.catalog import Memory
 from chargehand.memory.session import OpenMemory
 from chargehand.models.prices import Price
@@ -57,9 +68,11 @@ from chargehand.runtime.approving import (
 )
 from chargehand.runtime.cache import earlier_results
 from chargehand.runtime.executor import Listener
+from chargehand.runtime.nested import start_or_resume
 from chargehand.runtime.run_loop import TextListener, check_listener
 from chargehand.runtime.runner import OpenStreams, Outcome, Runner, checked_goal, follow, without_a_loop
 from chargehand.runtime.shared import SharedExecutor, SharedJournal
+from chargehand.runtime.trace import Tracer
 from chargehand.store_url import PostgresUrl, StoreUrl
 
 logger = logging.getLogger(__name__)
@@ -170,7 +183,6 @@ class Team:
         self._executor = SharedExecutor(self._open_executor)
         self._shared = None if memory is None else SharedMemory(memory, self.name, self.spec.everybody, self._lookup)
         self._notice: str | None = None
-        self.turn_signal = TurnSignal()
 
     def request(self, goal: str, now: float, *, plan: Plan | None = None, seed: int | None = None) -> ev.RunRequested:
         """The request a runner starts with; Invalid for a goal that is empty, too long or no text."""
@@ -341,7 +353,10 @@ class Team:
         if finder is not None and not self._asks and self._price is None:
             yield finder
             return
-        own = Finder(self._lookup, price=self._price) if finder is None else finder.asking(self._lookup, self._price)
+        if finder is None:
+            own = Finder(self._lookup, price=self._price, store=self.journal_url)
+        else:
+            own = finder.asking(self._lookup, self._price)
         try:
             yield own
         finally:
@@ -477,7 +492,6 @@ class Team:
             ):
                 async for entry in entries:
                     yield entry
-        self.turn_signal.notify()
 
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
@@ -516,7 +530,6 @@ class Team:
         return nullcontext(self._memory)
 
     async def _result(self, team: Self, outcome: Outcome, journal: Journal) -> Result:
-        self.turn_signal.notify()
         warning = "" if team.call_cap is None else f"{team.call_cap.warning[:1].upper()}{team.call_cap.warning[1:]}."
         about_models = self.notice
         if self.supervisor.plan is not None and any(task.refined for task in outcome.state.tasks.values()):
@@ -560,7 +573,16 @@ class Team:
         where it was, or is read back.
         """
         match = Match(tuple(match_all), tuple(match_some))
-        return await send_message(self, text, match=match, workers=workers, sender=sender, timeout=timeout, run=run)
+        bounded = await self.keep_budget()
+        request = bounded.request(text, time.time())
+        message = addressed(self.members, request.goal, match=match, names=workers, sender=sender, timeout=timeout)
+        if not message.to:
+            return Replies(note=no_reader(self.members, match))
+        name = run or f"{self.name}-{secrets.token_hex(4)}"
+        wanted = message_request(request, message)
+        async with self.driven(bounded) as runner:
+            await start_or_resume(runner, name, wanted, message_key, also=bounded.budget_notes())
+            return replies_of(Tracer.replay(name, await runner.journal.read(name)))
 
     # --- background workers: those with `every`, who look back on the runs of their team
 
@@ -575,14 +597,14 @@ class Team:
         """The same for code without an event loop."""
         return without_a_loop("rest", self.rest)
 
-    def background(self) -> AbstractAsyncContextManager[None]:
-        """While inside, background work is done as it becomes due, and before it is left what is due then.
-
-        After an error or a cancellation it stays for the next time.
-        """
-        return work_in_background(self)
-
     # --- feedback on runs that were led by a route
+
+    @asynccontextmanager
+    async def _examples(self, url: StoreUrl | None = None) -> AsyncGenerator[Journal]:
+        """Its journal, or another one, to read and record examples; Refused if it is not there."""
+        url = url or self.journal_url
+        async with self.open_journal() if url is None else opened_journal(url, create=False) as journal:
+            yield journal
 
     async def feedback(self, run: str, good: float, *, worker: str = "", source: Source = "feedback") -> Judgement:
         """Say how a run went: True, False, or from 0 to 1; `worker` is who should have done it.
@@ -590,7 +612,7 @@ class Team:
         A confirmed request becomes an example of its worker, a refuted one is no example of it any more. It takes the
         place of what the same source said before, and works while another process drives runs of the same file.
         """
-        async with open_examples(self) as journal:
+        async with self._examples() as journal:
             return await record_feedback(journal, run, good, worker, source)
 
     def feedback_sync(self, run: str, good: float, *, worker: str = "") -> Judgement:
@@ -599,12 +621,12 @@ class Team:
 
     async def route_examples(self, journal: StoreUrl | None = None) -> tuple[RouteExample, ...]:
         """The confirmed examples of this team. `journal`: another one than its own."""
-        async with open_examples(self, journal) as opened:
+        async with self._examples(journal) as opened:
             return await opened.route_examples(self.name).list()
 
     async def clear_route_examples(self, journal: StoreUrl | None = None) -> int:
         """Remove all confirmed examples of this team; how many there were."""
-        async with open_examples(self, journal) as opened:
+        async with self._examples(journal) as opened:
             return await opened.route_examples(self.name).clear()
 
 

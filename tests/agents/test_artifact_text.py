@@ -19,7 +19,7 @@ GIVEN = Given("t1", "clerk", "What is the fee?", msgspec.to_builtins(PRODUCT))
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_passage_that_nobody_named_and_that_hardly_fits_is_for_judges_only(whole: bool) -> None:
-    said = result_text(GIVEN, whole=whole)
+    said = result_text(GIVEN.value, whole=whole)
     assert "40 crowns" in said
     assert ("two years" in said) == whole
     assert ("deed.md#term" in said) == whole

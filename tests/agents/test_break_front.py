@@ -305,7 +305,6 @@ async def test_a_password_in_a_url_is_not_in_the_journal() -> None:
         ([Worker("")], {}, "is no name for a worker"),
         ([], {}, "at least one worker"),
         ([Worker("ann", fallbacks=["bob"])], {}, "falls back to 'bob'"),
-        ([Worker("ann", steps=0)], {}, "at least one"),
     ],
 )
 def test_a_team_that_cannot_work_is_refused_at_once(workers: list[Worker], more: dict[str, Factory], said: str) -> None:

@@ -113,11 +113,11 @@ async def test_tags_that_only_others_carry_reach_nobody_and_it_is_said_who_there
     ), "tags of those outside are not told"
 
 
-async def test_a_name_that_is_not_there_is_put_right_only_within_the_contract() -> None:
+async def test_a_name_that_is_not_there_is_answered_with_those_of_the_contract() -> None:
     crowd = Crowd(ask("dott"))
     await crowd.work(["bob"])
     assert "'dot'" not in crowd.refusal
-    assert "there is no worker 'dott'" in crowd.refusal
+    assert crowd.refusal == "You may not write to 'dott'. You may write to bob."
 
 
 async def test_the_model_is_told_whom_it_may_write_to() -> None:

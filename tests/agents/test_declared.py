@@ -43,12 +43,12 @@ WRONG: dict[str, tuple[Callable[[Any], object], object, str]] = {
     "turns": (
         lambda one: Team([ANN], supervisor=Supervisor(strategy=RoundRobin(one))),
         -1,
-        "strategy=RoundRobin(max_turns=-1) cannot be: must be int >= 0",
+        "RoundRobin: max_turns is -1; write a whole number from 0 to 1000",
     ),
     "threshold": (
         lambda one: Team([ANN], supervisor=Supervisor(strategy=Route(threshold=one))),
         1.5,
-        "strategy=Route(threshold=1.5) cannot be: must be float <= 1.0",
+        "Route: threshold is 1.5; write a number from 0 to 1",
     ),
     "tags of a strategy": (
         lambda one: Team([ANN], supervisor=Supervisor(strategy=Broadcast(one))),

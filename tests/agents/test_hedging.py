@@ -434,8 +434,8 @@ def test_by_default_nothing_is_asked_twice() -> None:
     [
         ({"after": 0.0}, "hedge.after is 0.0"),
         ({"after": float("nan")}, "hedge.after is nan"),
-        ({"share": 0.0}, "hedge.share is 0.0"),
-        ({"share": 0.9}, "at most 0.5"),
+        ({"share": 0.0}, "share is 0.0; write a number from 0.001 to 0.5"),
+        ({"share": 0.9}, "share is 0.9; write a number from 0.001 to 0.5"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float], words: str) -> None:

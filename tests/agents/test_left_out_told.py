@@ -1,7 +1,6 @@
 """What a worker left of its task: whatever the way of leading, however deep, after any crash, it is one gap."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,6 @@ from chargehand.agents.strategies import Broadcast, Dynamic, Loop, Recursive, Ro
 from chargehand.engine import events as ev
 from chargehand.engine.failure import Gap
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
-from chargehand.evals.cases import read_dataset
-from chargehand.evals.run import evaluate
-from chargehand.evals.saving import append_case, case_of_run
 from chargehand.journal.memory import MemoryJournal
 from chargehand.journal.protocol import Lease
 from chargehand.models import request_facts as subjects
@@ -189,15 +185,3 @@ async def test_of_results_one_of_which_is_chosen_that_one_counts(first: bool, ga
 
 
 # --- evals
-
-
-async def test_a_case_that_is_saved_from_such_a_run_passes_again(tmp_path: Path) -> None:
-    found = await team(model(work=[PART])).run("Count", run="may")
-    case = case_of_run("may", found.entries)
-    assert (case.ending, case.max_gaps) == ("partial", 1)
-    append_case(case, tmp_path / "cases.yaml")
-    dataset = read_dataset(tmp_path / "cases.yaml")
-    passes = await evaluate([dataset], lambda: team(model(work=[PART])))
-    assert passes.sections[0].scores[0].passed, passes.sections[0].scores[0].why
-    fails = await evaluate([dataset], lambda: team(model(work=["There are 12 apples."])))
-    assert not fails.sections[0].scores[0].passed

@@ -1,5 +1,6 @@
 """A value of the wrong kind is named in words, with what to write instead."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from chargehand import Budget, Supervisor, Team, Worker, tool, tool_from_schema
+from chargehand.engine.policy import Limits, Retry
 from chargehand.errors import Invalid
-from chargehand.models.messages import Message
+from chargehand.models.messages import Message, Settings
 
 
 def stock(product: str) -> int:
@@ -34,7 +36,15 @@ TEAM = LOOSE_TEAM([ANN])
         (lambda: LOOSE_WORKER("ann", steps="3"), "Worker 'ann': steps is '3'; write a whole number"),
         (lambda: LOOSE_WORKER("ann", steps=True), "Worker 'ann': steps is True; write a whole number"),
         (lambda: LOOSE_WORKER("ann", model=5), "Worker 'ann': model is 5; write a handle such as"),
-        (lambda: Team([Worker("ann", concurrency=-3)]), "worker 'ann': concurrency is -3; write zero or more"),
+        (
+            lambda: Worker("ann", concurrency=-3),
+            "Worker 'ann': concurrency is -3; write a whole number from 0 to 10000",
+        ),
+        (lambda: Worker("ann", steps=0), "Worker 'ann': steps is 0; write a whole number from 1 to 10000"),
+        (lambda: Worker("ann", every=0), "Worker 'ann': every is 0; write a whole number from 1 to 10000"),
+        (lambda: Retry(attempts=0), "Retry: attempts is 0; write a whole number from 1"),
+        (lambda: Limits(width=0), "Limits: width is 0; write a whole number from 1"),
+        (lambda: Settings(temperature=math.nan), "Settings: temperature is nan; write a number from 0 to 2"),
         (
             lambda: tool_from_schema("x", "", LOOSE_SCHEMA, stock),
             "schema is 'x'; write the JSON Schema of its arguments as",

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.commands import COMMAND, EXAMPLES, Done, chargehand, environment
 
-ASKED = "How many passengers did each line carry in May? What do our notes say about bicycles?"
+ASKED = "How many passengers did each line carry in total in May? What do our notes say about bicycles?"
 PASSENGERS = "North 452, South 279"
 BICYCLES = "Bicycles travel free of charge"
 REMOTE = "openai:gpt-5-mini"
@@ -149,7 +149,8 @@ def test_near_the_deadline_what_is_done_is_answered(tmp_path: Path, provider: Pr
     assert done.returncode == 5, done.stderr
     assert BICYCLES in done.stdout
     assert (
-        "How many passengers did each line carry in May: the time ran out before it was finished. [t1]" in done.stdout
+        "How many passengers did each line carry in total in May: the time ran out before it was finished. [t1]"
+        in done.stdout
     )
     assert "; 1 of 2 parts covered; not covered: t1\n" in done.stderr
     assert "--reuse one --timeout TIME\n" in done.stderr

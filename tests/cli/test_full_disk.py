@@ -78,7 +78,7 @@ def test_a_run_that_cannot_be_written_any_further_says_how_to_do_it_once_more(tm
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (f"eval --team {SHOP} --kind routing -q", CHANGED),
+        (f"eval {SHOP}/evals/routing.jsonl --team {SHOP} -q", CHANGED),
         ("init minimal", CHANGED),
         ("tokens create", CHANGED),
         ("memory set notes milk --json", CHANGED),

@@ -116,8 +116,8 @@ def test_a_failure_is_said_tried_three_times_and_changes_no_exit_code(tmp_path: 
     chargehand(folder, "run", ASK, "--run", "one")
     said = [chargehand(folder, "run", ASK, "--run", name, "-q") for name in ("two", "three", "four")]
     assert [one.returncode for one in said] == [0, 0, 0]
-    assert "it is tried again the next time; see run desk-librarian-1" in said[0].stderr
-    assert "its turns will be left out; see run desk-librarian-3" in said[2].stderr
+    assert "it is tried three times in all; see run desk-librarian-1" in said[0].stderr
+    assert "it is tried three times in all; see run desk-librarian-3" in said[2].stderr
     assert batches(folder)[:3] == [["one", "two"]] * 3
     told = chargehand(folder, "doctor", "--workers").stdout
     assert "background run desk-librarian-1 did not get through" in told

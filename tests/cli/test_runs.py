@@ -52,9 +52,9 @@ def test_the_journal_may_be_named_by_its_url(tmp_path: Path) -> None:
     for url in ("sqlite:///some/runs.db", f"sqlite:///{tmp_path}/some/runs.db"):
         assert "one" in chargehand(tmp_path, "runs", "--journal", url).stdout
         assert "ending: complete" in chargehand(tmp_path, "runs", "show", "last", "--journal", url).stdout
-    strange = chargehand(tmp_path, "runs", "--journal", "postgres://here/runs")
+    strange = chargehand(tmp_path, "runs", "--journal", "mysql://here/runs")
     assert strange.returncode == 2
-    assert "'postgres://here/runs' is not the URL of a store; write sqlite:///PATH" in strange.stderr
+    assert "'mysql://here/runs' is not the URL of a store; write sqlite:///PATH" in strange.stderr
 
 
 def test_every_step_of_a_run_is_exported(folder: Path) -> None:

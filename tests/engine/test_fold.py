@@ -5,6 +5,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from chargehand.agents.scripted import Move, Script, ScriptedExecutor
 from chargehand.engine import events as ev
@@ -76,9 +77,9 @@ def test_a_very_long_chain_does_not_recurse() -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        Policy(retry=Retry(attempts=0)),
+        Policy(retry=structs.replace(Retry(), attempts=0)),
         Policy(retry=Retry(base=-1.0)),
-        Policy(limits=Limits(width=0)),
+        Policy(limits=structs.replace(Limits(), width=0)),
         Policy(breaking=Breaking(window=float("nan"))),
         Policy(grace=-1.0),
     ],

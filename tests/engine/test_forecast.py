@@ -103,7 +103,6 @@ def test_tasks_that_take_no_time_still_have_a_path_and_a_width() -> None:
 def test_with_one_slot_everything_takes_its_turn() -> None:
     tasks = [task(f"t{n}", seconds=n) for n in range(1, 5)]
     assert foreseen(*tasks, policy=wide(1)).makespan == 10.0
-    assert foreseen(*tasks, policy=wide(0)).makespan == 10.0
     assert foreseen(*tasks, policy=wide(4)).makespan == 4.0
 
 

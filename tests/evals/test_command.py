@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from chargehand.cli.main import main
-from tests.cli.commands import Done, chargehand, run_of
+from tests.cli.commands import Done, chargehand
 
 ROUTES = (
     '{"request": "What was the revenue in May 2026?", "worker": "analyst"}\n'
@@ -103,21 +103,6 @@ def test_nor_is_the_memory_of_a_team_inside_it(here: Path, typed: Type) -> None:
     assert list(here.rglob("*.db")) == []
 
 
-def test_a_run_becomes_a_case(typed: Type) -> None:
-    run = run_of(typed("run", "How many tents did we sell in June 2026?"))
-    done = typed("eval", "save", run, "--to", "evals/cases.yaml")
-    assert done.returncode == 0, done.stderr
-    assert " in evals/cases.yaml, which has 1 now" in done.stdout
-    assert typed("eval", "evals/cases.yaml", "--gate", "accuracy=1").returncode == 0
-
-
-def test_a_message_to_a_worker_is_no_case_of_the_team(here: Path, typed: Type) -> None:
-    told = typed("message", "How many tents did we sell in June 2026?", "--worker", "analyst", "--json")
-    assert told.returncode == 0, told.stderr
-    refused(typed("eval", "save", json.loads(told.stdout)["run"], "--to", "x.yaml"), "asked workers directly")
-    assert not (here / "x.yaml").exists()
-
-
 def test_the_datasets_beside_a_team_file_are_found(here: Path, typed: Type) -> None:
     team = here / "crew"
     (team / "evals").mkdir(parents=True)
@@ -173,7 +158,6 @@ def test_a_report_that_cannot_be_written_in_the_end_is_still_shown(here: Path, t
         (["golden.yaml", "--markdown", "golden.yaml/x"], "cannot be written"),
         (["golden.yaml", "--judge", "nope"], "'nope' is no model"),
         (["ungraded.yaml"], "case 'may': there is no module 'nowhere', neither beside the cases nor installed"),
-        (["save", "x"], "say which run and where to"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is(

@@ -6,7 +6,6 @@ import pytest
 
 from chargehand.errors import Invalid
 from chargehand.evals.cases import CaseNumber, find_datasets, kind_of, read_dataset
-from chargehand.evals.measures import select_kinds
 from tests.evals.samples import written
 
 WHOLE = """\
@@ -90,17 +89,3 @@ def test_a_file_that_is_not_there_or_not_text_is_said(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="not text in UTF-8"):
         read_dataset(tmp_path / "bad.jsonl")
-
-
-def test_only_cases_of_some_kinds_are_taken_with_what_the_gate_says_of_them(tmp_path: Path) -> None:
-    gate = "gate: {accuracy: 0.5, caught: 0.9, routing.refused: 0.8}"
-    found = written(tmp_path, "all.yaml", WHOLE.replace("gate: {accuracy: 0.5}", gate))
-    (chosen,) = select_kinds([found], ["routing", "plan"])
-    assert [kind_of(one) for one in chosen.cases] == ["routing", "routing", "plan"]
-    assert chosen.gate == {"accuracy": 0.5, "routing.refused": 0.8}
-    assert select_kinds([found], []) == [found]
-    with pytest.raises(Invalid, match=r"'all' is no kind of cases; there are routing"):
-        select_kinds([found], ["all"])
-    (left,) = select_kinds([found], ["run"])
-    with pytest.raises(Invalid, match=r"no cases of plan in these datasets; there are some of run"):
-        select_kinds([left], ["plan"])

@@ -14,7 +14,6 @@ from chargehand.evals.graders import (
     grade_answer,
     holds_number,
     judge_rubric,
-    written_numbers,
 )
 from chargehand.models.testing.scripted import ScriptedModel
 
@@ -209,7 +208,3 @@ def test_what_is_allowed_around_a_number_is_allowed_on_both_sides_of_nought() ->
     assert holds_number(find_figures("-0.01"), CaseNumber(0.0, within=0.05))
     assert holds_number(find_figures("-0.01"), CaseNumber(0.02, within=0.05))
     assert not holds_number(find_figures("-0.2"), CaseNumber(0.2, within=0.05))
-
-
-def test_figures_are_listed_with_their_signs_and_once() -> None:
-    assert written_numbers("It fell by -3.5 % to 12,223.40, and again by -3.5 %. See [t12].") == (-3.5, 12223.4)

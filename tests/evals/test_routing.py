@@ -29,16 +29,12 @@ async def routed(*cases: Case) -> Section:
     return part
 
 
-async def test_requests_are_counted_by_where_they_went_and_where_they_should() -> None:
+async def test_wrong_routes_are_counted_by_where_requests_went_and_where_they_should() -> None:
     part = await routed(*CASES)
     assert [one.passed for one in part.scores] == [True, True, False, True, True, False, False, True]
-    (matrix,) = part.tables
-    assert matrix.heads == ("", "billing", "repairs", "out of scope")
-    assert matrix.rows == (
-        ("billing", "2", "2", "1"),
-        ("repairs", "·", "2", "·"),
-        ("out of scope", "·", "·", "1"),
-    )
+    (mistakes,) = part.tables
+    assert mistakes.heads == ("wanted", "got", "cases")
+    assert mistakes.rows == (("billing", "repairs", "2"), ("billing", "out of scope", "1"))
     figures = {one.name: one.value for one in part.measures}
     assert figures["accuracy"] == 5 / 8
     assert (figures["out_of_scope"], figures["refused"]) == (1.0, 1 / 7)

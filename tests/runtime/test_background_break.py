@@ -1,6 +1,5 @@
 """Background workers in journals that are damaged, crowded, or longer than anybody looks."""
 
-import logging
 import sqlite3
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from chargehand.engine import events as ev
 from chargehand.engine.failure import Failure
 from chargehand.engine.policy import Policy
 from chargehand.journal.memory import MemoryJournal
-from chargehand.journal.protocol import RunRow
 from chargehand.journal.sqlite import SqliteJournal
 from chargehand.models.messages import Request
 from chargehand.models.testing.scripted import Line, ScriptedModel
@@ -78,22 +76,6 @@ async def test_one_damaged_run_keeps_nobody_from_looking_back_on_the_others(tmp_
         assert ("turn-3", True) in first.turns
     finally:
         await journal.close()
-
-
-class Gone(MemoryJournal):
-    """A journal that fails whoever looks back, in a way nobody foresaw."""
-
-    async def latest(self, *, before: int, limit: int) -> list[RunRow]:
-        raise OSError(f"nothing before {before}, not even {limit}")
-
-
-async def test_nothing_that_goes_wrong_beside_a_turn_fails_it(caplog: pytest.LogCaptureFixture) -> None:
-    team = desk(librarian(1), journal=Gone())
-    with caplog.at_level(logging.WARNING, "chargehand.agents.background"):  # the simulations turn most of it off
-        async with team.background():
-            endings = [(await team.run(ASK, run=f"turn-{number}")).ending for number in range(2)]
-    assert endings == ["complete", "complete"]
-    assert "background workers of desk: OSError: nothing before" in caplog.text
 
 
 async def test_what_it_did_in_the_world_is_not_done_again_because_it_failed_later() -> None:

@@ -136,11 +136,11 @@ async def test_the_sender_is_who_the_engine_says_it_is() -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (ask("ann"), "That is yourself"),
-        (ask("bop"), "there is no worker 'bop'; did you mean 'bob'"),
+        (ask("ann"), "You may not write to 'ann'. You may write to bob, cid."),
+        (ask("bop"), "You may not write to 'bop'. You may write to bob, cid."),
         (ask("bob", "  "), "The message is empty"),
         (ask("bob", "a\0b"), "holds a NUL character"),
-        (ask_all(match_all=["roof"]), "No other worker carries all of roof; the tags there are: hand, lead, left."),
+        (ask_all(match_all=["roof"]), "No other worker carries all of roof; the tags there are: hand, left."),
         (
             ToolCall("c1", ONE, '{"worker": "bob", "message": "hi", "sender": "person"}'),
             "has 'sender', which is not wanted",

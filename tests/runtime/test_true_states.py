@@ -77,14 +77,14 @@ def test_a_run_that_waits_for_a_person_says_so_whatever_was_written_since(tmp_pa
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
     kinds = [type(entry.event) for entry in read_run(journal, "r")]
     assert kinds[-1] is not ev.InputRequested, "other work went on, or the process let go of it"
-    assert _statuses(journal) == ["waiting"]
+    assert _statuses(journal) == ["needs_input"]
 
 
 def test_runs_inside_one_that_is_cancelled_do_not_wait_for_a_person(tmp_path: Path) -> None:
     journal = tmp_path / "runs.db"
     team = _nested(journal)
     assert team.run_sync("Pay it.", run="r").ending == "needs_input"
-    assert _statuses(journal) == ["waiting"] * 3
+    assert _statuses(journal) == ["needs_input"] * 3
     assert team.resume_sync("r", ev.CancelRequested("never mind")).ending == "cancelled"
     assert _statuses(journal) == ["cancelled"] * 3
 

@@ -320,6 +320,21 @@ def test_a_question_is_answered_on_the_command_line(tmp_path: Path) -> None:
         assert (done.returncode, '"three"' in done.stdout) == (0, True), done.stderr
 
 
+def test_a_packed_stream_can_be_read_as_it_comes(home: Garden) -> None:
+    home.hold()
+    run = home.begin()
+    home.tool_called(run)
+    headers = {"Accept-Encoding": "gzip"}
+    with home.client.stream("GET", f"/api/runs/{run}/events?lean=true&words=true", headers=headers) as reply:
+        assert reply.headers["content-encoding"] == "gzip"
+        events = events_of(reply)
+        steps = (event["event"]["name"] for name, event in events if name == "step.started")
+        assert "seedling_price" in steps
+        home.let_go()  # only now: what was read so far did not wait for the end
+        names = [name for name, _ in events]
+    assert names[-1] == "run.ended"
+
+
 def test_a_whole_trace_has_every_field_and_every_message(home: Garden) -> None:
     run = home.begin(BOTH)
     home.wait(run)
@@ -427,24 +442,30 @@ version: 1
 name: keepers
 defaults: {{model: "{handle}"}}
 workers:
-  keeper: {{description: Keeps what was found., tools: [archival_memory_insert]}}
+  keeper: {{description: Keeps what was found., tools: [archival_memory_insert, archival_memory_search]}}
 memory:
   archives:
     findings: {{description: What was found., share: write}}
 """
 
 
-def test_a_passage_says_which_run_and_task_kept_it(tmp_path: Path) -> None:
+def test_a_passage_says_which_run_and_task_kept_it_and_which_found_it(tmp_path: Path) -> None:
     kept = Call("archival_memory_insert", {"content": "Tomatoes are planted out after 15 May."})
+    searched = Call("archival_memory_search", {"query": "tomatoes"})
 
     def think(asked: Question) -> Answer | str:
-        return "It is kept." if asked.results else Answer(calls=(kept,))
+        if asked.results:
+            return "It is done."
+        return Answer(calls=(kept if "Keep it" in asked.user else searched,))
 
     with fake_model(think) as model:
         (tmp_path / "team.yaml").write_text(_KEEPERS.format(handle=model.handle))
         settings = settings_in(tmp_path / "data", teams=(tmp_path / "team.yaml",))
         with running(settings) as server, httpx.Client(base_url=server.url, headers=server.headers) as client:
-            plan = {"tasks": [{"id": "keep", "instruction": "Keep it.", "worker": "keeper"}], "combine": "forward"}
+            plan: dict[str, Any] = {
+                "tasks": [{"id": "keep", "instruction": "Keep it.", "worker": "keeper"}],
+                "combine": "forward",
+            }
             body = {"team": "keepers", "goal": "Keep it.", "plan": plan}
             run = client.post("/api/runs", json=body).json()["run"]
             Garden(server, client, tmp_path).wait(run, "complete")
@@ -453,6 +474,14 @@ def test_a_passage_says_which_run_and_task_kept_it(tmp_path: Path) -> None:
             for found in (passage, hit):
                 assert found["text"] == "Tomatoes are planted out after 15 May."
                 assert found["origin"] == {"by": "worker", "name": "keeper", "run": run, "task": "keep"}
+            uses = f"/api/teams/keepers/archives/findings/passages/{passage['id']}/uses"
+            assert client.get(uses).json() == {"uses": [], "runs": 1}
+            plan["tasks"] = [{"id": "look", "instruction": "When are they planted out?", "worker": "keeper"}]
+            later = client.post("/api/runs", json={**body, "goal": "Look it up."}).json()["run"]
+            Garden(server, client, tmp_path).wait(later)
+            (use,) = client.get(uses).json()["uses"]
+            assert (use["run"], use["task"], use["attempt"], use["query"]) == (later, "look", 1, "tomatoes")
+            assert use["score"] > 0
 
 
 def test_a_block_is_shown_and_restored_as_it_was_and_passages_are_listed(home: Garden) -> None:

@@ -302,6 +302,20 @@ async def test_the_latest_runs_come_page_by_page(journal: Journal) -> None:
     assert await journal.latest(before=0, limit=2) == []
 
 
+async def test_one_run_is_asked_for_by_its_name(journal: Journal) -> None:
+    lease = await begun(journal, "r", 2)
+    await begun(journal, "other", 1)
+    row = await journal.row("r")
+    assert (row.run, row.seq, row.held, row.last) == ("r", 2, True, noted(2))
+    assert row == next(row for row in await journal.runs() if row.run == "r")
+    await journal.release(lease)
+    assert not (await journal.row("r")).held
+    await journal.claim("empty", new=True)
+    for name in ("none", "empty"):
+        with pytest.raises(RunUnknown):
+            await journal.row(name)
+
+
 async def test_open_runs_are_those_that_have_not_ended(journal: Journal) -> None:
     await begun(journal, "open", 2)
     lease = await begun(journal, "over", 1)
@@ -336,9 +350,7 @@ async def test_an_append_without_waiting_is_an_append(journal: Journal) -> None:
 async def test_route_examples_are_kept_by_team(journal: Journal) -> None:
     example = RouteExample("what does it cost", "clerk", "feedback", "r", AT)
     await journal.route_examples("desk").record("r", "feedback", [example])
-    await journal.route_examples("desk").keep_fitted("key", b"router")
     assert await journal.route_examples("desk").list() == (example,)
-    assert await journal.route_examples("desk").fitted("key") == b"router"
     assert await journal.route_examples("other").list() == ()
     assert await journal.route_examples("desk").clear() == 1
 

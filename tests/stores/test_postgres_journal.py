@@ -1,6 +1,7 @@
 """A journal in PostgreSQL under everything that can happen to its server, its connections and its processes."""
 
 import asyncio
+import gc
 import random
 import signal
 import time
@@ -11,7 +12,8 @@ import pytest
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunBusy, RunUnknown, StoreUnavailable
-from chargehand.journal.postgres import tenants_with_open_runs
+from chargehand.journal import postgres_notices
+from chargehand.journal.postgres import PostgresJournal, tenants_with_open_runs
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.journal.store import (
     back_up,
@@ -26,6 +28,7 @@ from chargehand.journal.store import (
 )
 from chargehand.postgres.database import open_database
 from chargehand.postgres.driver import Row
+from chargehand.runtime.feed import Feed
 from chargehand.store_url import postgres_url
 from tests.evidence import Evidence
 from tests.kill9 import PATIENCE, Life, one_round
@@ -220,6 +223,58 @@ async def test_an_entry_that_was_tampered_with_is_corrupt(postgres_store: str, s
         assert (await journal.read_readable("r")).entries == entries(1)
         await ask(postgres_store, "DELETE FROM entries WHERE seq = 3")
         assert "entry 3 of run 'r' is missing" in (await journal.runs())[0].damage
+
+
+# --- live readers
+
+
+@pytest.mark.parametrize("source", ["notices", "looks"])
+async def test_a_reader_hears_what_another_process_writes(
+    postgres_store: str, other: Other, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source == "notices":
+        monkeypatch.setattr(postgres_notices, "_LOOK", 600.0)
+    else:
+        monkeypatch.setattr(postgres_notices, "_LOOK", 0.1)
+        monkeypatch.setattr(postgres_notices, "CHANNEL", "another")
+    assert other.hear() == "open"
+    async with opened_journal(postgres_store) as journal:
+        reader = Feed(journal).subscribe("r", expected=True)
+        assert await reader.first() == []
+        for seq in range(1, 4):
+            assert other.tell("append") == f"done {seq}"
+            async with asyncio.timeout(30):
+                assert (await anext(reader)).seq == seq
+
+
+async def test_a_reader_goes_on_after_the_server_was_restarted(
+    postgres: PostgresServer, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_notices, "_LOOK", 0.2)
+    async with opened_journal(postgres_store) as writing, opened_journal(postgres_store) as journal:
+        lease = await begin(writing, "r")
+        reader = Feed(journal).subscribe("r")
+        assert numbers(await reader.first()) == [1]
+        postgres.stop()
+        postgres.start()
+        await writing.append(lease, entries(2))
+        async with asyncio.timeout(30):
+            assert (await anext(reader)).seq == 2
+
+
+async def test_a_subscription_ends_with_its_last_reader(postgres_store: str) -> None:
+    async with opened_journal(postgres_store) as journal:
+        assert isinstance(journal, PostgresJournal)
+        await begin(journal, "r")
+        feed = Feed(journal)
+        first = feed.subscribe("r")
+        second = feed.subscribe("r")
+        assert len(journal.notices.runs) == 1
+        del first
+        assert len(journal.notices.runs) == 1
+        del second
+        gc.collect()
+        assert journal.notices.runs == set()
 
 
 # --- processes

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 
-from chargehand.agents.inputs import by_id, gap_text, read_inputs, result_text, today
+from chargehand.agents.inputs import by_id, gap_text, last_tasks, read_inputs, result_text, today
 from chargehand.agents.recall import instructions, material, shortened
 from chargehand.agents.spending import cut_off, too_expensive
 from chargehand.agents.writer import Writer, WriterCalls
@@ -17,7 +17,7 @@ from chargehand.engine.events import AnswerSection
 from chargehand.engine.facts import Tracing
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Task, TaskId, needs
+from chargehand.engine.plan import Task, TaskId
 from chargehand.models.messages import Message, Request, new_nonce, wrap
 from chargehand.models.request_facts import Answering, Given
 from chargehand.runtime.executor import Done, StepContext, WorkFailed
@@ -37,7 +37,7 @@ async def answer(writer: Writer, brief: Brief, context: StepContext) -> Done:
         return Done(await _call_function(writer.own, brief, results), NOTHING)
     if brief.combine == "forward":
         last = _last_results(results, brief.tasks)
-        text = "\n\n".join(result_text(result) for result in last)
+        text = "\n\n".join(result_text(result.value) for result in last)
         sections = (*gaps_section(text, brief.gaps), *_report_results(brief, last))
         return Done(text, NOTHING, sections=sections)
     calls = WriterCalls(writer, context)
@@ -65,9 +65,8 @@ async def _call_function(function: Callable[..., object], brief: Brief, results:
 
 def _last_results(results: Sequence[Given], tasks: Sequence[Task]) -> list[Given]:
     """The results that no other result was made from."""
-    done = {result.task for result in results}
-    read = {name for task in tasks if task.id in done for name, _ in needs(task)}
-    return [result for result in results if result.task not in read] or list(results)
+    last = last_tasks([result.task for result in results], tasks)
+    return [result for result in results if result.task in last]
 
 
 def _report_results(brief: Brief, results: Sequence[Given]) -> Sequence[AnswerSection]:
@@ -89,7 +88,7 @@ async def _choose(calls: WriterCalls, brief: Brief, results: Sequence[Given]) ->
         choice = await choose(calls, brief.goal, last)
         calls.context.note(choice.why)
     chosen = choice.result
-    text = result_text(chosen)
+    text = result_text(chosen.value)
     why = (AnswerSection("chosen", choice.why),) if choice.why else ()
     gaps = gaps_section(f"{text}\n\n{choice.why}", brief.gaps)
     tracing = next(result.tracing for result in brief.inputs if result.task == chosen.task)
@@ -138,7 +137,7 @@ async def _write(calls: WriterCalls, brief: Brief, results: Sequence[Given]) -> 
     reply = await calls.write(reserved, calls.hear)
     written = reply.text.strip()
     sources = [brief.goal, writer.instructions, *(block.text for block in blocks), *(gap.message for gap in brief.gaps)]
-    report = await report_answer(written, brief, results, sources, settled, context.note)
+    report = await report_answer(written, brief, results, sources, settled)
     cut = cut_off(reply)
     sections = gaps_section(written, brief.gaps)
     if cut:

@@ -5,21 +5,20 @@ worker is read off the journal and nothing else: the request of a background run
 lose nothing. Nothing here can fail a turn: those are over.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol, Self
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from chargehand.agents.nested import request_tasks, text
+from chargehand.agents.inputs import own_words
+from chargehand.agents.nested import request_tasks
 from chargehand.agents.result import Result, fallback_answer, read_result
 from chargehand.agents.roles import Worker
 from chargehand.agents.setup import own_archives, own_blocks, toolset
-from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.fold import replay
 from chargehand.engine.plan import Task, TaskId
@@ -45,7 +44,9 @@ _INSTRUCTION = (
     "changed."
 )
 _ROOM = 48_000  # characters of all turns together
-_REQUEST_SHARE = 0.3  # of a turn's characters, for what was asked
+# of a turn's characters, for what was asked and what was answered
+_REQUEST_SHARE = 0.3
+_ANSWER_SHARE = 0.6
 _MAX_GAPS = 5
 _WRITES = ("append", "write")
 _PATIENCE: Seconds = 30 * 86_400.0
@@ -83,9 +84,6 @@ def check(memory: Memory | None, front: Sequence[Worker], background: Sequence[W
 
 def _check_alone(owner: str, worker: Worker) -> None:
     """Raise Invalid for what needs other workers or a person: once a turn is over there are none."""
-    every = worker.every
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise Invalid(f"{owner}: every is {every!r}; say after how many turns it works: 1 or more")
     if worker.is_delegated:
         kind = "a team" if worker.call is None else "a function"
         raise Invalid(f"{owner} is {kind}, which does not work in the background; give `every` to a worker")
@@ -121,7 +119,6 @@ class BackgroundTeam(Protocol):
     name: str
     background_agents: tuple[tuple[Agent, int], ...]
     """Its background workers, and after how many turns each works."""
-    turn_signal: "TurnSignal"
 
     @property
     def notice(self) -> str: ...
@@ -143,8 +140,11 @@ class BackgroundRun(Struct, frozen=True):
     worker: str
     outcome: Outcome
     covered: tuple[str, ...]
-    again: bool = False
-    """It failed, and is tried once more the next time."""
+
+    @property
+    def failed(self) -> bool:
+        """It came to no end that counts, and waits for no person."""
+        return self.outcome.ending not in _ANSWERED and self.outcome.question is None
 
 
 class DueRun(Struct, frozen=True):
@@ -177,7 +177,7 @@ async def run_due(
                 if run is None:
                     break
                 done.append(run)
-                if run.again and not due.resumes:
+                if run.failed:  # it is tried again the next time
                     break
     return done
 
@@ -198,13 +198,9 @@ async def _drive(team: BackgroundTeam, runner: Runner, agent: Agent, due: DueRun
             taken = f"a run is called {due.run!r}, as the next background run of {agent.name} would be"
             raise Refused(f"{taken}; rename the worker") from None
         return None
-    is_good = outcome.ending in _ANSWERED
-    if not is_good:
+    if outcome.ending not in _ANSWERED:
         logger.warning("background run %s: %s (%s)", outcome.run, outcome.ending, outcome.reason)
-    again = False
-    if not is_good and outcome.question is None:  # due without new turns: it may be tried once more
-        again = await find_due(journal, team.name, agent.name, every=2**31) is not None
-    return BackgroundRun(agent.name, outcome, due.turns, again)
+    return BackgroundRun(agent.name, outcome, due.turns)
 
 
 async def _request(team: BackgroundTeam, journal: Journal, agent: Agent, due: DueRun) -> ev.RunRequested:
@@ -238,22 +234,22 @@ class TurnRecord(Struct, frozen=True, tag_field="kind", tag="turn", omit_default
 
 
 async def read_turn(journal: Journal, run: str, room: int) -> TurnRecord:
-    """One turn, cut to so many characters."""
+    """One turn, cut to so many characters at most; of the gaps, the first few."""
     try:
         entries = await journal.read(run)
     except (StoreError, RunUnknown) as error:  # a damaged one must not keep the others from being read
         return TurnRecord(f"(the turn {run} cannot be read: {error})", "")
     state = replay(entries)
-    answer = fallback_answer(state) if state.answer is None else text(decode_value(state.answer))
+    answer = fallback_answer(state) if state.answer is None else own_words(decode_value(state.answer))
     if not answer:
-        answer = "\n\n".join(text(decode_value(result.value)) for result in results(state) if result.value is not None)
+        values = [result.value for result in results(state) if result.value is not None]
+        answer = "\n\n".join(own_words(decode_value(value)) for value in values)
     gaps = () if state.ended is None else state.ended.gaps
-    lines = [_cut(gap.message, room // 20) for gap in gaps[:_MAX_GAPS]]
-    if len(gaps) > _MAX_GAPS:
-        lines.append(f"and {len(gaps) - _MAX_GAPS} more")
-    request = _cut(state.requested.goal, int(room * _REQUEST_SHARE))
-    rest = room - len(request) - sum(map(len, lines))
-    return TurnRecord(request, _cut(answer, max(0, rest)), tuple(lines))
+    return TurnRecord(
+        request=_cut(state.requested.goal, int(room * _REQUEST_SHARE)),
+        answer=_cut(answer, int(room * _ANSWER_SHARE)),
+        gaps=tuple(_cut(gap.message, room // 50) for gap in gaps[:_MAX_GAPS]),
+    )
 
 
 def _cut(text: str, most: int) -> str:
@@ -357,26 +353,7 @@ def _requested(run: RunRow) -> ev.RunRequested:
     return run.request
 
 
-# --- as methods of a team
-
-
-class TurnSignal:
-    """Set when a turn is over, for subscribers that may live on other event loops."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-
-    def notify(self) -> None:
-        for event, loop in tuple(self._waiting.items()):
-            loop.call_soon_threadsafe(event.set)
-
-    def subscribe(self) -> asyncio.Event:
-        event = asyncio.Event()
-        self._waiting[event] = asyncio.get_running_loop()
-        return event
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        self._waiting.pop(event, None)
+# --- as a method of a team
 
 
 async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
@@ -386,32 +363,3 @@ async def rest_team(team: BackgroundTeam) -> tuple[Result, ...]:
     async with team.open_journal() as journal:
         outcomes = [run.outcome for run in await run_due(team, journal)]
         return tuple([read_result(outcome, await journal.read(outcome.run), team.notice) for outcome in outcomes])
-
-
-@asynccontextmanager
-async def work_in_background(team: BackgroundTeam) -> AsyncGenerator[None]:
-    """While inside, background work of a team is done as it becomes due; see `Team.background`."""
-    turn_over = team.turn_signal.subscribe()
-    over = asyncio.Event()
-    turn_over.set()  # there may be something left from last time
-    try:
-        async with BareTaskGroup() as jobs:
-            jobs.create_task(_attend(team, turn_over, over))
-            yield
-            over.set()
-            turn_over.set()
-    finally:
-        team.turn_signal.unsubscribe(turn_over)
-
-
-async def _attend(team: BackgroundTeam, turn_over: asyncio.Event, over: asyncio.Event) -> None:
-    while True:
-        await turn_over.wait()
-        turn_over.clear()
-        last = over.is_set()
-        try:
-            await rest_team(team)
-        except Exception as error:  # noqa: BLE001 - whatever it is: it is still due, and no turn fails because of it
-            logger.warning("background workers of %s: %s: %s", team.name, type(error).__name__, error)
-        if last:
-            return

@@ -1,25 +1,23 @@
 """A plan that is not run: asked for, checked, sent back while it cannot run, and reckoned. No worker is called."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
 
-from chargehand.agents.checks import Checks, Reviewer, Verifier
-from chargehand.agents.loop import TeamResources
-from chargehand.agents.nested import Subteam
+from chargehand.agents.checks import Reviewer, Verifier
+from chargehand.agents.executor import AgentExecutor
 from chargehand.agents.result import planned
-from chargehand.agents.setup import ReadyWorker
+from chargehand.agents.setup import ReadyWorker, make_ready
 from chargehand.agents.writer import Writer
 from chargehand.engine import events as ev
-from chargehand.engine.budget import NOTHING, Amount, Budget
+from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.facts import RouteChosen
 from chargehand.engine.forecast import CostForecast, Forecast, forecast, in_line
 from chargehand.engine.lint import lint
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Finding, Plan, Task, needs
 from chargehand.engine.policy import Policy
-from chargehand.engine.roster import Roster
 from chargehand.errors import BudgetExceeded, PlanInvalid
 from chargehand.journal.memory import MemoryJournal
 from chargehand.models.model import Model
@@ -45,32 +43,24 @@ class PlanForecast(Forecast, frozen=True, omit_defaults=True):
     usd: CostForecast | None = None
 
 
-class Means(Struct, frozen=True):
-    """Who does the work, and with which models."""
-
-    workers: Mapping[str, ReadyWorker]
-    writer: Writer
-    resources: TeamResources
-    teams: Mapping[str, Subteam]
-    checks: Checks
-    verifiers: Mapping[str, Model]
-
-
 def forecast_cost(
-    means: Means, plan: Plan, roster: Roster, policy: Policy, budget: Budget, *, closed: bool = True
+    executor: AgentExecutor, plan: Plan, request: ev.RunRequested, *, closed: bool = True
 ) -> CostForecast:
     """The dollars of a plan; one that is not `closed` is only the first part of it."""
+    roster = request.roster
     lines = [in_line(task.worker or task.match, roster) for task in plan.tasks]
-    calls = _answer_calls(means, plan)
+    calls = _answer_calls(executor.writer, plan)
     for task, line in zip(plan.tasks, lines, strict=True):
-        calls += _task_calls(means, task, line[0].name if line else task.worker)
-    unknown = dict.fromkeys(call.model.card.handle for call in calls if call.micros is None)
+        calls += _task_calls(executor, task, line[0].name if line else task.worker)
+    costs = [(call.model.card.handle, call.micros) for call in calls]
+    unknown = dict.fromkeys(handle for handle, micros in costs if micros is None)
     names = list(dict.fromkeys(agent.name for line in lines for agent in line))
+    cap = request.budget.micros
     return CostForecast(
-        about=None if unknown else sum(call.micros or 0 for call in calls) / 1_000_000,
+        about=None if unknown else sum(micros or 0 for _, micros in costs) / 1_000_000,
         unknown=tuple(unknown),
-        grows=_grows(means, names, policy, closed=closed),
-        budget=None if budget.micros is None else budget.micros / 1_000_000,
+        grows=_grows(executor, names, request.policy, closed=closed),
+        budget=None if cap is None else cap / 1_000_000,
     )
 
 
@@ -89,35 +79,44 @@ class _Call(Struct, frozen=True):
         return self.estimate or None if price is None else price
 
 
-def _task_calls(means: Means, task: Task, name: str) -> list[_Call]:
+def _task_calls(executor: AgentExecutor, task: Task, name: str) -> list[_Call]:
     """One attempt of a worker, and of each check that asks a model, one call. What a team costs is not foreseen."""
-    calls: list[_Call] = []
-    ready = means.workers.get(name)
-    if ready is not None:
-        resources = means.resources
-        specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in ready.specs]
-        shape = "" if ready.shape is None else bytes(ready.shape.raw).decode()
-        prompt = resources.prompts.text("task", instruction=task.instruction, inputs="")
-        read = _tokens(ready.system(resources.prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
-        model = ready.models[0]
-        estimate = ready.worker.estimate.micros
-        is_estimated = model.card.price(1, 1) is None and estimate > 0
-        count = _CALLS_WITH_TOOLS if ready.tools and not is_estimated else 1
-        # each call also reads what those before it wrote and were returned
-        calls += [_Call(model, read + number * 2 * _REPLY, estimate) for number in range(count)]
-    for check_name in means.checks.of(task, name):
-        check = means.checks.by_name.get(check_name)
-        read = _tokens(task.instruction) + (1 + len(needs(task))) * _REPLY
+    ready = _ready_worker(executor, name)
+    calls = [] if ready is None else _attempt_calls(executor, ready, task)
+    read = _tokens(task.instruction) + (1 + len(needs(task))) * _REPLY
+    for check_name in executor.checks.of(task, name):
+        check = executor.checks.by_name.get(check_name)
         if isinstance(check, Verifier):
-            calls.append(_Call(means.verifiers.get(check_name, means.writer.model), read))
-        elif isinstance(check, Reviewer) and check.worker in means.workers:
-            reviewer = means.workers[check.worker]
+            calls.append(_Call(executor.verifiers.get(check_name, executor.writer.model), read))
+        elif isinstance(check, Reviewer) and check.worker in executor.workers:
+            reviewer = executor.workers[check.worker]
             calls.append(_Call(reviewer.models[0], read, reviewer.worker.estimate.micros))
     return calls
 
 
-def _answer_calls(means: Means, plan: Plan) -> list[_Call]:
-    writer = means.writer
+def _ready_worker(executor: AgentExecutor, name: str) -> ReadyWorker | None:
+    """The worker of this name; in place of the factory, one with all of its tools."""
+    maker = executor.worker_maker
+    if maker is None or maker.factory.name != name:
+        return executor.workers.get(name)
+    return make_ready(maker.factory.stand_in, [maker.model])
+
+
+def _attempt_calls(executor: AgentExecutor, ready: ReadyWorker, task: Task) -> list[_Call]:
+    prompts = executor.resources.prompts
+    specs = [f"{spec.name}{spec.description}{bytes(spec.parameters).decode()}" for spec in ready.specs]
+    shape = "" if ready.shape is None else bytes(ready.shape.raw).decode()
+    prompt = prompts.text("task", instruction=task.instruction, inputs="")
+    read = _tokens(ready.system(prompts).text, *specs, shape, prompt) + len(needs(task)) * _REPLY
+    model = ready.models[0]
+    estimate = ready.worker.estimate.micros
+    is_estimated = model.card.price(1, 1) is None and estimate > 0
+    count = _CALLS_WITH_TOOLS if ready.tools and not is_estimated else 1
+    # each call also reads what those before it wrote and were returned
+    return [_Call(model, read + number * 2 * _REPLY, estimate) for number in range(count)]
+
+
+def _answer_calls(writer: Writer, plan: Plan) -> list[_Call]:
     count = len(plan.tasks)
     chooses = plan.combine in ("select", "vote")  # of one result there is nothing to choose
     if plan.combine in ("none", "forward") or writer.own is not None or count == 0 or (chooses and count == 1):
@@ -130,16 +129,15 @@ def _tokens(*texts: str) -> int:
     return sum(map(len, texts)) // _CHARACTERS
 
 
-def _grows(means: Means, names: Sequence[str], policy: Policy, *, closed: bool) -> str:
+def _grows(executor: AgentExecutor, names: Sequence[str], policy: Policy, *, closed: bool) -> str:
     if not closed:
         return "the plan grows as results come in"
     if policy.limits.replans:
         return "what fails may be planned anew"
     for name in names:
-        if name in means.teams and not means.teams[name].free:
+        if name in executor.teams and not executor.teams[name].free:
             return f"{name} is a team that plans for itself"
-    for name in names:
-        if name in means.workers and means.workers[name].worker.contacts:
+        if name in executor.workers and executor.workers[name].worker.contacts:
             return f"{name} may write to others, who work for it then"
     return ""
 
@@ -222,6 +220,7 @@ def _no_plan(events: Sequence[ev.Event]) -> PlanInvalid:
 
 
 def foreseen(executor: Executor, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> PlanForecast:
-    """What a plan will take: time, and dollars where the executor knows its models."""
+    """What a plan will take: time, and dollars where it is known which models are called."""
+    usd = forecast_cost(executor, plan, request, closed=closed) if isinstance(executor, AgentExecutor) else None
     forecasted = structs.asdict(forecast(plan, request.roster, request.policy))
-    return PlanForecast(**forecasted, usd=executor.cost_forecast(plan, request, closed=closed))
+    return PlanForecast(**forecasted, usd=usd)

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct, structs
@@ -23,10 +23,8 @@ from chargehand.agents.supervision import Lead
 from chargehand.agents.writer import Writer
 from chargehand.code_errors import error_in, mistake_failure
 from chargehand.engine.budget import Amount, Budget
-from chargehand.engine.events import RunRequested
 from chargehand.engine.failure import Failure, Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.errors import Invalid
@@ -36,10 +34,6 @@ from chargehand.models.model import Model
 from chargehand.models.request_facts import Making
 from chargehand.runtime.executor import Done, Listener, Proposal, Refined, StepContext, WorkFailed
 from chargehand.runtime.load import LoadView
-
-if TYPE_CHECKING:
-    from chargehand.agents.draft import CostForecast
-
 
 # --- workers that are functions: an agent of another framework, a service, a script
 
@@ -207,25 +201,6 @@ class AgentExecutor(Struct, eq=False, frozen=True, weakref=True):
     def supervision(self, budget: Budget) -> Amount:
         """What a call of the supervisor is taken to cost, now that it is known what its models do."""
         return supervision(budget, (self.lead.model, self.writer.model), self.lead.settings)
-
-    def cost_forecast(self, plan: Plan, request: RunRequested, *, closed: bool = True) -> "CostForecast":
-        """The estimated cost of carrying out a plan of this request."""
-        from chargehand.agents.draft import Means, forecast_cost  # noqa: PLC0415 - few runs are estimated
-
-        workers = dict(self.workers)
-        if self.worker_maker is not None:
-            factory = self.worker_maker.factory
-            stand_in = Worker(factory.name, tools=factory.tools, steps=factory.steps)
-            workers[factory.name] = make_ready(stand_in, [self.worker_maker.model])
-        means = Means(
-            workers=workers,
-            writer=self.writer,
-            resources=self.resources,
-            teams=self.teams,
-            checks=self.checks,
-            verifiers=self.verifiers,
-        )
-        return forecast_cost(means, plan, request.roster, request.policy, request.budget, closed=closed)
 
     @property
     def free(self) -> bool:

@@ -1,6 +1,6 @@
 """What a model is shown: the history of an attempt, and results as data in envelopes, as plain values, as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Task, TaskId
-from chargehand.engine.value import decode_value
+from chargehand.engine.plan import Task, TaskId, needs
+from chargehand.engine.value import decode_value, encode_value
 from chargehand.engine.view import Input
 from chargehand.errors import Invalid
 from chargehand.models.artifacts import PICTURES, Artifact, Chart, Figure, Passages, Table, WorkerOutput
@@ -263,6 +263,30 @@ def without_pictures(value: object) -> object:
     return value
 
 
+def output_of(value: object) -> WorkerOutput | None:
+    """A result as text with what backs it; None where it is other data."""
+    if isinstance(value, WorkerOutput):
+        return value
+    if isinstance(value, str):
+        return WorkerOutput(value)
+    try:
+        return msgspec.convert(value, WorkerOutput)
+    except msgspec.ValidationError:
+        return None
+
+
+def own_words(value: object) -> str:
+    """What a result says itself, without what backs it; other data as JSON."""
+    product = output_of(value)
+    return bytes(encode_value(value)).decode() if product is None else product.text
+
+
+def last_tasks(done: Sequence[str], tasks: Iterable[Task]) -> list[str]:
+    """Those of the tasks that are done whose results no other of them works from; all of them, if there are none."""
+    read = {name for task in tasks if task.id in done for name, _ in needs(task)}
+    return [name for name in done if name not in read] or list(done)
+
+
 def by_id(tasks: Sequence[Task]) -> dict[TaskId, Task]:
     return {task.id: task for task in tasks}
 
@@ -274,14 +298,11 @@ _MAX_ROWS = 20
 _MAX_PASSAGES = 3
 
 
-def result_text(given: Given, *, whole: bool = False) -> str:
+def result_text(value: object, *, whole: bool = False) -> str:
     """A result with what backs it. `whole`: also what hardly does, for those that judge it."""
-    if isinstance(given.value, str):
-        return given.value
-    try:
-        product = msgspec.convert(given.value, WorkerOutput)
-    except msgspec.ValidationError:
-        return msgspec.json.format(msgspec.json.encode(given.value), indent=2).decode()
+    product = output_of(value)
+    if product is None:
+        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     unrelated = frozenset[str]() if whole else _unrelated_sources(product)
     texts = [_artifact_text(artifact, product.text, unrelated) for artifact in product.artifacts]
     sources = f"Sources: {', '.join(source for source in product.sources if source not in unrelated)}"

@@ -12,9 +12,9 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 from chargehand.agents.audit.contradictions import read_yes_or_no
-from chargehand.agents.inputs import result_text
-from chargehand.agents.shape import choice_schema, encode_schema, find_object, list_schema, one_line, text_schema
-from chargehand.agents.supervision import ModelQuestion, read_list
+from chargehand.agents.inputs import origin_of, result_text
+from chargehand.agents.shape import choice_schema, encode_schema, list_schema, one_line, read_reply, text_schema
+from chargehand.agents.supervision import ModelQuestion
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.facts import Contradiction, Ruling, SettledContradiction
 from chargehand.errors import Invalid
@@ -65,9 +65,10 @@ def _question(calls: WriterCalls, subject: Judging, tasks: Sequence[str], *, ext
     parts = [f"Request: {subject.goal}"]
     if subject.claims:
         parts.append("What they say:\n" + "\n".join(f"- {claim}" for claim in subject.claims))
-    for result in subject.results:
-        origin = f", {result.worker}: {result.instruction}" if result.instruction else ""
-        parts.append(wrap(nonce, f"task {result.task}{origin}", capped(result_text(result, whole=True), room)[0]))
+    parts += [
+        wrap(nonce, origin_of(result), capped(result_text(result.value, whole=True), room)[0])
+        for result in subject.results
+    ]
     return ModelQuestion(
         purpose="a ruling on results this long",
         prompt="judge",
@@ -90,20 +91,29 @@ def ruling_schema(tasks: Sequence[str], manner: Literal["contradiction", "select
     return encode_schema({"why": text, "winner": winner})
 
 
+class RulingReply(Struct, frozen=True):
+    """A ruling as a model writes it."""
+
+    winner: str | None = None
+    why: str | None = None
+    ruling: str | None = None
+    agree: Sequence[str] | None = None
+
+
 def _read_ruling(text: str, tasks: Sequence[str], subject: Judging) -> Ruling:
-    table = find_object(text)
-    winner = _named_task(table.get("winner"), tasks)
-    ruling = one_line(table.get("ruling"), _MAX_WHY)
-    why = one_line(table.get("why"), _MAX_WHY) or one_line(table.get("reason"), _MAX_WHY) or ruling
-    is_open = subject.manner == "contradiction" and table.get("winner") is None and why != ""
+    reply = read_reply(text, RulingReply)
+    winner = _named_task(reply.winner, tasks)
+    ruling = one_line(reply.ruling, _MAX_WHY)
+    why = one_line(reply.why, _MAX_WHY) or ruling
+    is_open = subject.manner == "contradiction" and reply.winner is None and why != ""
     if not winner and not is_open:
         raise Invalid("the reply names no result as the winner")
-    others = [_named_task(task, tasks) for task in read_list(table.get("agree"))]
+    others = [_named_task(task, tasks) for task in reply.agree or ()]
     agree = dict.fromkeys(task for task in (winner, *others) if task)
     return Ruling(winner=winner, why=why, ruling=ruling, agree=tuple(agree))
 
 
-def _named_task(written: object, tasks: Sequence[str]) -> str:
+def _named_task(written: str | None, tasks: Sequence[str]) -> str:
     """The task that is meant, also with brackets or the word task around it; empty if there is none of that name."""
     plain = re.sub(r"^task\s+", "", one_line(written, _MAX_WHY), flags=re.IGNORECASE)
     return next((task for task in tasks if plain in (task, f"[{task}]")), "")
@@ -167,7 +177,7 @@ async def select(calls: WriterCalls, goal: str, results: Sequence[Given]) -> Cho
     """
     different: dict[str, Given] = {}
     for result in results:
-        different.setdefault(" ".join(result_text(result).split()), result)
+        different.setdefault(" ".join(result_text(result.value).split()), result)
     if len(different) == 1:
         return Choice(results[0], f"All {len(results)} results are the same: {_bracket(results[:_MAX_JUDGED])}.")
     choice = await _choose(calls, Judging(goal, results=tuple(different.values())[:_MAX_JUDGED], manner="select"))
@@ -214,7 +224,7 @@ def ballot(value: object) -> str:
     """What a result votes for: results with the same ballot say the same."""
     if verdict := read_yes_or_no(value):
         return verdict
-    text = result_text(Given(task="", instruction="", worker="", value=value)).replace("%", " percent ")
+    text = result_text(value).replace("%", " percent ")
     numbers = [f"{quantity.readings[0][0].normalize():f}" for quantity in find_quantities(text)]
     words = split_words(text)
     if len(numbers) != 1 or len(words) > _MAX_BALLOT_WORDS:
@@ -227,5 +237,5 @@ def _bracket(results: Sequence[Given]) -> str:
 
 
 def _excerpt(result: Given) -> str:
-    text = " ".join(result_text(result).split())
+    text = " ".join(result_text(result.value).split())
     return text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT].rsplit(' ', 1)[0]} …"

@@ -5,12 +5,9 @@ journaled, resumed, budgeted and traced like any other. One that a worker sends 
 """
 
 import math
-import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Literal, Protocol, Self, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
@@ -24,12 +21,12 @@ from chargehand.engine.policy import Seconds
 from chargehand.engine.roster import Agent, Match, Roster, fits
 from chargehand.engine.state import Status as TaskStatus
 from chargehand.engine.value import encode_value
-from chargehand.errors import Invalid, NotJson
+from chargehand.errors import Invalid
 from chargehand.models.messages import new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.runtime.executor import NestedRequest, RunBounds, StepContext
-from chargehand.runtime.nested import nesting_of, start_or_resume
-from chargehand.runtime.runner import Runner, checked_goal
+from chargehand.runtime.nested import nesting_of
+from chargehand.runtime.runner import checked_goal
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.text.words import did_you_mean
 from chargehand.tools.calling import capped
@@ -237,7 +234,7 @@ def message_request(base: ev.RunRequested, message: WorkerMessage) -> ev.RunRequ
     )
 
 
-def _message_key(request: ev.RunRequested) -> tuple[object, ...]:
+def message_key(request: ev.RunRequested) -> tuple[object, ...]:
     """What makes two messages the same: the text, its sender and its readers."""
     tasks = request.plan.tasks if request.plan is not None else ()
     return request.goal, request.sender, [task.worker for task in tasks]
@@ -290,14 +287,31 @@ async def send(context: StepContext, key: str, message: WorkerMessage) -> tuple[
         if problem := _barred(context.request, message.sender, reader):
             barred[reader.name] = problem
     readers = tuple(reader for reader in message.to if reader.name not in barred)
-    replies = Replies()
-    used = NOTHING
-    if readers:
-        replies, used = await _start(context, key, structs.replace(message, to=readers))
-    by_name = {reply.worker: reply for reply in replies.replies}
-    skipped = {name: WorkerReply(name, "skipped", failure=problem) for name, problem in barred.items()}
-    missing = {reader.name: WorkerReply(reader.name, "skipped", failure=_JOINED) for reader in message.to}
-    return structs.replace(replies, replies=tuple({**missing, **by_name, **skipped}.values())), used
+    skipped = [WorkerReply(name, "skipped", failure=problem) for name, problem in barred.items()]
+    if not readers:
+        return Replies(replies=tuple(skipped)), NOTHING
+    request = partial(_nested_request, context.request, structs.replace(message, to=readers))
+    try:
+        checked_goal(message.text)
+        nested = await context.start_run(key, NestedRequest(request, "message", may_ask=False))
+    except Invalid as error:  # said before anything was begun
+        raise ToolFailed(f"The message could not be sent: {error}") from error
+    replies = replies_of(Tracer.replay(nested.run, nested.entries))
+    missing = [WorkerReply(reader.name, "skipped", failure=_JOINED) for reader in message.to]
+    every = {reply.worker: reply for reply in (*missing, *replies.replies, *skipped)}
+    return structs.replace(replies, replies=tuple(every.values())), nested.used
+
+
+def _nested_request(outer: ev.RunRequested, message: WorkerMessage, bounds: RunBounds) -> ev.RunRequested:
+    base = ev.RunRequested(
+        goal=message.text,
+        roster=Roster(),
+        policy=structs.replace(outer.policy, uncertain="fail"),  # no person can be asked
+        budget=bounds.budget,
+        deadline=bounds.deadline,
+        seed=outer.seed,
+    )
+    return message_request(base, message)
 
 
 def _barred(outer: ev.RunRequested, sender: str, reader: Agent) -> str:
@@ -309,28 +323,6 @@ def _barred(outer: ev.RunRequested, sender: str, reader: Agent) -> str:
     if nesting_of(outer) + 1 > deepest:
         return f"messages are nested {nesting_of(outer)} deep already, and at most {deepest} are allowed"
     return ""
-
-
-async def _start(context: StepContext, key: str, message: WorkerMessage) -> tuple[Replies, Amount]:
-    outer = context.request
-
-    def request(bounds: RunBounds) -> ev.RunRequested:
-        base = ev.RunRequested(
-            goal=message.text,
-            roster=Roster(),
-            policy=structs.replace(outer.policy, uncertain="fail"),  # no person can be asked
-            budget=bounds.budget,
-            deadline=bounds.deadline,
-            seed=outer.seed,
-        )
-        return message_request(base, message)
-
-    try:
-        checked_goal(message.text)
-        nested = await context.start_run(key, NestedRequest(request, "message", may_ask=False))
-    except Invalid as error:  # said before anything was begun
-        raise ToolFailed(f"The message could not be sent: {error}") from error
-    return replies_of(Tracer.replay(nested.run, nested.entries)), nested.used
 
 
 # --- the tools
@@ -387,26 +379,16 @@ class MessageTools(Struct, eq=False, frozen=True):
             raise ToolFailed("The message is empty; say what you want to know or to have done.")
         sender = caller.worker
         allowed = self._allowed(sender)
-        readers = matching(allowed, to) if isinstance(to, Match) else self._reader_named(to, sender, allowed)
-        if not readers:
-            return Costs({"replies": [], "note": self._nobody(cast("Match", to), sender, allowed)}, NOTHING)
+        if isinstance(to, Match):
+            readers = matching(allowed, to)
+            if not readers:
+                return Costs({"replies": [], "note": f"{no_reader(allowed, to)} {_may(allowed)}"}, NOTHING)
+        else:
+            readers = tuple(agent for agent in allowed if agent.name == to)
+            if not readers:
+                raise ToolFailed(f"You may not write to {to[:100]!r}. {_may(allowed)}")
         replies, used = await send(context, caller.key, WorkerMessage(text, readers, sender, foreign=True))
         return Costs(replies_value(replies), used)
-
-    def _reader_named(self, name: str, sender: str, allowed: Sequence[Agent]) -> tuple[Agent, ...]:
-        if name == sender:
-            raise ToolFailed("That is yourself; message another worker, or do it.")
-        if name not in {agent.name for agent in allowed} and any(agent.name == name for agent in self.agents):
-            raise ToolFailed(f"You may not write to {name!r}. {_may(allowed)}")
-        try:
-            return agents_named(allowed, [name])
-        except Invalid as error:
-            raise ToolFailed(str(error) if allowed else f"there is no worker {name[:100]!r}. {_may(())}") from error
-
-    def _nobody(self, match: Match, sender: str, allowed: Sequence[Agent]) -> str:
-        reachable = {sender, *(agent.name for agent in allowed)}
-        note = no_reader([agent for agent in self.agents if agent.name in reachable], match)
-        return note if len(reachable) == len(self.agents) else f"{note} {_may(allowed)}"
 
     def _reserve(self, allowed: Sequence[Agent], arguments: Mapping[str, object]) -> Amount:
         """What everybody a call means may use together; the nested run gets that and no more."""
@@ -446,57 +428,4 @@ def _reply_shown(reply: WorkerReply, room: int) -> dict[str, object]:
     line: dict[str, object] = {"worker": reply.worker, "status": reply.status}
     if reply.status != "answered":
         return {**line, "failure": capped(reply.failure, room)[0]}
-    if not reply.text and _fits(reply.value, room):
-        return {**line, "reply": reply.value}
     return {**line, "reply": capped(reply.text or bytes(encode_value(reply.value)).decode(), room)[0]}
-
-
-def _fits(value: object, room: int) -> bool:
-    """Whether a result can stand as it is inside that of a tool, which is a few levels deeper."""
-    try:
-        return len(encode_value([[[[value]]]])) <= room
-    except NotJson:
-        return False
-
-
-# --- a team that passes messages on
-
-
-class MessagingTeam(Protocol):
-    """What is needed of a team. `members` are those who can get messages, in their order."""
-
-    name: str
-    members: tuple[Agent, ...]
-
-    def request(self, goal: str, now: float) -> ev.RunRequested: ...
-
-    async def keep_budget(self) -> Self: ...
-
-    def budget_notes(self) -> Sequence[ev.Event]: ...
-
-    def driven(self, team: Self) -> AbstractAsyncContextManager[Runner]: ...
-
-
-async def send_message(
-    team: MessagingTeam,
-    text: str,
-    *,
-    match: Match,
-    workers: Sequence[str],
-    sender: str,
-    timeout: Seconds | None,  # noqa: ASYNC109 - the time of each worker, not of this call
-    run: str,
-) -> Replies:
-    """Send a message to workers of a team and wait for their replies; see `Team.message`."""
-    bounded = await team.keep_budget()
-    request = bounded.request(text, time.time())
-    message = addressed(
-        agents=team.members, text=request.goal, match=match, names=workers, sender=sender, timeout=timeout
-    )
-    if not message.to:
-        return Replies(note=no_reader(team.members, match))
-    name = run or f"{team.name}-{secrets.token_hex(4)}"
-    wanted = message_request(request, message)
-    async with team.driven(bounded) as runner:
-        await start_or_resume(runner, name, wanted, _message_key, also=bounded.budget_notes())
-        return replies_of(Tracer.replay(name, await runner.journal.read(name)))

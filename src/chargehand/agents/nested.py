@@ -1,14 +1,15 @@
 """Teams that work for others: one attempt is one step that starts a run, and what comes of that run is its result."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct, structs
 
+from chargehand.agents.inputs import output_of, own_words
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget
 from chargehand.engine.failure import Failure, FailureKind, Gap, Missing
@@ -17,7 +18,7 @@ from chargehand.engine.plan import NO_TASK, Plan, Task, digest
 from chargehand.engine.policy import Policy, Seconds
 from chargehand.engine.roster import Agent, Roster
 from chargehand.engine.state import RunState, Status
-from chargehand.engine.value import decode_value, encode_value
+from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
 from chargehand.errors import ChargehandError, Invalid
 from chargehand.journal.protocol import Journal
@@ -138,17 +139,16 @@ def request_tasks(base: ev.RunRequested, agents: Sequence[Agent], tasks: Sequenc
 class Came(Struct, frozen=True, omit_defaults=True):
     """How the run of a team ended, as the step that waited for it is journaled.
 
-    `missing` says in words what it left out, `gaps` where that is. `acted`: something was changed in the world.
+    `acted`: something was changed in the world.
     """
 
     run: str
     ending: ev.Ending
     answer: object = None
-    missing: tuple[str, ...] = ()
+    missing: Missing | None = None
     artifacts: tuple[Artifact, ...] = ()
     sources: tuple[str, ...] = ()
     failure: Failure | None = None
-    gaps: tuple[Gap, ...] = ()
     acted: bool = False
 
 
@@ -184,10 +184,9 @@ class Subteam(Struct, frozen=True, eq=False):
         )
         if outcome.failure is not None:
             raise WorkFailed(outcome.failure, NOTHING)
-        if outcome.missing:
-            context.note(f"{self.worker} left something out: {'; '.join(outcome.missing)}")
-        missing = Missing(outcome.missing, outcome.gaps) if outcome.missing else None
-        return Done(handed(outcome), NOTHING, missing=missing)
+        if outcome.missing is not None:
+            context.note(f"{self.worker} left something out: {'; '.join(outcome.missing.parts)}")
+        return Done(handed(outcome), NOTHING, missing=outcome.missing)
 
     def _check_nesting(self, outer: ev.RunRequested) -> None:
         depth = nesting_of(outer)
@@ -241,88 +240,76 @@ def came_of(name: str, nested: NestedRun) -> Came:
     state = nested.state
     end = state.ended
     assert end is not None, "a run that waits for a person is asked about outside"
-    acted = nested.had_effects
-    missing = _left_out(name, state, end)
+    missing = _missing_of(nested.run, name, state, end)
     if end.ending not in ("complete", "partial"):
-        failure = _failure(nested, name, end, missing)
-        # another run would not know, and do it or ask for it again
-        why = ONCE if acted else NOT_ALLOWED if refused_by_person(nested.entries) else ""
-        if why and not failure.permanent:
-            failure = structs.replace(failure, message=f"{failure.message.removesuffix('.')}. {why}", permanent=True)
-        return Came(nested.run, end.ending, missing=missing, failure=failure, acted=acted)
+        failure = _failure(nested, name, end, () if missing is None else missing.parts)
+        return Came(nested.run, end.ending, missing=missing, failure=failure, acted=nested.had_effects)
     values = [decode_value(result.value) for result in results(state) if result.value is not None]
     written = state.answer_written  # the team names what is missing by the ids of its own tasks
-    answer = None if written is None else decode_value(written.whole(without="gaps" if missing else None))
+    answer = None if written is None else decode_value(written.whole(without=None if missing is None else "gaps"))
     if answer is None:
-        answer = "\n\n".join(text(result) for result in values)
-    if isinstance(answer, str):
-        answer = _own(answer, name, state)
-    products = [result for result in map(_product, values) if result is not None]
+        answer = "\n\n".join(own_words(result) for result in values)
+    if isinstance(answer, str):  # the tasks it cites are this team's: the reader has tasks of its own
+        mark = re.sub(r"\W+", "_", name)
+        answer = rename_citations(answer, state.tasks, f"{mark}_")
+    products = [product for product in map(output_of, values) if product is not None]
+    artifacts = [artifact for product in products for artifact in product.artifacts]
+    small = [artifact for artifact in artifacts if len(msgspec.json.encode(artifact)) <= _LARGEST_ARTIFACT]
     return Came(
         run=nested.run,
         ending=end.ending,
         answer=answer,
         missing=missing,
-        artifacts=_artifacts(products),
-        sources=tuple(dict.fromkeys(source for result in products for source in result.sources)),
-        gaps=_located(nested.run, name, state, end),
-        acted=acted,
+        artifacts=tuple(small[:_MOST_ARTIFACTS]),
+        sources=tuple(dict.fromkeys(source for product in products for source in product.sources)),
+        acted=nested.had_effects,
     )
 
 
 def handed(outcome: Came) -> object:
     """The result of an attempt whose team has an answer. What is left out stands in its text."""
-    if not outcome.missing and not isinstance(outcome.answer, str):
+    if outcome.missing is None and not isinstance(outcome.answer, str):
         return outcome.answer  # a list or a record stays one
-    if not outcome.missing:
-        return WorkerOutput(text(outcome.answer), outcome.artifacts, outcome.sources)
-    answer = text(outcome.answer).strip()
-    listed = "\n".join(f"- {part}" for part in outcome.missing)
-    return WorkerOutput(f"{answer}\n\nNot answered:\n{listed}", outcome.artifacts, outcome.sources)
-
-
-def text(value: object) -> str:
-    """A result in words."""
-    words = cast("Mapping[str, object]", value).get("text") if isinstance(value, dict) else value
-    return words if isinstance(words, str) else bytes(encode_value(cast("object", value))).decode()
+    text = own_words(outcome.answer)
+    if outcome.missing is not None:
+        listed = "\n".join(f"- {part}" for part in outcome.missing.parts)
+        text = f"{text.strip()}\n\nNot answered:\n{listed}"
+    return WorkerOutput(text, outcome.artifacts, outcome.sources)
 
 
 # --- what is missing
 
 
-def _left_out(name: str, state: RunState, end: ev.RunEnded) -> tuple[str, ...]:
-    """What a run left out, in words, each with what was to be done."""
-    lines: list[str] = []
+def _missing_of(run: str, name: str, state: RunState, end: ev.RunEnded) -> Missing | None:
+    """What a run left out, each with what was to be done, and the gaps of it and of those inside it; None: nothing."""
+    parts: list[str] = []
+    gaps: list[Gap] = []
     for gap in end.gaps:
-        if gap.run:
-            continue
-        task = state.tasks.get(gap.task)
-        asked = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
-        instruction = f"{_short(asked, _LONGEST // 2)}: " if asked else ""
-        lines.append(_short(f"{name}: {instruction}{gap.message}", _LONGEST))
+        gaps.append(_outwards(run, name, gap))
+        if not gap.run:
+            task = state.tasks.get(gap.task)
+            asked = "" if task is None else task.task.instruction.partition("\n")[0].rstrip(". ")
+            instruction = f"{_short(asked, _LONGEST // 2)}: " if asked else ""
+            parts.append(f"{instruction}{gap.message}")
     for task_id in state.partial:
         missing = state.tasks[task_id].missing
         if missing is not None and missing.gaps:  # what a team inside it left out
-            lines += [_short(f"{name}: {part}", _LONGEST) for part in missing.parts]
-    if end.ending == "partial" and state.answer is None and not lines:
-        lines.append(f"{name}: the answer could not be written; these are the results")
-    more = [f"{name}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
-    return (*lines[:_MOST], *more)
-
-
-def _located(run: str, name: str, state: RunState, end: ev.RunEnded) -> tuple[Gap, ...]:
-    """The gaps of a run and of those inside it, as its parent sees them."""
-    located = [_outwards(run, name, gap) for gap in end.gaps]
-    if end.ending == "partial" and not located and state.answer is None:
-        message = "the answer could not be written"
-        located.append(Gap(NO_TASK, "unfinished", end.reason, message, worker=name, run=run))
-    more = len(located) - _MOST
-    if more > 0:
-        located[_MOST:] = [Gap(NO_TASK, "unfinished", "gaps", f"and {more} more", worker=name, run=run)]
-    return tuple(located)
+            parts += missing.parts
+    if end.ending == "partial" and state.answer is None and not parts:
+        parts.append("the answer could not be written; these are the results")
+    if end.ending == "partial" and state.answer is None and not gaps:
+        gaps.append(Gap(NO_TASK, "unfinished", end.reason, "the answer could not be written", worker=name, run=run))
+    if not parts:
+        return None
+    if (more := len(parts) - _MOST) > 0:
+        parts[_MOST:] = [f"and {more} more"]
+    if (more := len(gaps) - _MOST) > 0:
+        gaps[_MOST:] = [Gap(NO_TASK, "unfinished", "gaps", f"and {more} more", worker=name, run=run)]
+    return Missing(tuple(_short(f"{name}: {part}", _LONGEST) for part in parts), tuple(gaps))
 
 
 def _outwards(run: str, name: str, gap: Gap) -> Gap:
+    """A gap as the parent of the run sees it."""
     message = _short(gap.message, _LONGEST)
     if gap.run:
         return structs.replace(gap, task=NO_TASK, message=message, worker=f"{name}{_INWARDS}{gap.worker}")
@@ -332,26 +319,6 @@ def _outwards(run: str, name: str, gap: Gap) -> Gap:
 def _short(line: str, most: int) -> str:
     flat = " ".join(line.split())
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
-
-
-def _own(answer: str, name: str, state: RunState) -> str:
-    """The answer with the tasks it cites marked as this team's: the reader has tasks of its own."""
-    mark = re.sub(r"\W+", "_", name)
-    return rename_citations(answer, state.tasks, f"{mark}_")
-
-
-def _product(value: object) -> WorkerOutput | None:
-    try:
-        return msgspec.convert(value, WorkerOutput)
-    except msgspec.ValidationError:
-        return None
-
-
-def _artifacts(products: Sequence[WorkerOutput]) -> tuple[Artifact, ...]:
-    artifacts = [artifact for product in products for artifact in product.artifacts]
-    return tuple(artifact for artifact in artifacts if len(msgspec.json.encode(artifact)) <= _LARGEST_ARTIFACT)[
-        :_MOST_ARTIFACTS
-    ]
 
 
 # --- why nothing came of it
@@ -368,12 +335,18 @@ def _failure(nested: NestedRun, name: str, end: ev.RunEnded, missing: Sequence[s
     if not tasks:
         failed = [event.failure for event in events if isinstance(event, ev.SupervisionFailed)][-1:]
     why = " ".join(failure.message for failure in failed) or _WHY.get(end.reason, "it could not make a plan")
+    message = f"{name}: nothing came of it ({end.reason}). {' '.join(missing) or why}".strip()
+    is_final = bool(failed) and all(failure.permanent for failure in failed)
+    # another run would not know, and do it or ask for it again
+    once = ONCE if nested.had_effects else NOT_ALLOWED if refused_by_person(nested.entries) else ""
+    if once and not is_final:
+        message = f"{message.removesuffix('.')}. {once}"
     causes = [failure for event in events if (failure := ev.failure_in(event)) is not None]
     return Failure(
         _failure_kind(end.reason, {failure.kind for failure in failed}),
-        f"{name}: nothing came of it ({end.reason}). {' '.join(missing) or why}".strip(),
+        message,
         max((failure.retry_after for failure in failed), default=0.0),
-        bool(failed) and all(failure.permanent for failure in failed),
+        is_final or bool(once),
         code_error=next((cause.code_error for cause in causes if cause.code_error is not None), None),
         refusal=next((cause.refusal for cause in causes if cause.refusal is not None), None),
         cap=end.cap,

@@ -11,20 +11,18 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct, field, structs
 
-from chargehand.agents.inputs import tokens
+from chargehand.agents.inputs import own_words, tokens
 from chargehand.agents.prompts import Prompts
 from chargehand.agents.spending import Reservation, Spending
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.failure import Failure
 from chargehand.engine.state import Step
-from chargehand.engine.value import encode_value
 from chargehand.errors import Invalid, Refused, StoreError
 from chargehand.memory.blocks import LIMIT, Block
 from chargehand.memory.catalog import Attached
 from chargehand.memory.conversations import Turn, behind, chat_due, due, fitting, plain_summary, summary_turn
 from chargehand.memory.edits import splice
 from chargehand.memory.session import OpenMemory
-from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model
 from chargehand.models.request_facts import Said, Shown
@@ -225,7 +223,7 @@ class Recall(Struct, eq=False):
             at = context.where
             longest = _LONGEST_CHAT_TURN if self._is_chat else _LONGEST
             question = structs.replace(task, text=task.text[:longest], run=at.run, task=at.task)
-            result = Turn("assistant", _words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
+            result = Turn("assistant", own_words(value)[:longest], run=at.run, task=at.task, tainted=tainted)
             once = f"{at.run}/{at.task}#{at.mark}"
             try:
                 is_kept = await memory.memory.catalog.say(memory.turns_of, (question, result), key=once)
@@ -325,22 +323,16 @@ class Recall(Struct, eq=False):
                 return Done(Compacted(), None)
 
         try:
-            if summarizer.uses_model:
-                step = spending.step(
-                    self.context,
-                    reservation,
-                    "summary",
-                    call,
-                    kind="summary",
-                    request=str(upto),
-                    effect="idempotent",
-                    shape=Compacted,
-                )
-            else:  # a plain rule costs nothing
-                step = self.context.step(
-                    "summary", call, kind="summary", request=str(upto), effect="idempotent", shape=Compacted
-                )
-            compacted = await step
+            compacted = await spending.step(
+                self.context,
+                reservation,
+                "summary",
+                call,
+                kind="summary",
+                request=str(upto),
+                effect="idempotent",
+                shape=Compacted,
+            )
         except WorkFailed as error:
             if error.failure.kind != "budget":
                 raise
@@ -383,12 +375,6 @@ def _quote(turns: Sequence[Turn], room: int) -> str:
         )
         for turn in turns
     )
-
-
-def _words(value: object) -> str:
-    if isinstance(value, WorkerOutput):
-        return value.text
-    return value if isinstance(value, str) else bytes(encode_value(value)).decode()
 
 
 def supervisor_of(team: str) -> str:

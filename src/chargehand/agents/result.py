@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from chargehand.agents.answer import with_gaps
-from chargehand.agents.inputs import result_text, value_text
+from chargehand.agents.inputs import last_tasks, result_text, value_text
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, CapReached
-from chargehand.engine.plan import Plan, TaskId, needs
+from chargehand.engine.plan import Plan, TaskId
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
-from chargehand.models.request_facts import Given
 from chargehand.runtime.runner import Outcome
 from chargehand.runtime.trace import Trace, Tracer
 
@@ -163,11 +162,8 @@ def answer_or_fallback(outcome: Outcome) -> object:
     return fallback_answer(outcome.state) or with_gaps("", outcome.gaps).strip()
 
 
-def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
-    """The words for a run that has ended without an answer; none where none is wanted, or it was called off.
-
-    Without `name_gaps` it does not say what is missing, for those who have said so already.
-    """
+def fallback_answer(state: RunState) -> str:
+    """The words for a run that has ended without an answer; none where none is wanted, or it was called off."""
     ended = state.ended
     if ended is None or state.answer is not None or state.combine == "none" or ended.ending == "cancelled":
         return ""
@@ -175,7 +171,7 @@ def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
     parts = [forwarded] if forwarded else []
     unserved = [gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and not gap.run]
     missing = with_gaps("", unserved).strip()
-    if missing and name_gaps:
+    if missing:
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
         parts.append(_explain_no_answer(state, ended, has_results=bool(forwarded)))
@@ -184,15 +180,9 @@ def fallback_answer(state: RunState, *, name_gaps: bool = True) -> str:
 
 def _forward_results(state: RunState) -> str:
     """The results that no other task worked from, as they are."""
-    available = [result for result in results(state) if result.value is not None]
-    inputs: set[TaskId] = set()
-    for result in available:
-        progress = state.tasks.get(result.task)
-        if progress is not None:
-            inputs.update(name for name, _ in needs(progress.task))
-    last = [result for result in available if result.task not in inputs] or available
-    values = [(result.task, decode_value(result.value)) for result in last if result.value is not None]
-    return "\n\n".join(result_text(Given(task=task, instruction="", worker="", value=value)) for task, value in values)
+    values = {result.task: decode_value(result.value) for result in results(state) if result.value is not None}
+    last = last_tasks(list(values), [progress.task for progress in state.tasks.values()])
+    return "\n\n".join(result_text(values[TaskId(task)]) for task in last)
 
 
 def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool) -> str:

@@ -166,6 +166,18 @@ class Factory(FactoryKeys, frozen=True):
     model: str | Model = ""
     """The model of made workers; left out, the supervisor's."""
 
+    @property
+    def stand_in(self) -> Worker:
+        """A worker with all that a made one may have, for those who plan, schedule and reckon."""
+        return Worker(
+            self.name,
+            self.description,
+            tools=self.tools,
+            model=self.model,
+            steps=self.steps,
+            concurrency=self.concurrency,
+        )
+
 
 # --- the supervisor
 
@@ -185,8 +197,6 @@ class Hedge(Declared, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.after is not None and not (self.after > 0 and isfinite(self.after)):
             raise Invalid(f"hedge.after is {self.after}; say how many seconds are too long, or leave it out")
-        if not 0 < self.share <= 0.5:
-            raise Invalid(f"hedge.share is {self.share}; it is more than 0 and at most 0.5, for example 0.05")
 
 
 class SupervisorKeys(Declared, frozen=True, kw_only=True):

@@ -107,8 +107,6 @@ def check_worker(worker: Worker, named: Mapping[str, Tool] | None = None) -> dic
         check_rules(worker.rules, tuple(tools))
     except Invalid as error:
         raise Invalid(f"{owner}: {error}") from error
-    if worker.steps < 1:
-        raise Invalid(f"{owner} may make {worker.steps} steps; give it at least one")
     if worker.team is not None:
         _refuse_own_parts(worker, f"{owner} is a team and has", "give that to the workers of the team")
     if worker.call is not None:
@@ -261,18 +259,10 @@ def check_memory(memory: Memory | None, workers: Sequence[Worker]) -> None:
     for what, existing in (("block", labels), ("archive", names)):
         if double := next((name for name in existing if existing.count(name) > 1), None):
             raise Invalid(f"the memory has two {what}s called {double!r}; give one of them another name")
-    for block in memory.blocks:
-        _check_access(f"{block.label!r}: share", block.share)
-    for archive in memory.archives:
-        _check_access(f"{archive.name!r}: share", archive.share)
     for worker in workers:
         owner = f"worker {worker.name!r}"
         _check_known(owner, "block", worker.blocks, labels)
         _check_known(owner, "archive", worker.archives or (), names)
-        for label, grant in own_blocks(worker).items():
-            _check_access(f"{owner}: block {label!r}", grant.access)
-        for name, access in worker.archives.items() if isinstance(worker.archives, Mapping) else ():
-            _check_access(f"{owner}: archive {name!r}", access)
 
 
 def own_blocks(worker: Worker) -> dict[str, Grant]:
@@ -373,11 +363,6 @@ def _check_known(owner: str, what: str, asked: Sequence[str] | Mapping[str, obje
         if name not in known:
             hint = did_you_mean(name, known, f"there is {listed(known) or 'none'}")
             raise Invalid(f"{owner} names the {what} {name!r}, which the memory does not have; {hint}")
-
-
-def _check_access(where: str, access: str) -> None:
-    if access not in _ACCESS:
-        raise Invalid(f"{where} cannot be {access!r}; it is one of {', '.join(_ACCESS)}")
 
 
 def only_reads(worker: Worker) -> bool:

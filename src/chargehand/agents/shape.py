@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -13,6 +13,7 @@ from chargehand.tools.schema import problems
 
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*?)```", re.DOTALL)  # no two parts match the same: it stays linear
 _MOST = 5
+_Reply = TypeVar("_Reply")
 _UNREAD = frozenset(("not_a_plan", "not_an_answer", "no_route"))  # findings about replies that could not be read
 
 
@@ -45,6 +46,17 @@ def find_object(text: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise Invalid(f"the reply must be a JSON object, not a {type(value).__name__}")
     return cast("dict[str, object]", value)
+
+
+def read_reply(text: str, shape: type[_Reply]) -> _Reply:
+    """What a model wrote, as a struct; Invalid, in words for the model, where it does not fit.
+
+    Some models put truths and numbers in quotes: those are read as well.
+    """
+    try:
+        return msgspec.convert(find_object(text), shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the reply does not have the wanted shape: {error}") from error
 
 
 def one_line(value: object, max_length: int) -> str:

@@ -5,7 +5,7 @@ Money for each call is held before it is made. A reply that cannot be used becom
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec import Raw, Struct, field, structs
 
@@ -284,9 +284,9 @@ class SupervisorCalls:
 # --- reading what a model wrote
 
 
-def read_worker(written: object, names: Sequence[str]) -> str:
+def read_worker(written: str | None, names: Sequence[str]) -> str:
     """The worker a model means; nothing if it is none of them. Where there is only one, it need not be named."""
-    plain = written.strip() if isinstance(written, str) else ""
+    plain = (written or "").strip()
     if plain in names:
         return plain
     if not plain:
@@ -295,22 +295,11 @@ def read_worker(written: object, names: Sequence[str]) -> str:
     return alike[0] if len(alike) == 1 else ""
 
 
-def read_flag(written: object, *, otherwise: bool = False) -> bool:
-    """A truth as models write it: some put it in quotes."""
-    if isinstance(written, str):
-        return written.strip().casefold() in ("true", "yes")
-    return written if isinstance(written, bool) else otherwise
-
-
-def read_instruction(written: object) -> str:
+def read_instruction(written: str) -> str:
     """A task as a model put it, no longer than a worker is told."""
-    return written.strip()[:LONGEST_TASK] if isinstance(written, str) else ""
+    return written.strip()[:LONGEST_TASK]
 
 
-def read_list(written: object) -> list[object]:
-    return cast("list[object]", written) if isinstance(written, list) else []
-
-
-def read_lines(written: object) -> tuple[str, ...]:
+def read_lines(written: Sequence[str]) -> tuple[str, ...]:
     """Sentences of a model, not too many."""
-    return tuple(line for item in read_list(written)[:_TEXTS] if (line := one_line(item, LONGEST_LINE)))
+    return tuple(line for item in written[:_TEXTS] if (line := one_line(item, LONGEST_LINE)))

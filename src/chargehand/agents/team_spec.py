@@ -22,8 +22,6 @@ from chargehand.agents.setup import (
     make_ready_with_memory,
     nameable,
     roster_agent,
-    skills,
-    toolset,
     worker_card,
 )
 from chargehand.agents.spending import Spending, supervision, unpriced_handles
@@ -82,7 +80,6 @@ class TeamSpec(Struct, frozen=True):
                 check_handle(model)
         check_contacts(self.workers)
         strategy = self.supervisor.strategy
-        strategy.check()
         if isinstance(strategy, Route):
             check_route(strategy, [worker.name for worker in self.workers])
 
@@ -101,20 +98,8 @@ class TeamSpec(Struct, frozen=True):
     def roster(self, budget: Budget) -> Roster:
         """The team as the scheduler sees it: workers first, then the factory."""
         agents = [self.agent(worker) for worker in self.workers]
-        factory = self.supervisor.factory
-        if factory is not None:
-            tools = tuple(toolset(f"factory {factory.name!r}", factory.tools))
-            model = model_handle(factory.model or self.models[0])
-            agents.append(
-                Agent(
-                    name=factory.name,
-                    description=factory.description,
-                    tags=(),
-                    tools=tools,
-                    model=model,
-                    concurrency=factory.concurrency,
-                )
-            )
+        # what a made worker returns is not used again: the next one may be another
+        agents += [structs.replace(self.agent(worker), spec="") for worker in self._made_workers]
         strategy = self.supervisor.strategy
         return Roster(
             agents=tuple(agents),
@@ -139,17 +124,16 @@ class TeamSpec(Struct, frozen=True):
 
     def cards(self) -> tuple[WorkerCard, ...]:
         """The team as a planner sees it."""
-        cards = [worker_card(worker, check_worker(worker)) for worker in self.workers]
-        if self.supervisor.factory is not None:
-            tools = toolset(f"factory {self.supervisor.factory.name!r}", self.supervisor.factory.tools)
-            cards.append(
-                WorkerCard(self.supervisor.factory.name, self.supervisor.factory.description, (), skills(tools))
-            )
-        return tuple(cards)
+        return tuple(worker_card(worker, check_worker(worker)) for worker in (*self.workers, *self._made_workers))
 
     @property
     def everybody(self) -> tuple[Worker, ...]:
         return self.workers + self.background
+
+    @property
+    def _made_workers(self) -> tuple[Worker, ...]:
+        """What stands for the workers that a factory makes."""
+        return () if self.supervisor.factory is None else (self.supervisor.factory.stand_in,)
 
     @property
     def teams(self) -> tuple[RunnableTeam, ...]:
@@ -173,10 +157,10 @@ class TeamSpec(Struct, frozen=True):
 
         A worker's `estimate` stands in for the price of its models, and the `floor` for that of the supervisor's.
         """
-        declared: list[str | Model] = self._factory_models()
+        declared: list[str | Model] = []
         if not floor.micros:
             declared += [*self.models[1:], *(model for _, model in self._verifiers())]
-        for worker in self.everybody:
+        for worker in (*self.everybody, *self._made_workers):
             if not worker.estimate.micros:
                 declared += self._worker_models(worker)
         models = [_find_model(finder, model) for model in declared]
@@ -261,10 +245,6 @@ class TeamSpec(Struct, frozen=True):
         """Those that share its calls, or the one that it calls."""
         return [_role_model(model) for model in worker.replicas or (worker.model or self.models[0],)]
 
-    def _factory_models(self) -> list[str | Model]:
-        factory = self.supervisor.factory
-        return [] if factory is None else [factory.model or self.models[0]]
-
     def _models_of(self, worker: Worker, finder: Finder) -> list[Model]:
         """The models of a worker, found: the one it calls, then those it falls back to."""
         models = [_find_model(finder, model) for model in self._worker_models(worker)]
@@ -298,9 +278,7 @@ class TeamSpec(Struct, frozen=True):
 
     def _worker_maker(self, finder: Finder) -> WorkerMaker | None:
         factory = self.supervisor.factory
-        if factory is None:
-            return None
-        return WorkerMaker(factory, _find_model(finder, factory.model or self.models[0]))
+        return None if factory is None else WorkerMaker(factory, _find_model(finder, factory.model or self.models[0]))
 
     def _verifiers(self) -> list[tuple[str, str | Model]]:
         """The checks that name a model of their own."""
@@ -321,8 +299,8 @@ class TeamSpec(Struct, frozen=True):
 
     def _named_models(self) -> list[str | Model]:
         """Every model that the team names."""
-        models: list[str | Model] = [*self.models, *(model for _, model in self._verifiers()), *self._factory_models()]
-        for worker in self.everybody:
+        models: list[str | Model] = [*self.models, *(model for _, model in self._verifiers())]
+        for worker in (*self.everybody, *self._made_workers):
             models += self._worker_models(worker)
         return models
 
@@ -332,9 +310,9 @@ class TeamSpec(Struct, frozen=True):
         models: list[str | Model] = [model for _, model in self._verifiers()]
         models += [planner] if plans else []
         models += [judge] if self._asks_judge() else []
-        for worker in self.everybody:
+        for worker in (*self.everybody, *self._made_workers):
             models += self._worker_models(worker)
-        return models + self._factory_models()
+        return models
 
     def _asks_judge(self) -> bool:
         """Whether the judge's model writes answers or verifies results."""

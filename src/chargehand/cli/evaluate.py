@@ -1,4 +1,4 @@
-"""`chargehand eval`: try cases on a team and report; save cases from runs."""
+"""`chargehand eval`: try cases on a team and report."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from chargehand.cli.arguments import add_options, resolve_run, shared
+from chargehand.cli.arguments import add_options, shared
 from chargehand.cli.console import Console, Tone, print_table, progress_bar, short
 from chargehand.cli.exit_codes import GATE_MISSED, Terminated, stop_code
 from chargehand.cli.run_session import StdoutClaim
@@ -16,7 +16,6 @@ from chargehand.config.load import load_team
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.evals.cases import Dataset, find_datasets, read_dataset
-from chargehand.evals.measures import select_kinds
 from chargehand.evals.report import (
     MEASURE_HEADS,
     EvalReport,
@@ -32,8 +31,6 @@ from chargehand.evals.report import (
 )
 from chargehand.evals.report_files import encode_report, reports_folder, save_report
 from chargehand.evals.run import EvalProgress, evaluate, report_unfinished
-from chargehand.evals.saving import append_case, case_of_run
-from chargehand.journal.store import read_run
 from chargehand.team import Team
 
 _MAX_FAILED = 20
@@ -42,7 +39,6 @@ _EXAMPLES = """examples:
   chargehand eval            the datasets in evals/ beside the team file
   chargehand eval evals/routing.jsonl --gate accuracy=0.9
   chargehand eval -o now.json --baseline before.json --markdown report.md
-  chargehand eval save shop-1f2e3d --to evals/golden.yaml
 
 """
 
@@ -55,19 +51,13 @@ def add_eval(parser: ArgumentParser) -> None:
             "what": {
                 "metavar": "FILE",
                 "nargs": "*",
-                "help": "datasets (.jsonl, .yaml); or  save RUN",
+                "help": "datasets (.jsonl, .yaml)",
             },
             **shared("--team", "--model"),
             "--judge": {
                 "metavar": "NAME",
                 "default": "",
                 "help": "the model that judges rubrics; without one such cases are not tried",
-            },
-            "--kind": {
-                "metavar": "KIND",
-                "action": "append",
-                "default": [],
-                "help": "only cases of this kind: routing, plan, worker, run or verifier; may be repeated",
             },
             "--gate": {
                 "metavar": "NAME=VALUE",
@@ -99,8 +89,7 @@ def add_eval(parser: ArgumentParser) -> None:
                 "default": 4,
                 "help": "how many cases are tried in parallel (default 4)",
             },
-            "--to": {"metavar": "FILE", "type": Path, "help": "with save: the dataset the case is added to"},
-            **shared("--store", "--journal", "--json"),
+            **shared("--json"),
             "-q --quiet": {"action": "store_true", "help": "no progress"},
             **shared("--no-color"),
         },
@@ -114,14 +103,6 @@ def gate(text: str) -> tuple[str, float]:
         return name.strip(), float(value)
     except ValueError:
         raise ArgumentTypeError(f"{text!r} is no gate; write it like accuracy=0.9") from None
-
-
-def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its name
-    """Try cases, or do what the first word says."""
-    first: str = options.what[0] if options.what else ""
-    if first == "save" and not Path(first).exists():
-        return _save_case(options)
-    return _run_eval(options)
 
 
 # --- trying cases
@@ -155,7 +136,7 @@ class PrintedProgress(EvalProgress):
             self._console.line(f"{self._tried:4d}  {score.kind}  {word}  {short(score.case, 80)}", "dim")
 
 
-def _run_eval(options: Namespace) -> int:
+def eval(options: Namespace) -> int:  # noqa: A001 - a verb's function has its name
     """Cases touch neither the memory nor the journal of the team: each has a team and a memory of its own."""
     names = [name for name, _ in options.gate]
     if twice := next((name for name in names if names.count(name) > 1), ""):
@@ -220,7 +201,7 @@ def _evaluate(options: Namespace, progress: PrintedProgress, signals: StopSignal
     team_file = find_team(options.team).file
     files = [Path(name) for name in options.what] or list(find_datasets(team_file))
     _check_reports(options, (team_file, *files))
-    datasets = select_kinds([read_dataset(file) for file in files], options.kind)
+    datasets = [read_dataset(file) for file in files]
     baseline = None if options.baseline is None else read_report(options.baseline)
     with TemporaryDirectory(prefix="chargehand-eval-") as folder:
         numbers = iter(range(sys.maxsize))
@@ -322,19 +303,3 @@ def _print_change(console: Console, change: ScoreChange) -> None:
     for word, cases in (("lost", change.lost), ("won", change.won)):
         for case in cases[:_MAX_FAILED]:
             console.line(f"  {word}: {short(case, 80)}")
-
-
-# --- save
-
-
-def _save_case(options: Namespace) -> int:
-    """A case from a run that has ended."""
-    if len(options.what) != 2 or options.to is None:
-        raise Invalid("say which run and where to: chargehand eval save RUN --to cases.yaml")
-    run = resolve_run(options.journal, options.what[1])
-    case = case_of_run(run, read_run(options.journal, run))
-    count = append_case(case, options.to)
-    console = Console(sys.stdout)
-    console.line(f"saved: case {case.name} in {options.to}, which has {count} now")
-    console.line("look at what it expects: it is what this run did, whether that was right or not", "warn")
-    return 0

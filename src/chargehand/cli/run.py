@@ -33,9 +33,9 @@ from chargehand.engine.plan import Plan, TaskId, in_order, needs
 from chargehand.engine.state import RunState
 from chargehand.engine.value import encode_value
 from chargehand.engine.view import offers
-from chargehand.errors import Invalid, PlanInvalid, Refused, RunUnknown
+from chargehand.errors import Invalid, PlanInvalid, Refused
 from chargehand.journal.protocol import Journal, check_name
-from chargehand.journal.store import list_runs, read_run
+from chargehand.journal.store import read_row, read_run
 from chargehand.runtime.runner import Outcome, Runner, checked
 from chargehand.team import Team
 
@@ -331,9 +331,7 @@ async def _follow(transcript: Transcript, options: Namespace) -> None:
     idle = 0.0
     while transcript.state.ended is None and idle < _IDLE:
         await asyncio.sleep(_LOOK)
-        row = next((row for row in list_runs(options.journal) if row.run == run), None)
-        if row is None:
-            raise RunUnknown(run)
+        row = read_row(options.journal, run)
         idle = 0.0 if row.held or row.seq > transcript.state.seq else idle + _LOOK
         if row.seq > transcript.state.seq:
             transcript.show(run, read_run(options.journal, run, after=transcript.state.seq))

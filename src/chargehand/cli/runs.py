@@ -42,6 +42,7 @@ from chargehand.errors import Corrupt, Invalid, Refused
 from chargehand.journal.protocol import Readable, RunRow
 from chargehand.journal.store import (
     back_up,
+    list_inside,
     list_open_runs,
     list_runs,
     open_journal,
@@ -199,8 +200,7 @@ def _describe_mode(finding: FailureMode) -> str:
 
 def _read_nested(options: Namespace) -> dict[str, Readable]:
     """The entries of the runs inside a run."""
-    names = [row.run for row in list_runs(options.journal) if row.run.startswith(f"{options.name}/")]
-    return {name: read_readable(options.journal, name) for name in names}
+    return {name: read_readable(options.journal, name) for name in list_inside(options.journal, options.name)}
 
 
 def _add_levels(tree: Tree, traced: Trace) -> None:

@@ -291,7 +291,5 @@ def _report_failure(console: Console, result: BackgroundRun) -> None:
     if outcome.ending in ("complete", "partial"):
         return
     reason = outcome.gaps[0].message if outcome.gaps else outcome.reason
-    then = "it is tried again the next time" if result.again else "its turns will be left out"
-    if outcome.question is not None:
-        then = "its question must be answered first"
+    then = "it is tried three times in all" if result.failed else "its question must be answered first"
     console.line(f"{result.worker} did not get through ({reason}); {then}; see run {outcome.run}", "bad")

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chargehand.agents.nested import text
+from chargehand.agents.inputs import own_words
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
 from chargehand.cli.diagrams import LEGEND, print_plan, timeline_lines
@@ -254,7 +254,7 @@ class Transcript:
         for result in results(self.state):
             if result.value is not None:
                 worker = self.state.tasks[result.task].worker
-                lines.append(f"{worker} [{result.task}]: {text(decode_value(result.value))}")
+                lines.append(f"{worker} [{result.task}]: {own_words(decode_value(result.value))}")
         return "\n\n".join(lines)
 
 

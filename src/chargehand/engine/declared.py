@@ -111,7 +111,8 @@ def describe_type(declared: object) -> str:
     arguments = get_args(declared)
     if origin is Annotated:
         words = [extra.words for extra in arguments[1:] if isinstance(extra, Write)]
-        return words[0] if words else describe_type(arguments[0])
+        bounds = [_describe_bounds(extra) for extra in arguments[1:] if isinstance(extra, Meta)]
+        return words[0] if words else f"{describe_type(arguments[0])}{''.join(bounds)}"
     if origin in (Union, UnionType):
         options = [describe_type(option) for option in arguments if option is not NoneType]
         return " or ".join(dict.fromkeys(options))
@@ -128,6 +129,11 @@ def describe_type(declared: object) -> str:
     return _WORDS.get(declared) or f"{declared.__name__}(...)"
 
 
+def _describe_bounds(bounds: Meta) -> str:
+    least = "" if bounds.ge is None else f" from {bounds.ge:g}"
+    return least if bounds.le is None else f"{least} to {bounds.le:g}"
+
+
 def _show(value: object) -> str:
     """A value as it was written, or what it is where that would be long."""
     if isinstance(value, list | tuple):
@@ -142,7 +148,7 @@ def _show(value: object) -> str:
 
 def _fits_generic(value: object, origin: Any, arguments: tuple[Any, ...]) -> bool:
     if origin is Annotated:
-        return fits_type(value, arguments[0])
+        return fits_type(value, arguments[0]) and all(_is_within(value, extra) for extra in arguments[1:])
     if origin in (Union, UnionType):
         return any(fits_type(value, option) for option in arguments)
     if origin is Literal:
@@ -160,6 +166,13 @@ def _fits_generic(value: object, origin: Any, arguments: tuple[Any, ...]) -> boo
         items = cast("Sequence[object]", value)
         return all(fits_type(item, arguments[0]) for item in items)
     return True
+
+
+def _is_within(value: Any, bounds: object) -> bool:
+    """Whether a number keeps to the bounds that are declared for it; NaN keeps to none."""
+    if not isinstance(bounds, Meta):
+        return True
+    return (bounds.ge is None or value >= bounds.ge) and (bounds.le is None or value <= bounds.le)
 
 
 def _is_mapping(origin: object) -> bool:

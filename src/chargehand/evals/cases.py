@@ -1,4 +1,4 @@
-"""Cases of an evaluation, a request and what is expected of it, and the files they are read from and saved to."""
+"""Cases of an evaluation, a request and what is expected of it, and the files they are read from."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,7 @@ KINDS: tuple[Kind, ...] = ("routing", "plan", "worker", "run", "verifier")
 NO_WORKER = "out of scope"
 """The label of requests that are for no worker."""
 JSON_LINES = (".jsonl", ".ndjson")
-YAML = (".yaml", ".yml")
-SUFFIXES = (*JSON_LINES, *YAML, ".json")
+SUFFIXES = (*JSON_LINES, ".yaml", ".yml", ".json")
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Number: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -259,19 +258,12 @@ def read_dataset(file: Path) -> Dataset:
 
     Invalid names the file, the line and what is wrong with it.
     """
-    return parse_dataset(file, read_dataset_text(file))
-
-
-def read_dataset_text(file: Path) -> str:
     if file.suffix.lower() not in SUFFIXES:
         raise Invalid(f"{file} is no dataset; its name ends with one of {', '.join(SUFFIXES)}")
     try:
-        return read_bytes(file, "a dataset").decode("utf-8-sig")
+        text = read_bytes(file, "a dataset").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Invalid(f"{file} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from error
-
-
-def parse_dataset(file: Path, text: str) -> Dataset:
     read_text = _read_json_lines if file.suffix.lower() in JSON_LINES else _read_yaml
     written, lines = read_text(file, text)
     cases: list[Case] = []
@@ -325,7 +317,5 @@ def find_datasets(team: Path) -> tuple[Path, ...]:
     folder = team.parent / "evals"
     datasets = sorted(file for file in folder.glob("*") if file.suffix.lower() in SUFFIXES)
     if not datasets:
-        raise Invalid(
-            f"{folder} holds no datasets; name one (chargehand eval FILE), or save a case: chargehand eval save"
-        )
+        raise Invalid(f"{folder} holds no datasets; name one: chargehand eval FILE")
     return tuple(datasets)

@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
 
-import msgspec
 from msgspec import Struct
 
 from chargehand.agents.checks import Rule
@@ -21,15 +20,13 @@ from chargehand.agents.checks.run import (
     check_shape,
     read_verdict,
 )
-from chargehand.agents.inputs import result_text
+from chargehand.agents.inputs import own_words, result_text
 from chargehand.config.tools import named_object
 from chargehand.engine.policy import Seconds
 from chargehand.errors import Invalid, Refused
 from chargehand.evals.cases import CaseNumber, Expect, as_tuple
-from chargehand.models.artifacts import WorkerOutput
 from chargehand.models.messages import Message, Request, Settings, new_nonce, wrap
 from chargehand.models.model import Model, ModelFailed
-from chargehand.models.request_facts import Given
 from chargehand.text.citations import strip_citations
 from chargehand.text.numbers import find_number_words, find_quantities
 
@@ -53,7 +50,7 @@ class Grade(Struct, frozen=True):
 
 
 def answer_of(value: object) -> Answer:
-    return Answer(value, result_text(Given(task="", instruction="", worker="", value=value)))
+    return Answer(value, result_text(value))
 
 
 async def grade_answer(
@@ -66,12 +63,13 @@ async def grade_answer(
     seconds: Seconds = GRADER_TIMEOUT,
 ) -> Grade:
     """All that is wrong with an answer; Invalid where a grader itself does not work."""
+    checked = CheckedResult(value=answer.value, text=answer.text, json=own_words(answer.value))
     problems = [*grade_exact(expect, answer), *grade_words(expect, answer), *grade_numbers(expect, answer)]
     try:
         if expect.matches:
-            problems += await check_rule(Rule(matches=expect.matches), _checked_result(answer))
+            problems += await check_rule(Rule(matches=expect.matches), checked)
         if expect.schema is not None:
-            problems += check_shape(expect.schema, _checked_result(answer))
+            problems += check_shape(expect.schema, checked)
         if expect.python:
             problems += await grade_by_function(expect.python, answer, folder, seconds)
     except CheckFailed as error:
@@ -185,14 +183,6 @@ def find_figures(text: str) -> list[StatedFigure]:
     return figures
 
 
-def written_numbers(text: str) -> tuple[float, ...]:
-    """The numbers in digits as they are first read, with their signs, each once; single digits are left out."""
-    plain = _stated_text(text)
-    long = [quantity for quantity in find_quantities(plain) if len(quantity.text) > 1]
-    signed = [float(quantity.values[0]) * (_sign_before(plain, quantity.start) or 1) for quantity in long]
-    return tuple(dict.fromkeys(signed))
-
-
 def _stated_text(text: str) -> str:
     """The text without quoted commands and cited tasks, with powers and bare fractions written out: 1e3, .5."""
     plain = _COMMAND.sub(" ", strip_citations(text))
@@ -211,16 +201,6 @@ def _sign_before(text: str, start: int) -> int:
 
 
 # --- by pattern, schema and function
-
-
-def _checked_result(answer: Answer) -> CheckedResult:
-    if isinstance(answer.value, str):
-        return CheckedResult(value=answer.value, text=answer.text, json=answer.value)
-    try:
-        own = msgspec.convert(answer.value, WorkerOutput).text
-    except msgspec.ValidationError:
-        own = msgspec.json.encode(answer.value).decode()
-    return CheckedResult(value=answer.value, text=answer.text, json=own)
 
 
 async def grade_by_function(handle: str, answer: Answer, folder: str, seconds: Seconds) -> list[str]:

@@ -5,14 +5,14 @@ Each figure has an interval at 95 %: Wilson's for shares, Student's for means.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
 from chargehand.errors import Invalid
-from chargehand.evals.cases import KINDS, NO_WORKER, Case, Dataset, Kind, kind_of
+from chargehand.evals.cases import KINDS, Case, Dataset, Kind, kind_of
 from chargehand.evals.report import (
     Better,
     EvalReport,
@@ -29,7 +29,6 @@ from chargehand.text.words import did_you_mean
 
 _Z = 1.959964
 """95 % of a normal distribution lie within so many standard deviations."""
-_MATRIX_LABELS = 12
 _MISTAKES_SHOWN = 20
 
 
@@ -112,9 +111,16 @@ def report_section(dataset: str, kind: Kind, scores: Sequence[Score]) -> Section
         kind=kind,
         scores=tuple(scores),
         measures=tuple(measures),
-        tables=(_confusion(routes),) if routes else (),
+        tables=_wrong_routes(routes),
         routes=routes,
     )
+
+
+def _wrong_routes(routes: Sequence[RouteCount]) -> tuple[ReportTable, ...]:
+    """Where requests went that are for others, the commonest mistakes first."""
+    mistakes = [route for route in routes if route.wanted != route.got]
+    rows = tuple((route.wanted, route.got, str(route.count)) for route in mistakes[:_MISTAKES_SHOWN])
+    return (ReportTable("Wrong routes", ("wanted", "got", "cases"), rows),) if rows else ()
 
 
 def _take_measure(metric: Metric, values: Sequence[float]) -> Measure:
@@ -135,20 +141,6 @@ def _count_routes(scores: Sequence[Score]) -> tuple[RouteCount, ...]:
     """How often each route was wanted and taken, the commonest first."""
     counts = Counter((score.wanted, score.got) for score in scores if not score.error)
     return tuple(RouteCount(wanted, got, count) for (wanted, got), count in counts.most_common())
-
-
-def _confusion(routes: Sequence[RouteCount]) -> ReportTable:
-    """The confusion matrix, or the commonest mistakes where there are many routes."""
-    names = {route.wanted for route in routes} | {route.got for route in routes}
-    ordered = sorted(names, key=lambda name: (name == NO_WORKER, name))
-    if len(ordered) > _MATRIX_LABELS:
-        mistakes = [route for route in routes if route.wanted != route.got]
-        rows = tuple((route.wanted, route.got, str(route.count)) for route in mistakes[:_MISTAKES_SHOWN])
-        return ReportTable("The commonest mistakes", ("wanted", "got", "cases"), rows)
-    counts = {(route.wanted, route.got): str(route.count) for route in routes}
-    wanted = {route.wanted for route in routes}
-    matrix = tuple((row, *(counts.get((row, name), "·") for name in ordered)) for row in ordered if row in wanted)
-    return ReportTable("Wanted (rows) and got (columns)", ("", *ordered), matrix)
 
 
 # --- gates
@@ -245,36 +237,6 @@ def _measurable(cases: Sequence[Case], kind: Kind, *, has_baseline: bool) -> lis
         "regressions": has_baseline,
     }
     return [name for name in metrics_of(kind) if allowed.get(name, True)]
-
-
-def select_kinds(datasets: Sequence[Dataset], kinds: Sequence[str]) -> list[Dataset]:
-    """The cases of these kinds, all where none is named; Invalid where there are no such cases."""
-    if unknown := next((kind for kind in kinds if kind not in KINDS), None):
-        raise Invalid(f"{unknown!r} is no kind of cases; there are {', '.join(KINDS)}")
-    if not kinds:
-        return list(datasets)
-    selected: list[Dataset] = []
-    for dataset in datasets:
-        cases = tuple(case for case in dataset.cases if kind_of(case) in kinds)
-        if cases:
-            gate = _gate_of_kinds(dataset.gate, {kind_of(case) for case in cases})
-            selected.append(structs.replace(dataset, cases=cases, gate=gate))
-    if not selected:
-        existing = {kind_of(case) for dataset in datasets for case in dataset.cases}
-        listed = ", ".join(kind for kind in KINDS if kind in existing)
-        raise Invalid(f"there are no cases of {' or '.join(kinds)} in these datasets; there are some of {listed}")
-    return selected
-
-
-def _gate_of_kinds(gate: Mapping[str, float], kinds: Set[Kind]) -> dict[str, float]:
-    """A gate without the measures that only cases of other kinds have."""
-    selected: dict[str, float] = {}
-    for name, value in gate.items():
-        kind, _, measure = name.rpartition(".")
-        metric = METRICS_BY_NAME.get(measure)
-        if (not kind or kind in kinds) and (metric is None or not kinds.isdisjoint(metric.kinds)):
-            selected[name] = value
-    return selected
 
 
 # --- the baseline

@@ -1,1 +1,1 @@
-"""The journal of runs: what every journal promises, in memory and in SQLite; large bodies beside it."""
+"""The journal of runs: what every journal promises, in memory, in SQLite and in PostgreSQL; large bodies beside it."""

@@ -56,6 +56,10 @@ class MemoryJournal:
         self._database: Database | None = None
 
     @property
+    def notices(self) -> None:
+        return None
+
+    @property
     def trouble(self) -> str:
         return ""
 
@@ -125,6 +129,12 @@ class MemoryJournal:
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return Readable(await self.read(run, after=after))
 
+    async def row(self, run: str) -> RunRow:
+        stream = self._streams.get(run)
+        if stream is None or not stream.entries:
+            raise RunUnknown(run)
+        return _row(run, stream)
+
     async def runs(self) -> list[RunRow]:
         return sorted(self._rows(), key=lambda row: row.run)
 
@@ -141,15 +151,7 @@ class MemoryJournal:
         """The latest first; those with a lower number than `before`."""
         for run, stream in reversed(self._streams.items()):
             if stream.entries and (before is None or stream.number < before):
-                yield RunRow(
-                    run,
-                    number=stream.number,
-                    seq=len(stream.entries),
-                    epoch=stream.epoch,
-                    held=stream.held,
-                    first=stream.entries[0],
-                    last=stream.entries[-1],
-                )
+                yield _row(run, stream)
 
     def route_examples(self, team: str) -> SqliteRouteExamples:
         if self._database is None:
@@ -161,3 +163,15 @@ class MemoryJournal:
 
     async def close(self) -> None:
         """Nothing to let go of: what was written can still be read."""
+
+
+def _row(run: str, stream: _Stream) -> RunRow:
+    return RunRow(
+        run,
+        number=stream.number,
+        seq=len(stream.entries),
+        epoch=stream.epoch,
+        held=stream.held,
+        first=stream.entries[0],
+        last=stream.entries[-1],
+    )

@@ -13,6 +13,7 @@ from typing import TypeVar
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
+from chargehand.journal.postgres_notices import PostgresNotices
 from chargehand.journal.postgres_route_examples import PostgresRouteExamples
 from chargehand.journal.postgres_writer import LIVING, PostgresWriter
 from chargehand.journal.protocol import (
@@ -87,6 +88,7 @@ class PostgresJournal:
     def __init__(self, database: PostgresDatabase, writer: PostgresWriter | None) -> None:
         self._database = database
         self._writer = writer
+        self.notices = PostgresNotices(database, lambda process: writer is not None and process == writer.process)
         self._unanswered: dict[str, str] = {}
         self._closed = False
 
@@ -174,6 +176,13 @@ class PostgresJournal:
             raise RunUnknown(run)  # it was deleted meanwhile
         return readable
 
+    async def row(self, run: str) -> RunRow:
+        check_name(run)
+        rows = await self._rows("AND runs.run = $1", run)
+        if not rows:
+            raise RunUnknown(run)
+        return rows[0]
+
     async def runs(self) -> list[RunRow]:
         return await self._rows("ORDER BY runs.run")
 
@@ -215,6 +224,7 @@ class PostgresJournal:
         """Write what has queued up, then release what is held."""
         if not self._closed:
             self._closed = True
+            await client_thread().run(self.notices.close())
             if self._writer is not None:
                 await client_thread().run(self._writer.stop())
 
@@ -320,6 +330,12 @@ class PostgresJournalStore:
 
     def read_readable(self, run: str) -> Readable:
         return self._ask(lambda journal: journal.read_readable(run))
+
+    def row(self, run: str) -> RunRow:
+        return self._ask(lambda journal: journal.row(run))
+
+    def inside(self, run: str) -> list[str]:
+        return self._ask(lambda journal: journal.inside(run))
 
     def runs(self) -> list[RunRow]:
         return self._ask(lambda journal: journal.runs())

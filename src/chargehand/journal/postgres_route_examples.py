@@ -1,8 +1,8 @@
-"""Confirmed examples of routes, and routers fitted to them, in a database of PostgreSQL."""
+"""Confirmed examples of routes in a database of PostgreSQL."""
 
 from collections.abc import Iterable
 
-from chargehand.journal.protocol import MAX_EXAMPLES, MAX_FITTED, RouteExample, Source, shorten_request
+from chargehand.journal.protocol import MAX_EXAMPLES, RouteExample, Source, shorten_request
 from chargehand.postgres.database import PostgresDatabase
 from chargehand.postgres.driver import Connection
 
@@ -23,15 +23,6 @@ _LIST = """
     ORDER BY number
 """
 _CLEAR = "DELETE FROM route_examples WHERE tenant = current_tenant() AND team = $1 RETURNING true"
-_FITTED = "SELECT body FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND key = $2"
-_UNFIT = "DELETE FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND key = $2"
-_FIT = "INSERT INTO fitted_routers (team, key, body) VALUES ($1, $2, $3)"
-_TRIM_FITTED = """
-    DELETE FROM fitted_routers WHERE tenant = current_tenant() AND team = $1 AND number <= (
-        SELECT number FROM fitted_routers WHERE tenant = current_tenant() AND team = $1
-        ORDER BY number DESC LIMIT 1 OFFSET $2
-    )
-"""
 
 
 class PostgresRouteExamples:
@@ -64,16 +55,3 @@ class PostgresRouteExamples:
 
     async def clear(self) -> int:
         return len(await self._database.fetch(_CLEAR, self.team))
-
-    async def fitted(self, key: str) -> bytes | None:
-        rows = await self._database.fetch(_FITTED, self.team, key)
-        return rows[0][0] if rows else None
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        async def work(db: Connection) -> None:
-            await db.execute(_LOCK, self.team)
-            await db.execute(_UNFIT, self.team, key)
-            await db.execute(_FIT, self.team, key, body)
-            await db.execute(_TRIM_FITTED, self.team, MAX_FITTED)
-
-        await self._database.write(work)

@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from chargehand.sqlite.database import Database
 
 
-# --- confirmed examples of routes, and routers fitted to them
+# --- confirmed examples of routes
 
 
 Source: TypeAlias = Literal["judge", "eval", "feedback"]
 SOURCES: tuple[Source, ...] = ("judge", "eval", "feedback")
 MAX_EXAMPLES = 50
 """How many are kept of each worker and source: the latest."""
-MAX_FITTED = 4
-"""How many fitted routers of a team are kept."""
 MAX_REQUEST_CHARS = 2000
 
 
@@ -63,12 +61,6 @@ class RouteExamples(Protocol):
     async def clear(self) -> int:
         """Remove all of the team's; how many there were."""
         ...
-
-    async def fitted(self, key: str) -> bytes | None:
-        """A router that was fitted to the texts that the key is a digest of."""
-        ...
-
-    async def keep_fitted(self, key: str, body: bytes) -> None: ...
 
 
 class SqliteRouteExamples:
@@ -110,28 +102,11 @@ class SqliteRouteExamples:
         query = "DELETE FROM route_examples WHERE team = ?"
         return await self._database.write(lambda db: db.execute(query, (self.team,)).rowcount)
 
-    async def fitted(self, key: str) -> bytes | None:
-        query = "SELECT body FROM fitted_routers WHERE team = ? AND key = ?"
-        row = await self._database.read(lambda db: db.execute(query, (self.team, key)).fetchone())
-        return None if row is None else bytes(row[0])
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        def work(db: "sqlite3.Connection") -> None:
-            db.execute("DELETE FROM fitted_routers WHERE team = ? AND key = ?", (self.team, key))
-            db.execute("INSERT INTO fitted_routers (team, key, body) VALUES (?, ?, ?)", (self.team, key, body))
-            db.execute(_TRIM_FITTED, {"team": self.team, "max": MAX_FITTED})
-
-        await self._database.write(work)
-
 
 _TRIM = """
     DELETE FROM route_examples WHERE team = :team AND worker = :worker AND source = :source AND number <= (
         SELECT number FROM route_examples WHERE team = :team AND worker = :worker AND source = :source
         ORDER BY number DESC LIMIT 1 OFFSET :max)
-"""
-_TRIM_FITTED = """
-    DELETE FROM fitted_routers WHERE team = :team AND number <=
-    (SELECT number FROM fitted_routers WHERE team = :team ORDER BY number DESC LIMIT 1 OFFSET :max)
 """
 
 
@@ -200,12 +175,25 @@ class Readable(Struct, frozen=True, eq=False):
 AppendNow: TypeAlias = Callable[[Lease, Sequence[Entry]], None]
 
 
+class Notices(Protocol):
+    """Tells of what other processes write to a journal."""
+
+    def subscribe(self, run: str, heard: Callable[[], None]) -> Callable[[], None]:
+        """Have `heard` called in this event loop when a run may have been written; the result ends it."""
+        ...
+
+
 class Journal(Protocol):
     """The append-only truth about runs. One append of a lease at a time; many leases at once."""
 
     @property
     def append_now(self) -> AppendNow | None:
         """`append` without waiting; None if this journal has to wait for a disk or a server."""
+        ...
+
+    @property
+    def notices(self) -> Notices | None:
+        """What other processes write; None if this journal is not told."""
         ...
 
     @property
@@ -239,6 +227,10 @@ class Journal(Protocol):
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         """The entries up to the first that is damaged, with what is wrong there. For views: do not resume from it."""
+        ...
+
+    async def row(self, run: str) -> RunRow:
+        """One run as listings have it; RunUnknown if it has no entries."""
         ...
 
     async def runs(self) -> list[RunRow]:
@@ -275,6 +267,10 @@ class JournalProxy:
         return None
 
     @property
+    def notices(self) -> Notices | None:
+        return self._journal.notices
+
+    @property
     def trouble(self) -> str:
         return self._journal.trouble
 
@@ -292,6 +288,9 @@ class JournalProxy:
 
     async def read_readable(self, run: str, *, after: int = 0) -> Readable:
         return await self._journal.read_readable(run, after=after)
+
+    async def row(self, run: str) -> RunRow:
+        return await self._journal.row(run)
 
     async def runs(self) -> list[RunRow]:
         return await self._journal.runs()
@@ -339,7 +338,11 @@ class JournalStore(Protocol):
 
     def read_readable(self, run: str) -> Readable: ...
 
+    def row(self, run: str) -> RunRow: ...
+
     def runs(self) -> list[RunRow]: ...
+
+    def inside(self, run: str) -> list[str]: ...
 
     def examine(self) -> "Examined":
         """What is wrong with a journal that is there. Takes a few seconds at most."""

@@ -159,6 +159,7 @@ _TABLE = """
         (SELECT CAST(token AS BLOB) FROM owners WHERE owners.number = runs.owner)
     FROM runs NOT INDEXED
 """
+_ONE = _TABLE.replace("NOT INDEXED", "WHERE run = ?")
 _LATEST = _TABLE + "WHERE number < ? AND seq <> 0 ORDER BY number DESC"
 _ENDS = """
     SELECT seq, at, epoch, type, version, body, blob, crc FROM entries WHERE run = ?1 AND seq IN (1, ?2, ?2 + 1)
@@ -323,6 +324,14 @@ class Listing:
             run = _shown_name(name)
             rows.append(RunRow(run, number=number, seq=0, damage=str(_damaged_run(run))))
         return sorted(rows, key=lambda row: row.run)
+
+    def row(self, run: str) -> RunRow:
+        """One run; RunUnknown if it has no entries."""
+        stored = self._connection.execute(_ONE, (run,)).fetchone()
+        row = None if stored is None else self._row(stored)
+        if row is None:
+            raise RunUnknown(run)
+        return row
 
     def latest(self, before: int, limit: int) -> list[RunRow]:
         """Runs with a lower number than `before`, the latest first: the cost does not grow with the journal."""

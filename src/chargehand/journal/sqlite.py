@@ -135,6 +135,8 @@ class SqliteJournal:
 
     append_now = None
     """Every append waits for a commit."""
+    notices = None
+    """A file tells nobody."""
 
     def __init__(self, use: _RunUse, file: _OpenFile) -> None:
         self._use = use
@@ -220,6 +222,10 @@ class SqliteJournal:
         check_name(run)
         return await self._read(lambda db: rows.read_readable(db, self._blobs, run, after))
 
+    async def row(self, run: str) -> RunRow:
+        check_name(run)
+        return await self._read(lambda db: self._listing(db).row(run))
+
     async def runs(self) -> list[RunRow]:
         return await self._read(lambda db: self._listing(db).runs())
 
@@ -297,9 +303,16 @@ class SqliteFile:
     def read_readable(self, run: str) -> Readable:
         return self._read_run(run, lambda db: rows.read_readable(db, self._blobs, run, 0))
 
+    def row(self, run: str) -> RunRow:
+        return self._read_run(run, lambda db: rows.Listing(db, self._blobs, locks_of(self._path)).row(run))
+
     def runs(self) -> list[RunRow]:
         with self._reading() as connection:
             return read_at_once(connection, self._list)
+
+    def inside(self, run: str) -> list[str]:
+        with self._reading() as connection:
+            return read_at_once(connection, lambda db: rows.inside(db, run))
 
     def _list(self, connection: sqlite3.Connection) -> list[RunRow]:
         return rows.Listing(connection, self._blobs, locks_of(self._path)).runs()

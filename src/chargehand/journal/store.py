@@ -60,6 +60,16 @@ def read_readable(url: StoreUrl, run: str) -> Readable:
     return journal_store(url).read_readable(run)
 
 
+def read_row(url: StoreUrl, run: str) -> RunRow:
+    """One run as listings have it; RunUnknown if it has no entries."""
+    return journal_store(url).row(run)
+
+
+def list_inside(url: StoreUrl, run: str) -> list[str]:
+    """The names of the runs nested in a run, at any depth, sorted."""
+    return journal_store(url).inside(run)
+
+
 def list_runs(url: StoreUrl) -> list[RunRow]:
     """Every run, the latest first. One that is damaged says so in its row."""
     return sorted(journal_store(url).runs(), key=lambda row: row.started, reverse=True)

@@ -17,7 +17,7 @@ from chargehand.memory.catalog import ANYONE, Attached, Kept, Order, Profile, Th
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import check_text
 from chargehand.memory.passages import check_question_model
-from chargehand.memory.postgres_passages import Holding, holding
+from chargehand.memory.postgres_passages import Holding
 from chargehand.memory.postgres_search import build_index_later, search
 from chargehand.memory.postgres_things import ThingQuery, ThingRows
 from chargehand.memory.things import (
@@ -77,8 +77,12 @@ class PostgresCatalog:
     async def _read(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
         return await self._database.read(lambda db: work(self._rows(db)))
 
-    async def _write(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
-        return await self._database.write(lambda db: work(self._rows(db)))
+    async def _ask(self, work: Callable[[ThingRows], Awaitable[Outcome]]) -> Outcome:
+        """For work whose statements need not be of one moment."""
+        return await self._database.use(lambda db: work(self._rows(db)))
+
+    async def _write(self, work: Callable[[ThingRows], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
+        return await self._database.write(lambda db: work(self._rows(db)), idempotent=idempotent)
 
     def _rows(self, db: Connection) -> ThingRows:
         return ThingRows(db, self._space)
@@ -86,8 +90,9 @@ class PostgresCatalog:
     # --- things by id
 
     async def add(self, thing: Kept, origin: Origin = PERSON) -> Kept:
+        brought = bool(thing.id)
         added, first = new_thing(thing, origin, self._opened.clock())
-        await self._write(lambda rows: rows.add(added, first, origin.key))
+        await self._write(lambda rows: rows.add(added, first, origin.key, brought=brought), idempotent=not brought)
         return decode_thing(type(thing), encode_thing(added))
 
     async def add_agent(self, agent: Profile, own: Sequence[Block], attached: Sequence[str], grant: Grant) -> Profile:
@@ -96,9 +101,9 @@ class PostgresCatalog:
         blocks = [new_thing(block, PERSON, now) for block in own]
 
         async def work(rows: ThingRows) -> None:
-            await rows.add(added, None, "")
+            await rows.add(added, None, "", brought=True)
             for block, first in blocks:
-                await rows.add(block, first, "")
+                await rows.add(block, first, "", brought=True)
             for which in sorted(attached):  # in one order: two who lock the same blocks do not wait for each other
                 await rows.attach(added.id, which, grant)
 
@@ -106,7 +111,7 @@ class PostgresCatalog:
         return decode_thing(Profile, encode_thing(added))
 
     async def get(self, kind: type[Kept], which: str) -> Kept | None:
-        return await self._read(lambda rows: rows.get(kind, which))
+        return await self._ask(lambda rows: rows.get(kind, which))
 
     async def find(
         self,
@@ -134,12 +139,12 @@ class PostgresCatalog:
         return await self._write(lambda rows: rows.delete(kind, which))
 
     async def tags(self, kind: type[Thing]) -> dict[str, int]:
-        return await self._read(lambda rows: rows.tags(kind))
+        return await self._ask(lambda rows: rows.tags(kind))
 
     # --- who may use what
 
     async def attach(self, owner: str, thing: str, grant: Grant) -> None:
-        await self._write(lambda rows: rows.attach(owner, thing, grant))
+        await self._write(lambda rows: rows.attach(owner, thing, grant), idempotent=True)
 
     async def detach(self, owner: str, thing: str) -> bool:
         return await self._write(lambda rows: rows.detach(owner, thing))
@@ -162,7 +167,7 @@ class PostgresCatalog:
         key = origin.key or new_key()
         now = self._opened.clock()
         return await self._write(
-            lambda rows: rows.edit(block, edit, origin, key=key, agent=agent, expect=expect, now=now)
+            lambda rows: rows.edit(block, edit, origin, key=key, agent=agent, expect=expect, now=now), idempotent=True
         )
 
     async def history(self, block: str, *, limit: int = 50, before: int | None = None) -> list[Change]:
@@ -211,17 +216,14 @@ class PostgresCatalog:
         agent: str = "",
     ) -> list[Hit]:
         async def work(rows: ThingRows) -> list[Hit]:
-            stores: list[Holding] = []
-            for which in archives:
-                number, archive = await rows.need(Archive, which)
-                store = await holding(rows.db, number, which)
+            asked = await rows.archives(archives)
+            for archive, store in asked:
                 await _check_grant(rows, archive, store, agent)
                 if vector is not None:
                     check_question_model(archive, handle, store.model)
-                stores.append(store)
-            return await search(rows.db, stores, query, vector, within, limit)
+            return await search(rows.db, [store for _, store in asked], query, vector, within, limit)
 
-        return await self._read(work)
+        return await self._ask(work)
 
     async def passages(
         self, archive: str, *, within: Filter = EVERYTHING, after: str = "", limit: int = 100, order: Order = "asc"
@@ -234,7 +236,7 @@ class PostgresCatalog:
         )
 
     async def passage(self, which: str) -> Passage | None:
-        return await self._read(lambda rows: passage_rows.passage(rows.db, self._space, which))
+        return await self._ask(lambda rows: passage_rows.passage(rows.db, self._space, which))
 
     async def forget(self, archive: str, ids: Sequence[str]) -> int:
         return await self._change(archive, lambda rows, _, store: passage_rows.forget(rows.db, store, ids))
@@ -256,20 +258,20 @@ class PostgresCatalog:
 
     async def _look(self, archive: str, work: Callable[[Connection, Holding], Awaitable[Outcome]]) -> Outcome:
         async def inside(rows: ThingRows) -> Outcome:
-            number, _ = await rows.need(Archive, archive)
-            return await work(rows.db, await holding(rows.db, number, archive))
+            ((_, store),) = await rows.archives([archive])
+            return await work(rows.db, store)
 
         return await self._read(inside)
 
     async def _change(self, archive: str, work: Callable[[ThingRows, Archive, Holding], Awaitable[Outcome]]) -> Outcome:
         async def inside(rows: ThingRows) -> tuple[Outcome, Holding]:
-            number, existing = await rows.need(Archive, archive, lock=True)
-            outcome = await work(rows, existing, await holding(rows.db, number, archive))
-            store = await holding(rows.db, number, archive)
-            width = 0 if store.model is None else store.model.width
+            ((existing, store),) = await rows.archives([archive], lock=True)
+            outcome = await work(rows, existing, store)
+            ((_, changed),) = await rows.archives([archive])
+            width = 0 if changed.model is None else changed.width
             if width != existing.width:
-                await rows.rewrite(number, replace(existing, width=width))
-            return outcome, store
+                await rows.rewrite(store.number, replace(existing, width=width))
+            return outcome, changed
 
         outcome, store = await self._write(inside)
         build_index_later(self._database, store)

@@ -39,7 +39,6 @@ _READ = 500_000  # characters of a passage that are found by words
 _MOST = 2**62
 _VECTORS_LOCK = 0x43686776
 
-_HOLDING = "SELECT handle, width, passages, embedded FROM holdings WHERE archive = $1"
 _COUNTED = """
     INSERT INTO holdings (archive, passages, embedded) VALUES ($1, $2, $3) ON CONFLICT (archive)
     DO UPDATE SET passages = holdings.passages + excluded.passages, embedded = holdings.embedded + excluded.embedded
@@ -93,12 +92,12 @@ _COUNT_VECTORS = """
 class Holding(Struct, frozen=True):
     """An archive as it is kept here."""
 
-    number: int
     archive: str
-    handle: str = ""
-    width: int = 0
-    passages: int = 0
-    embedded: int = 0
+    number: int
+    handle: str
+    width: int
+    passages: int
+    embedded: int
 
     @property
     def model(self) -> VectorModel | None:
@@ -106,9 +105,9 @@ class Holding(Struct, frozen=True):
         return VectorModel(self.handle, self.width) if self.embedded else None
 
 
-async def holding(db: Connection, number: int, archive: str) -> Holding:
-    row = await db.fetchrow(_HOLDING, number)
-    return Holding(number, archive) if row is None else Holding(number, archive, *row)
+def is_storable(text: str) -> bool:
+    """Whether a text can be an id or a name here: PostgreSQL keeps no NUL character."""
+    return "\0" not in text
 
 
 # --- words, and filters as words
@@ -314,7 +313,7 @@ async def _write_vectors(db: Connection, store: Holding, units: Mapping[str, byt
     if width > WIDEST:
         raise Invalid(f"vectors of {width} dimensions; PostgreSQL keeps at most {WIDEST}: use another embedding model")
     await _prepare_vectors(db)
-    rows = await db.fetch(_UNEMBEDDED, store.number, list(units))
+    rows = await db.fetch(_UNEMBEDDED, store.number, [which for which in units if is_storable(which)])
     await db.executemany(_EMBED, [(number, store.number, width, floats(units[which])) for which, number in rows])
     await db.execute(_COUNTED, store.number, 0, len(rows))
     await db.execute(_MODEL, store.number, handle, width)
@@ -348,7 +347,8 @@ async def passages(
     low = 0
     high = _MOST
     if after:
-        passed = await db.fetchval("SELECT number FROM passages WHERE archive = $1 AND id = $2", store.number, after)
+        place = "SELECT number FROM passages WHERE archive = $1 AND id = $2"
+        passed = await db.fetchval(place, store.number, after) if is_storable(after) else None
         if passed is None:
             raise unknown_cursor(after, store.archive)
         low, high = (passed, high) if order == "asc" else (low, passed)
@@ -362,6 +362,8 @@ async def passages(
 
 
 async def passage(db: Connection, space: str, which: str) -> Passage | None:
+    if not is_storable(which):
+        return None
     question = f"{_SELECT} WHERE passages.tenant = current_tenant() AND passages.space = $1 AND passages.id = $2"
     row = await db.fetchrow(question, space, which)
     return None if row is None else _read(row)[1]
@@ -404,7 +406,7 @@ def _read(row: Row) -> tuple[int, Passage]:
 
 async def forget(db: Connection, store: Holding, ids: Sequence[str]) -> int:
     """Delete passages, with their words and vectors; how many there were."""
-    named = list(dict.fromkeys(ids))
+    named = [which for which in dict.fromkeys(ids) if is_storable(which)]
     embedded = await db.fetchval(_COUNT_VECTORS, store.number, named) if store.embedded else 0
     removed = len(await db.fetch(_FORGET, store.number, named))
     await db.execute(_COUNTED, store.number, -removed, -embedded)

@@ -13,7 +13,6 @@ from chargehand.memory.archives import Filter, Hit
 from chargehand.memory.passages import check_question_width, unit_vectors
 from chargehand.memory.postgres_passages import Holding, Scope, by_number, floats, scope_of, searchable
 from chargehand.memory.ranking import (
-    BUDGET,
     BY_WORDS,
     MAX_HITS,
     WEIGHED,
@@ -32,13 +31,14 @@ from chargehand.postgres.database import PostgresDatabase
 from chargehand.postgres.driver import Connection
 from chargehand.store_url import PostgresUrl
 
+BUDGET = 1_000
+"""Passages whose match by words is scored: some five microseconds each."""
 EXACT = 10_000
 """Vectors that are all compared, in some 6 ms; of more, the index says which are the nearest."""
+_LEAST_SHARE = 20
+"""Under a filter that leaves less than one in so many, the index would look at too many in vain."""
 INDEXED_WIDTH = 2_000
 """Dimensions that the index has room for. Wider vectors are all compared."""
-CANDIDATES = 200
-"""How many the index looks at: `make bench-cluster` says how many of the ten nearest are among them."""
-
 _COUNT = """
     SELECT query::text, CASE WHEN numnode(query) = 0 THEN 0 ELSE (
         SELECT count(*) FROM (SELECT FROM passage_words WHERE words @@ ($1::text::tsquery && query) LIMIT $3) AS held
@@ -69,16 +69,12 @@ _NEAREST = """
 """
 _NEAREST_INDEXED = """
     SELECT passage_vectors.passage, 1 - (vec::vector({width}) <=> $1::real[]::vector({width}))
-    FROM passage_vectors {filter} WHERE passage_vectors.archive = $2 AND width = {width}
+    FROM passage_vectors WHERE passage_vectors.archive = $2 AND width = {width} {filter}
     ORDER BY vec::vector({width}) <=> $1::real[]::vector({width}) LIMIT $3
 """
 _JOINED = "JOIN passage_words ON passage_words.passage = passage_vectors.passage AND {tests}"
-# the order must come from the index: the planner would rather sort a large archive
-_SETTINGS = """
-    SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', $1, true),
-        set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
-        set_config('enable_mergejoin', 'off', true)
-"""
+# a value for each row, not a join: the planner would rather join, and sort what is left of the archive
+_LOOKED_UP = "AND (SELECT {tests} FROM passage_words WHERE passage_words.passage = passage_vectors.passage)"
 _HAS_INDEX = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
 
 
@@ -110,7 +106,7 @@ class _Words:
 
     async def any(self, words: Sequence[str], limit: int) -> dict[int, WordMatch]:
         """Passages with any of these terms, the rarest first; common ones only if the others find too little."""
-        chosen, cheap = searched_terms(await self._counted(words, BUDGET + 1))
+        chosen, cheap = searched_terms(await self._counted(words, BUDGET + 1), BUDGET)
         if not chosen:
             return {}
         matches = await (self._find(cheap, " | ", limit) if cheap else self._find(chosen, " & ", limit))
@@ -163,17 +159,18 @@ async def _alike(db: Connection, question: Sequence[float], numbers: Sequence[in
 async def _nearest(
     db: Connection, store: Holding, question: Sequence[float], within: Filter, enough: int
 ) -> dict[int, float]:
+    """How far the index looks is a setting of every connection (`hnsw.ef_search`, `hnsw.iterative_scan`)."""
     if not store.embedded:
         return {}
     scope = scope_of(store.number, within)
-    joined = _JOINED.format(tests=scope.tests(4)) if within else ""
+    tests = scope.tests(4)
     values = (question, store.number, enough, *(scope.values if within else ()))
     rows = []
     if await _is_indexed(db, store, scope if within else None):
-        await db.fetchval(_SETTINGS, str(max(CANDIDATES, enough)))
-        rows = await db.fetch(_NEAREST_INDEXED.format(width=store.width, filter=joined), *values)
-        await db.fetchval("SELECT set_config('enable_sort', 'on', true)")
+        looked_up = _LOOKED_UP.format(tests=tests) if within else ""
+        rows = await db.fetch(_NEAREST_INDEXED.format(width=store.width, filter=looked_up), *values)
     if len(rows) < enough:  # the index stops looking where few vectors are of this archive
+        joined = _JOINED.format(tests=tests) if within else ""
         rows = await db.fetch(_NEAREST.format(filter=joined), *values)
     return {number: alike for number, alike in rows}  # noqa: C416 - as above
 
@@ -184,7 +181,8 @@ async def _is_indexed(db: Connection, store: Holding, scope: Scope | None) -> bo
         return False
     if scope is None:
         return True
-    return await db.fetchval(_PASSING.format(tests=scope.tests(1)), *scope.values, EXACT + 1) > EXACT
+    few = min(EXACT, store.embedded // _LEAST_SHARE)
+    return await db.fetchval(_PASSING.format(tests=scope.tests(1)), *scope.values, few + 1) > few
 
 
 # --- the index of vectors

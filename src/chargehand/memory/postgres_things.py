@@ -18,7 +18,7 @@ from chargehand.memory.blocks import Block, Change, Edit, Grant, Origin, edited,
 from chargehand.memory.catalog import PREFIXES, Attached, Group, Order, Profile, Thing
 from chargehand.memory.conversations import Role, Turn
 from chargehand.memory.edits import Redo, Restore, Undo
-from chargehand.memory.postgres_passages import searchable
+from chargehand.memory.postgres_passages import Holding, is_storable, searchable
 from chargehand.memory.things import (
     AttachedRow,
     Grants,
@@ -53,6 +53,11 @@ _ENCODER = msgspec.json.Encoder()
 _CHANGE = msgspec.json.Decoder(Change)
 
 _GET = "SELECT number, body FROM things WHERE tenant = current_tenant() AND space = $1 AND id = $2 AND kind = ANY($3)"
+_ARCHIVES = """
+    SELECT id, body, number, coalesce(handle, ''), coalesce(width, 0), coalesce(passages, 0), coalesce(embedded, 0)
+    FROM things LEFT JOIN holdings ON holdings.archive = things.number
+    WHERE things.tenant = current_tenant() AND space = $1 AND kind = 'archive' AND id = ANY($2)
+"""
 _ADD = """
     INSERT INTO things (space, id, kind, name, tags, members, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT DO NOTHING RETURNING number
@@ -159,11 +164,6 @@ def _columns(thing: Thing) -> tuple[object, ...]:
     return PREFIXES[type(thing)], name_of(thing)[:_LONGEST_NAME], tags, members, encode_thing(thing)
 
 
-def _is_storable(text: str) -> bool:
-    """Whether a text can be anything's id or name here."""
-    return "\0" not in text and text.encode(errors="ignore").decode() == text
-
-
 class ThingRows:
     """One space of one tenant, within a transaction."""
 
@@ -174,7 +174,7 @@ class ThingRows:
     # --- by id
 
     async def _row(self, kinds: Sequence[str], which: str, *, lock: bool = False) -> Row | None:
-        if not _is_storable(which):
+        if not is_storable(which):
             return None
         question = f"{_GET} FOR NO KEY UPDATE" if lock else _GET
         return await self.db.fetchrow(question, self._space, which, kinds)
@@ -196,12 +196,27 @@ class ThingRows:
             raise unknown_thing(" or ".join(kinds), which)
         return row[0]
 
-    async def add(self, thing: Thing, first: Change | None, key: str) -> None:
-        """Keep a new thing, and the first version of a block."""
+    async def archives(self, ids: Sequence[str], *, lock: bool = False) -> list[tuple[Archive, Holding]]:
+        """Archives that must be there, and what they hold."""
+        if lock:  # by itself: a statement that waits for a lock still sees other tables as they were before
+            for which in ids:
+                await self._row((PREFIXES[Archive],), which, lock=True)
+        rows = await self.db.fetch(_ARCHIVES, self._space, [which for which in ids if is_storable(which)])
+        found = {row[0]: (decode_thing(Archive, row[1]), Holding(row[0], *row[2:])) for row in rows}
+        for which in ids:
+            if which not in found:
+                raise unknown_thing(PREFIXES[Archive], which)
+        return [found[which] for which in ids]
+
+    async def add(self, thing: Thing, first: Change | None, key: str, *, brought: bool) -> None:
+        """Keep a new thing, and the first version of a block.
+
+        One whose id was not brought is there already only if this is the second try of one call.
+        """
         number = await self.db.fetchval(_ADD, self._space, thing.id, *_columns(thing))
-        if number is None:
+        if number is None and brought:
             raise taken_id(thing)
-        if first is not None:
+        if number is not None and first is not None:
             await self._keep(number, first, key)
 
     async def change(self, thing: Some, now: Instant) -> Some:
@@ -230,7 +245,7 @@ class ThingRows:
     async def find(self, kind: type[Some], wanted: ThingQuery) -> list[Some]:
         bounds = await self._bounds(kind, wanted)
         names = [wanted.name] if wanted.name is not None else []
-        if not all(map(_is_storable, chain(names, wanted.tags.all, wanted.tags.some))):
+        if not all(map(is_storable, chain(names, wanted.tags.all, wanted.tags.some))):
             return []
         backwards = is_shown_backwards(wanted.after, wanted.before)
         descending = (wanted.order == "desc") != backwards
@@ -286,7 +301,7 @@ class ThingRows:
         return (await self.attached_to([agent]))[agent]
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        named = [agent for agent in agents if _is_storable(agent)]
+        named = [agent for agent in agents if is_storable(agent)]
         known = [row[0] for row in await self.db.fetch(_AGENTS, self._space, named)]
         grants = await self._grants(known)
         numbers = {thing for own in grants.values() for thing in own}

@@ -17,7 +17,7 @@ from chargehand.memory.archives import Hit, Passage
 from chargehand.text.words import QUOTED, STOP_WORDS, quoted_phrases, tokenize
 
 BUDGET = 4_000
-"""Passages whose match by words is scored: a microsecond each."""
+"""Passages whose match by words is scored, where that takes a microsecond each."""
 MAX_HITS = 1_000
 """Hits of one search."""
 BY_WORDS = 50
@@ -118,11 +118,14 @@ def rare_terms(counted: Iterable[TermCount], passages: int) -> list[str]:
     return [counted.term for counted in _rarest_first(counted) if counted.count <= most][:MOST_TERMS]
 
 
-def searched_terms(counted: Iterable[TermCount]) -> tuple[list[str], list[str]]:
-    """The terms to look for, the rarest first; and those of them that are held by few enough to score them all."""
+def searched_terms(counted: Iterable[TermCount], budget: int = BUDGET) -> tuple[list[str], list[str]]:
+    """The terms to look for, the rarest first; and those of them that are held by few enough to score them all.
+
+    The budget is how many passages the store may score.
+    """
     chosen = _rarest_first(counted)[:MOST_TERMS]
     totals = accumulate(counted.count for counted in chosen)
-    cheap = [counted.term for total, counted in zip(totals, chosen, strict=True) if total <= BUDGET]
+    cheap = [counted.term for total, counted in zip(totals, chosen, strict=True) if total <= budget]
     return [counted.term for counted in chosen], cheap
 
 

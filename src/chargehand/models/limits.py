@@ -51,8 +51,8 @@ class Limiter:
     def __init__(self, pace: Pace | None = None, *, clock: Callable[[], Instant] = time.monotonic) -> None:
         self.pace = pace or Pace()
         self.retries = Retries(clock=clock)
-        self.allowed = max(1, self.pace.concurrency)
-        self.active = 0
+        self.allowed: int = max(1, self.pace.concurrency)
+        self.active: int = 0
         self._clock = clock
         self._windowed = bool(self.pace.requests_per_minute or self.pace.tokens_per_minute)
         self._recent: deque[Ticket] = deque()
@@ -116,6 +116,9 @@ class Limiter:
         for place, _ in waiting:
             if not place.done():
                 place.set_exception(why())
+
+    def close(self) -> None:
+        """No call is made any more."""
 
     def slow_down(self, ticket: Ticket) -> None:
         """The provider refused a call because it was asked too much. A burst of refusals counts as one."""

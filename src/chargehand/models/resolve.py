@@ -50,8 +50,10 @@ from chargehand.models.providers import (
     without_secrets,
 )
 from chargehand.models.reply_limit import Observations
+from chargehand.models.shared_limits import LimitStore, SharedLimiter
 from chargehand.models.testing.scripted import Recorder, Replayer
 from chargehand.models.wire import EndpointOptions
+from chargehand.store_url import MEMORY, PostgresUrl, StoreUrl, parse_store_url
 from chargehand.text.words import nearest_names
 
 Lookup: TypeAlias = Callable[[str], str | None]
@@ -111,8 +113,8 @@ class Finder:
 
     The same handle with the same options is the same model. `paces` are limits by name of the provider, `folder`
     is where local models were pulled to, `price` what a model costs that no table has,
-    `without_key` what to do where a key is missing. Unless `shared`, every model
-    has connections of its own and is closed on its own.
+    `without_key` what to do where a key is missing. Processes with the same `store`, if it is a database, keep the
+    limits of a credential together. Unless `shared`, every model has connections of its own and is closed on its own.
     """
 
     def __init__(
@@ -125,8 +127,10 @@ class Finder:
         shared: bool = True,
         random: Random | None = None,
         price: Price | None = None,
+        store: StoreUrl | None = None,
     ) -> None:
         self._lookup = lookup
+        self._limits = _limit_store(store)
         self._without_key = without_key
         self._price = price
         self._folder = folder or models_folder(lookup)
@@ -198,7 +202,13 @@ class Finder:
         for _, _, model in models:
             if isinstance(model, _Closes):
                 await model.close()
-        if self._transport is not None and not self._lent:
+        if self._lent:
+            return
+        for limiter in self._limiters.values():
+            limiter.close()
+        if self._limits is not None:
+            self._limiters.clear()  # their shares were given back
+        if self._transport is not None:
             await self._transport.close()
 
     def _make(self, handle: str, options: Options) -> Model:
@@ -283,13 +293,20 @@ class Finder:
         whose = hashlib.sha256(credential.encode()).hexdigest()  # no key is kept where it might be printed
         return Guarded(
             model,
-            limiter=self._limiters.setdefault(whose, Limiter(pace)),
+            limiter=self._limiter(whose, pace),
             breaker=self._breakers.setdefault((whose, name), Breaker()),
             prices=tag,
             retry=options.get("retry", RETRY),
             breaking=options.get("breaking", BREAKING),
             random=self._random,
         )
+
+    def _limiter(self, credential: str, pace: Pace) -> Limiter:
+        """The one limiter of a credential."""
+        if credential not in self._limiters:
+            limits = self._limits
+            self._limiters[credential] = Limiter(pace) if limits is None else SharedLimiter(credential, pace, limits)
+        return self._limiters[credential]
 
     def _key(self, handle: str, options: Options, variable: str, *, needed: bool) -> str:
         key = (options.get("key") or self._ask(variable) or "").strip()
@@ -304,6 +321,16 @@ class Finder:
 
     def _ask(self, variable: str) -> str:
         return (self._lookup(variable) or "").strip() if variable else ""
+
+
+def _limit_store(store: StoreUrl | None) -> LimitStore | None:
+    """Where processes agree on limits; None for a file: each process has limits of its own."""
+    url = None if store is None or store == MEMORY else parse_store_url(store)
+    if not isinstance(url, PostgresUrl):
+        return None
+    from chargehand.models.postgres_limits import postgres_limits  # noqa: PLC0415 - an extra
+
+    return postgres_limits(url)
 
 
 def check_handle(handle: str) -> None:

@@ -39,7 +39,11 @@ _PATIENCE: Seconds = 5.0
 """How long to try again when the connection is lost, or the server takes none."""
 _FIRST_PAUSE: Seconds = 0.05
 _LONGEST_PAUSE: Seconds = 0.5
-_SETUP = "SELECT set_config('search_path', 'chargehand, public', false), set_config('chargehand.tenant', $1, false)"
+# how far an index of vectors looks: `make bench-cluster` says how many of the ten nearest are found so
+_SETUP = """
+    SELECT set_config('search_path', 'chargehand, public', false), set_config('chargehand.tenant', $1, false),
+        set_config('hnsw.ef_search', '100', false), set_config('hnsw.iterative_scan', 'strict_order', false)
+"""
 _TENANT = "SELECT number FROM chargehand.tenants WHERE name = $1"
 _NEW_TENANT = "INSERT INTO chargehand.tenants (name) VALUES ($1) ON CONFLICT DO NOTHING"
 
@@ -69,12 +73,13 @@ class PostgresDatabase:
         attempt = partial(self._transact, work, isolation="repeatable_read", readonly=True)
         return await client_thread().run(self._patiently(attempt))
 
-    async def write(self, work: Callable[[Connection], Awaitable[Outcome]]) -> Outcome:
+    async def write(self, work: Callable[[Connection], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         """The work's outcome, once it is durable. It is done again if it was undone by the server or a lost connection.
 
-        An error that the work raises undoes it.
+        An error that the work raises undoes it. Idempotent work, which comes to the same if it was done before, is also
+        done again when nobody can say whether it was committed.
         """
-        return await client_thread().run(self._patiently(partial(self._transact, work)))
+        return await client_thread().run(self._patiently(partial(self._transact, work), idempotent=idempotent))
 
     async def connect(self) -> Connection:
         """A connection of its own, for who must keep it. Only for work that runs in the thread of all connections."""
@@ -113,7 +118,7 @@ class PostgresDatabase:
                     connection.terminate()  # it must not be used again
                 raise
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def _patiently(self, attempt: Callable[[], Awaitable[Outcome]], *, idempotent: bool = False) -> Outcome:
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE
         pause = _FIRST_PAUSE
@@ -121,7 +126,8 @@ class PostgresDatabase:
             try:
                 return await attempt()
             except (CommitUnknown, *driver_errors()) as error:
-                if not is_repeatable(error) or loop.time() > until:
+                may_repeat = is_repeatable(error) or (idempotent and isinstance(error, CommitUnknown))
+                if not may_repeat or loop.time() > until:
                     raise explain(error, self.url) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

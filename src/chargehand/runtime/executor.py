@@ -12,9 +12,8 @@ from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, Amount, Budget, CapReached
 from chargehand.engine.events import AnswerSection, Effect, Failure, Missing, NotedFact, StepKind
 from chargehand.engine.facts import AnswerAudit, Tracing
-from chargehand.engine.forecast import CostForecast
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Plan, Task, TaskId
+from chargehand.engine.plan import NO_TASK, Combine, Finding, LoopState, Task, TaskId
 from chargehand.engine.policy import Instant, Seconds
 from chargehand.engine.roster import TeamMembers
 from chargehand.engine.state import RunState
@@ -378,11 +377,6 @@ class Executor(Protocol):
     def listeners(self) -> Sequence[Listener]:
         """Who hears every entry of its runs and of the runs inside them, whichever runner drives them."""
         return ()
-
-    def cost_forecast(self, plan: Plan, request: ev.RunRequested, *, closed: bool = True) -> CostForecast | None:
-        """What a plan will cost in dollars; None where it does not know the prices of what it calls."""
-        del plan, request, closed
-        return None
 
     def plan(self, brief: Brief, context: StepContext) -> Coroutine[Any, Any, Proposal]: ...
 

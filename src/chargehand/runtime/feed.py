@@ -1,15 +1,17 @@
 """What is written, for any number of readers: first what the journal has, then live, in order, each entry once.
 
-A reader never holds a runner up: one that falls behind goes back to reading the journal. Only what a runner of this
-process writes arrives live. Where many read one run, what is written within a moment is handed out together: else most
-of the time goes into waking all of them for one entry.
+A reader never holds a runner up: one that falls behind goes back to reading the journal. What a runner of this process
+writes arrives live; of what others write the reader is told where the journal has notices. Where many readers follow
+one run, what is written within a moment is handed out together: else most of the time goes into waking them for
+one entry.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from itertools import islice
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary, finalize, ref
 
 from chargehand.engine.events import Entry, RunEnded
 from chargehand.engine.policy import Seconds
@@ -67,7 +69,12 @@ class Feed:
 
         A run without entries is RunUnknown to the reader, unless it is `expected` to begin.
         """
-        mates = self._readers.setdefault(run, WeakSet())
+        mates = self._readers.get(run)
+        if mates is None:
+            mates = self._readers[run] = WeakSet()
+            if self._journal.notices is not None:
+                # the readers hold their set, and nobody else does: with the last of them the subscription ends
+                finalize(mates, self._journal.notices.subscribe(run, partial(_look_again, ref(mates))))
         reader = Reader(journal=self._journal, run=run, after=after, most=self._most, mates=mates, expected=expected)
         mates.add(reader)
         latest = self._latest.get(run)
@@ -79,6 +86,12 @@ class Feed:
     def readers(self) -> int:
         """How many there are."""
         return sum(map(len, self._readers.values()))
+
+
+def _look_again(readers: "ref[WeakSet[Reader]]") -> None:
+    """Have the readers of a run read what another process wrote."""
+    for reader in tuple(readers() or ()):
+        reader.look_again()
 
 
 class Reader(AsyncIterator[Entry]):
@@ -123,6 +136,12 @@ class Reader(AsyncIterator[Entry]):
         if len(self._live) > self._most:
             self._fall_behind()
         self._wakeup.set()
+
+    def look_again(self) -> None:
+        """Read the journal: another process may have written to it."""
+        if not self._over:
+            self._fall_behind()
+            self._wakeup.set()
 
     def _fall_behind(self) -> None:
         self._live.clear()

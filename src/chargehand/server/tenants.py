@@ -136,7 +136,7 @@ class Tenants:
         self._on_open = on_open
         self.lookup = lookup
         self.redactor = redactor_of(settings, lookup)
-        self.finder = Finder(lookup, price=settings.price)
+        self.finder = Finder(lookup, price=settings.price, store=settings.store)
         self._jobs = asyncio.TaskGroup()
         self._open: dict[str, asyncio.Future[Tenant]] = {}
         self._over = asyncio.Event()

@@ -15,6 +15,7 @@ from chargehand.server.tenants import Tenant
 
 _LATEST = 2**53
 _MAX_OF_TEAM = 20
+_MAX_ENTRIES = 2000  # of a run that is read: larger ones would hold up other calls
 _FRESH: Seconds = 60.0
 
 
@@ -45,7 +46,8 @@ class WorkerTimes:
     async def _read(self, team: str, now: Instant) -> Mapping[str, Seconds]:
         journal = self._tenant.journal
         rows = await journal.latest(before=_LATEST, limit=MAX_RUNS)
-        names = [row.run for row in rows if row.request is not None and row.request.team == team and row.ended]
+        small = [row for row in rows if row.ended is not None and row.seq <= _MAX_ENTRIES]
+        names = [row.run for row in small if row.request is not None and row.request.team == team]
         runs: list[tuple[str, list[Entry]]] = []
         for name in names[:_MAX_OF_TEAM]:
             with suppress(Corrupt):  # the others tell enough

@@ -29,6 +29,10 @@ def test_a_word_with_two_meanings_is_refused(team: str, request_text: str, reaso
     [
         ("shop", "How many orders came from the US in 2026?"),
         ("shop", "How many countries do we sell to?"),
+        ("shop", "What do tents cost?"),  # a customer, or us
+        ("patient_case", "How many tests did Moreau have?"),  # a tool lists those out of range
+        ("expert_router", "When does my lease end with 3 months of notice?"),  # the day of the notice is missing
+        ("tech_support", "Who answers questions about exports?"),
         ("shop", "How much did we sell in May 2026?"),
         ("shop", "What was the average revenue per month in 2025?"),
         ("shop", "What is the most expensive product per category?"),

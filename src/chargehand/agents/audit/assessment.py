@@ -3,7 +3,7 @@
 No model is asked, no grade is given and nothing is worked out again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, structs
@@ -19,13 +19,14 @@ from chargehand.agents.audit.claims import (
     trace_answer,
 )
 from chargehand.agents.audit.contradictions import find_contradictions
+from chargehand.agents.inputs import last_tasks
 from chargehand.agents.judge import describe_contradiction, describe_contradictions, settle
 from chargehand.agents.writer import WriterCalls
 from chargehand.engine.events import AnswerSection
 from chargehand.engine.facts import AnswerAudit, SettledContradiction, Statement, Tracing
 from chargehand.engine.failure import Gap
 from chargehand.engine.owed import Brief
-from chargehand.engine.plan import Task, in_order, needs
+from chargehand.engine.plan import Task, TaskId, in_order, needs
 from chargehand.engine.state import RunState, Status
 from chargehand.engine.view import gaps, missing_gaps, results
 from chargehand.models.request_facts import Given
@@ -191,10 +192,9 @@ def answer_tracings(state: RunState) -> dict[str, Tracing]:
     """What the figures of the answer rest on: of a worded answer by '', else by task those that no other reads."""
     if state.answer_tracing is not None:
         return {"": state.answer_tracing}
-    done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
-    read = {name for progress in done for name, _ in needs(progress.task)}
-    last = [progress for progress in done if progress.task.id not in read] or done
-    return {progress.task.id: progress.tracing for progress in last if progress.tracing is not None}
+    done = {name: progress for name, progress in state.tasks.items() if progress.status is Status.DONE}
+    last = last_tasks(list(done), [progress.task for progress in done.values()])
+    return {name: tracing for name in last if (tracing := done[TaskId(name)].tracing) is not None}
 
 
 def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequence[str] = ()) -> Coverage:
@@ -212,7 +212,6 @@ def measure_coverage(covered: Sequence[str], gaps: Sequence[Gap], unused: Sequen
 # --- the report
 
 
-_MAX_NOTED = 5
 _FEW_PARTS = 2  # or fewer: the gap itself says how much is missing
 UNTRACED = "Not traced to a tool:"
 
@@ -246,7 +245,6 @@ async def report_answer(
     results: Sequence[Given],
     known: Sequence[str],
     settled: Sequence[SettledContradiction],
-    note: Callable[[str], None],
 ) -> AnswerReport:
     """What is to stand below an answer that a model wrote. `known` are texts besides the results it may rest on."""
     statements: Sequence[Statement] = ()
@@ -264,11 +262,7 @@ async def report_answer(
         )
     tracing = structs.replace(summarize(statements), unread=is_claiming(answer) and size > MAX_MATERIAL)
     untraced = [("", statement) for statement in tracing.untraced if not statement.origin]
-    for _, statement in untraced[:_MAX_NOTED]:
-        note(f"not traced to a tool: {describe(statement)}; it is said in: {statement.sentence}")
     unused = _unused_results(answer, results, brief.tasks)
-    if unused:
-        note(f"the answer does not cite {', '.join(unused)}")
     coverage = measure_coverage([result.task for result in results], brief.gaps, unused)
     traced = count_traced([tracing])
     sections = [AnswerSection("contradictions", describe_contradictions(settled))] if settled else []
@@ -276,7 +270,6 @@ async def report_answer(
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
         line = Assessment(coverage, traced, contradictions=tuple(settled)).line
         sections.append(AnswerSection("counted", f"Counted: {line}."))
-        note(sections[-1].text)
     return AnswerReport(sections, tracing, AnswerAudit(tuple(statements), tuple(settled), tuple(unused)))
 
 
@@ -326,5 +319,4 @@ def _unused_results(answer: str, results: Sequence[Given], tasks: Sequence[Task]
     cited = cited_tasks(answer, names)
     if not cited:
         return []
-    read = {name for task in tasks if task.id in names for name, _ in needs(task)}
-    return [name for name in names if name not in cited and name not in read]
+    return [name for name in last_tasks(names, tasks) if name not in cited]

@@ -6,10 +6,10 @@ What might be about something else is not compared, and which result is right is
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from chargehand.agents.audit.evidence import KnownNumbers
+from chargehand.agents.inputs import output_of
 from chargehand.engine.facts import Contradiction
 from chargehand.models.artifacts import Figure, Table, WorkerOutput
 from chargehand.models.request_facts import Given
@@ -92,7 +92,8 @@ def find_contradictions(
 
 def read_yes_or_no(value: object) -> str:
     """`yes` or `no`, where that is what a result says first."""
-    text = str(value).lower() if isinstance(value, bool) else _as_product(value).text
+    product = output_of(value)
+    text = str(value).lower() if isinstance(value, bool) else ("" if product is None else product.text)
     match = _VERDICT.match(text)
     if match is None:
         return ""
@@ -135,7 +136,7 @@ def _distinctions(fact: _StatedFact) -> frozenset[str]:
 
 
 def _read_facts(result: Given, room: int) -> Iterator[_StatedFact]:
-    product = _as_product(result.value)
+    product = output_of(result.value) or WorkerOutput("")
     if verdict := read_yes_or_no(result.value):
         subject = _content_words(result.instruction)
         yield _StatedFact(result=result, about=result.instruction, subject=subject, value=verdict)
@@ -198,13 +199,3 @@ def _make_fact(result: Given, about: str, value: Number | Date) -> Iterator[_Sta
 
 def _content_words(text: str) -> frozenset[str]:
     return frozenset(singular(word.casefold()) for word in WORD.findall(text) if word.casefold() not in _STOP_WORDS)
-
-
-def _as_product(value: object) -> WorkerOutput:
-    """A result as its text and artifacts; empty where it is other data."""
-    if isinstance(value, str):
-        return WorkerOutput(value)
-    try:
-        return msgspec.convert(value, WorkerOutput)
-    except msgspec.ValidationError:
-        return value if isinstance(value, WorkerOutput) else WorkerOutput("")

@@ -252,9 +252,8 @@ def _request(panel: Panel, case: ReviewCase, doubts: Sequence[str]) -> Request:
     parts = [f"Task: {case.brief.instruction}", today(case.brief)]
     for material in case.material:
         origin = material.task if material.from_tool else f"task {material.task}"
-        parts.append(wrap(nonce, origin, capped(result_text(material, whole=True), room)[0]))
-    result = result_text(Given(task="", instruction="", worker="", value=case.result.value))
-    parts.append("The result:\n" + wrap(nonce, "result", capped(result, room)[0]))
+        parts.append(wrap(nonce, origin, capped(result_text(material.value, whole=True), room)[0]))
+    parts.append("The result:\n" + wrap(nonce, "result", capped(result_text(case.result.value), room)[0]))
     if doubts:
         listed = "\n".join(f"- {doubt}" for doubt in doubts)
         parts.append(f"Word for word, this does not stand in the material (it may follow from it):\n{listed}")

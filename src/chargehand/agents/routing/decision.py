@@ -37,36 +37,17 @@ class Decision(Struct, frozen=True):
     router: str
 
 
-class ConfirmedExamples:
-    """The examples of one team. A store that fails does not fail the route."""
-
-    def __init__(self, store: RouteExamples) -> None:
-        self._store = store
-
-    async def extend(self, cards: Sequence[WorkerCard]) -> list[WorkerCard]:
-        """The cards with the confirmed examples of their workers."""
-        try:
-            examples = await self._store.list()
-        except StoreError as error:
-            logger.warning("confirmed examples cannot be read: %s", error)
-            return list(cards)
-        requests: dict[str, list[str]] = {}
-        for example in examples:
-            requests.setdefault(example.worker, []).append(example.request)
-        return [structs.replace(card, confirmed=tuple(requests.get(card.name, ()))) for card in cards]
-
-    async def fitted(self, key: str) -> bytes | None:
-        try:
-            return await self._store.fitted(key)
-        except StoreError as error:
-            logger.info("the router is fitted anew: %s", error)
-            return None
-
-    async def keep_fitted(self, key: str, body: bytes) -> None:
-        try:
-            await self._store.keep_fitted(key, body)
-        except StoreError as error:
-            logger.warning("the fitted router is not kept: %s", error)
+async def with_confirmed(cards: Sequence[WorkerCard], store: RouteExamples) -> list[WorkerCard]:
+    """The cards with the confirmed examples of their workers. A store that fails does not fail the route."""
+    try:
+        examples = await store.list()
+    except StoreError as error:
+        logger.warning("confirmed examples cannot be read: %s", error)
+        return list(cards)
+    requests: dict[str, list[str]] = {}
+    for example in examples:
+        requests.setdefault(example.worker, []).append(example.request)
+    return [structs.replace(card, confirmed=tuple(requests.get(card.name, ()))) for card in cards]
 
 
 def share_scores(totals: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
@@ -99,20 +80,14 @@ def shift_by_load(decision: Decision, load: Mapping[str, WorkerLoad]) -> Decisio
     if first is None or decision.second is None or not load:
         return decision
     shares = dict(decision.scores)
-    first_load = load.get(first, WorkerLoad())
-    candidates = (decision.second, *shares)
-    rivals = [name for name in dict.fromkeys(candidates) if name != first and shares.get(name, 0.0) > 0]
-    whole = shares.get(first, 1.0)
-    better: list[tuple[float, float, str, str]] = []
-    for name in rivals:
-        rival_load = load.get(name, WorkerLoad())
-        if why := _shift_reason(first_load, rival_load, shares[name] / whole if whole > 0 else 0.0):
-            better.append((rival_load.strain, rival_load.crowd, name, why))
-    if not better:
-        return decision
-    *_, name, why = min(better, key=lambda each: each[:2])  # of equals the one that fits best, which comes first
-    text = f"{decision.why}; {name} instead of {first}, which fits about as well, because it is {why}"
-    return structs.replace(decision, worker=name, second=first, why=f"{text}: {load_text((first, name), load)}")
+    whole = shares.get(first) or 1.0
+    rivals = [(name, load.get(name, WorkerLoad()), share / whole) for name, share in decision.scores if name != first]
+    rivals.sort(key=lambda rival: (rival[1].strain, rival[1].crowd))  # of equals, the one that fits best stays first
+    for name, rival_load, share in rivals:
+        if why := _shift_reason(load.get(first, WorkerLoad()), rival_load, share):
+            text = f"{decision.why}; {name} instead of {first}, which fits about as well, because it is {why}"
+            return structs.replace(decision, worker=name, second=first, why=f"{text}: {load_text((first, name), load)}")
+    return decision
 
 
 def _shift_reason(first: WorkerLoad, rival: WorkerLoad, share: float) -> str:

@@ -2,9 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -14,9 +12,6 @@ from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState, Status
 from chargehand.errors import Invalid, Refused, RunUnknown, Unknown
 from chargehand.journal.protocol import SOURCES, Journal, RouteExample, Source
-from chargehand.journal.store import opened_journal
-from chargehand.runtime.run_loop import Clock
-from chargehand.store_url import StoreUrl
 from chargehand.text.words import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -37,13 +32,7 @@ class Judgement(Struct, frozen=True):
 
 
 async def record_feedback(
-    journal: Journal,
-    run: str,
-    good: float,
-    worker: str = "",
-    source: Source = "feedback",
-    *,
-    clock: Clock = time.time,
+    journal: Journal, run: str, good: float, worker: str = "", source: Source = "feedback"
 ) -> Judgement:
     """Confirm or refute the route of a run; `worker` is who should have done it.
 
@@ -66,7 +55,7 @@ async def record_feedback(
     confirmed = did if score > 0.5 else [worker] if worker else []
     refuted = [] if score > 0.5 else [name for name in did if name != worker]
     request = state.requested.goal
-    now = clock()
+    now = time.time()
 
     def examples(workers: Sequence[str]) -> list[RouteExample]:
         return [RouteExample(request=request, worker=name, source=source, run=run, at=now) for name in workers]
@@ -107,23 +96,3 @@ def _workers_of(state: RunState) -> list[str]:
     done = [progress for progress in state.tasks.values() if progress.status is Status.DONE]
     tried = done or list(state.tasks.values())
     return list(dict.fromkeys(name for progress in tried if (name := progress.task.worker or progress.worker)))
-
-
-# --- the journal of a team
-
-
-class _JournalOwner(Protocol):
-    """What is needed of a team."""
-
-    @property
-    def journal_url(self) -> StoreUrl | None: ...
-
-    def open_journal(self) -> AbstractAsyncContextManager[Journal]: ...
-
-
-@asynccontextmanager
-async def open_examples(team: _JournalOwner, url: StoreUrl | None = None) -> AsyncGenerator[Journal]:
-    """The journal of a team, or another one, to read and record examples; Refused if it is not there."""
-    url = url or team.journal_url
-    async with team.open_journal() if url is None else opened_journal(url, create=False) as journal:
-        yield journal

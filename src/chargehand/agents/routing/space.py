@@ -9,7 +9,6 @@ and for the sizes of a team they burn many times the CPU of the product.
 
 import math
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
@@ -237,45 +236,3 @@ def _nearest_of_others(points: Floats, owners: Ints) -> Floats:
         near[owners[at : at + _BLOCK, None] == owners[None, :]] = 0.0
         blocks.append(numpy.sort(numpy.partition(near, -neighbours, axis=1)[:, -neighbours:], axis=1))
     return numpy.concatenate(blocks)
-
-
-# --- a space as bytes, so that another process need not embed and learn it again
-
-MOST_BYTES = 16 * 1024 * 1024  # a larger space is learnt anew: it would slow the file down that it is kept in
-FORMAT = "3"  # part of the key that a space is kept by: another one where the arithmetic or the format changes
-_DIGEST_BYTES = 16
-
-
-class _Array(Struct, frozen=True):
-    kind: str
-    shape: tuple[int, ...]
-    body: bytes
-
-
-def pack_space(space: Space) -> bytes:
-    body = msgspec.msgpack.encode(space, enc_hook=_encode_array)
-    return _digest(body) + body
-
-
-def _encode_array(array: NDArray[numpy.generic]) -> _Array:
-    return _Array(array.dtype.str, array.shape, array.tobytes())
-
-
-def unpack_space(packed: bytes, names: tuple[str, ...], width: int) -> Space:
-    """Raises ValueError where it is damaged, or is not the space of these workers at this width."""
-    body = packed[_DIGEST_BYTES:]
-    if _digest(body) != packed[:_DIGEST_BYTES]:
-        raise ValueError("a kept route is damaged")
-    space = msgspec.msgpack.decode(body, type=Space, dec_hook=_decode_array)
-    if space.names != names or space.middles.shape[1] != width:
-        raise ValueError("a kept route is that of another team")
-    return space
-
-
-def _decode_array(_kind: type, value: object) -> NDArray[numpy.generic]:
-    array = msgspec.convert(value, _Array)
-    return numpy.frombuffer(array.body, array.kind).reshape(array.shape)
-
-
-def _digest(body: bytes) -> bytes:
-    return blake2b(body, digest_size=_DIGEST_BYTES).digest()

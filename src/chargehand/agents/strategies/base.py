@@ -4,16 +4,14 @@ from collections.abc import Coroutine, Sequence
 from itertools import count
 from typing import Annotated, Any, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
 from chargehand.agents import planner
 from chargehand.agents.supervision import Lead
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.declared import Declared, describe_misfit
+from chargehand.engine.declared import Declared
 from chargehand.engine.owed import Brief
 from chargehand.engine.plan import Task
-from chargehand.errors import Invalid
 from chargehand.runtime.executor import Proposal, StepContext
 
 Turns: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
@@ -27,25 +25,10 @@ class StrategyBase(Declared, frozen=True):
         """The next tasks of the plan, or none; WorkFailed with findings for the next try."""
         raise NotImplementedError
 
-    def check(self) -> None:
-        """Raise Invalid for settings that mean nothing."""
-        kind = type(self)
-        try:
-            settings = msgspec.to_builtins(self, enc_hook=dict)  # any mapping will do for rules
-        except (ValueError, TypeError) as error:
-            raise Invalid(f"strategy={kind.__name__}(...) cannot be: {error}") from error
-        try:
-            msgspec.convert(settings, kind)
-        except msgspec.ValidationError as error:
-            misfit = describe_misfit(error, kind)
-            field = misfit.place.removeprefix("$.").partition(".")[0].partition("[")[0]
-            setting = f"{field}={settings[field]!r}" if field in settings else "..."
-            raise Invalid(f"strategy={kind.__name__}({setting}) cannot be: {misfit.message}") from error
 
-
-def close_plan(lead: Lead, used: Amount | None = NOTHING, unserved: tuple[str, ...] = ()) -> Proposal:
+def close_plan(lead: Lead, used: Amount | None = NOTHING) -> Proposal:
     """No more tasks."""
-    return Proposal((), lead.combine or "merge", used=used, unserved=unserved)
+    return Proposal((), lead.combine or "merge", used=used)
 
 
 def free_id(tasks: Sequence[Task]) -> str:

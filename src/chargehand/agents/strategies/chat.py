@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from msgspec import Raw, Struct
 
 from chargehand.agents.inputs import gap_text, show_inputs, today
-from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, text_schema
+from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, text_schema
 from chargehand.agents.strategies.base import StrategyBase, Turns, close_plan, free_id
 from chargehand.agents.supervision import LONGEST_LINE, Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
@@ -232,6 +232,13 @@ def _words(value: object) -> str:
 # --- who speaks next, by the supervisor
 
 
+class SpeakerReply(Struct, frozen=True):
+    """Who a model would have speak next; nobody: the talk is over."""
+
+    next: str | None
+    why: str | None = None
+
+
 class Speaker(Struct, frozen=True):
     """The worker that a reply names: empty where the talk is over."""
 
@@ -244,17 +251,15 @@ def read_speaker(text: str, talk: _Talk) -> Speaker:
     bare = text.strip().strip("\"'`*. ")
     if bare in talk.open_to:
         return Speaker(bare)
-    table = find_object(text)
-    if "next" not in table:
-        raise Invalid("the reply has no `next`")
-    reason = one_line(table.get("why"), LONGEST_LINE)
+    reply = read_reply(text, SpeakerReply)
+    reason = one_line(reply.why, LONGEST_LINE)
     why = f": {reason}" if reason else ""
-    wanted = table["next"]
-    if wanted in (None, "", "nobody", "none") and talk.turns:
+    wanted = reply.next or ""
+    if wanted in ("", "nobody", "none") and talk.turns:
         return Speaker("", why)
-    name = next((name for name in talk.open_to if isinstance(wanted, str) and name.casefold() == wanted.casefold()), "")
+    name = next((name for name in talk.open_to if name.casefold() == wanted.casefold()), "")
     if not name:
-        raise Invalid(f"{str(wanted)[:80]!r} cannot speak next; it is one of {', '.join(talk.open_to)}")
+        raise Invalid(f"{wanted[:80]!r} cannot speak next; it is one of {', '.join(talk.open_to)}")
     return Speaker(name, why)
 
 

@@ -4,7 +4,8 @@ Nothing is remembered here. How often it stalled in a row, and how many fresh st
 task (`LoopState`); what was sent back since the last task stands in the findings of the brief.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
@@ -14,9 +15,9 @@ from chargehand.agents.planner import planned_tasks
 from chargehand.agents.shape import (
     choice_schema,
     encode_schema,
-    find_object,
     list_schema,
     one_line,
+    read_reply,
     sent_back,
     text_schema,
 )
@@ -26,7 +27,6 @@ from chargehand.agents.supervision import (
     Lead,
     ModelQuestion,
     SupervisorCalls,
-    read_flag,
     read_instruction,
     read_lines,
     read_worker,
@@ -69,25 +69,31 @@ class Loop(StrategyBase, frozen=True, tag="loop"):
 
 
 class LedgerReply(Struct, frozen=True):
-    """What a model said about a turn. `replaces` names the task that failed whose place the next one takes."""
+    """What a model says about a turn; what it leaves out is taken as no reason to stop."""
 
-    done: bool
-    looping: bool
-    progress: bool
-    worker: str
-    instruction: str
-    why: str
-    replaces: str = ""
-    unserved: tuple[str, ...] = ()
+    done: bool = False
+    looping: bool = False
+    progress: bool = True
+    next: str | None = None
+    """The worker of the next task."""
+    instruction: str | None = None
+    why: str | None = None
+    replaces: str | None = None
+    """The task that failed whose place the next one takes."""
+    unserved: Sequence[str] | None = None
 
     def __str__(self) -> str:
-        reason = f" (why: {self.why})" if self.why else ""
+        reason = f" (why: {self.reason})" if self.reason else ""
         if self.done:
             return f"done{reason}"
         looping = "looping" if self.looping else "not looping"
         progress = "progress" if self.progress else "no progress"
-        after = f"next {self.worker or 'no worker'}: {self.instruction or 'nothing'}"
+        after = f"next {self.next or 'no worker'}: {read_instruction(self.instruction or '') or 'nothing'}"
         return f"not done, {looping}, {progress}; {after}{reason}"
+
+    @property
+    def reason(self) -> str:
+        return one_line(self.why, LONGEST_LINE)
 
 
 class _Turn:
@@ -110,7 +116,8 @@ class _Turn:
         """Whether this turn is a fresh start."""
 
     async def propose(self) -> Proposal:
-        reply = await self.calls.ask(await self._question(), self._read, self.calls.hear)
+        read = partial(read_reply, shape=LedgerReply)
+        reply = await self.calls.ask(await self._question(), read, self.calls.hear)
         turn = f"turn {len(self.brief.tasks) + 1}{', a fresh start' if self.afresh else ''}"
         self.calls.context.note(f"{turn}: {reply}")
         return self._finish(reply) if reply.done else self._go_on(reply)
@@ -161,41 +168,41 @@ class _Turn:
         else:
             yield "No more tasks may be given."
 
-    def _read(self, text: str) -> LedgerReply:
-        return read_ledger(find_object(text), self.lead.names, _failed_tasks(self.brief))
-
     # --- what becomes of the reply
 
     def _finish(self, reply: LedgerReply) -> Proposal:
         """The end of the plan; sent back where nothing was delivered yet."""
         brief = self.brief
-        if not brief.inputs and not (reply.unserved and not brief.tasks):
+        unserved = read_lines(reply.unserved or ())
+        if not brief.inputs and not (unserved and not brief.tasks):
             text = "Nothing has been delivered yet, so it cannot be done. Give a task."
             return self._refuse(_EMPTY, text, "it was called done without a result")
         combine = self.lead.combine or ("forward" if len(brief.tasks) == 1 else "merge")
         gap_messages = {gap.message for gap in brief.gaps if brief.tasks}  # a run that replans asks again
-        unserved = tuple(text for text in reply.unserved if text not in gap_messages)
-        return Proposal((), combine, closed=True, used=self.calls.total(), unserved=unserved)
+        new = tuple(text for text in unserved if text not in gap_messages)
+        return Proposal((), combine, closed=True, used=self.calls.total(), unserved=new)
 
     def _go_on(self, reply: LedgerReply) -> Proposal:
         """The next task; none where it leads nowhere."""
         brief = self.brief
         if len(brief.tasks) >= self.max_tasks:
             return self._end(f"{self.max_tasks} tasks are all it may take, and it is not done")
-        if not reply.worker or not reply.instruction:
+        worker = read_worker(reply.next, self.lead.names)
+        instruction = read_instruction(reply.instruction or "")
+        if not worker or not instruction:
             names = ", ".join(self.lead.names)
             text = f"Say who does what next: `next` is one of {names}, and `instruction` the task."
             raise self.calls.send_back("no_next", "next", text)
         task = Task(
             TaskId(free_id(brief.tasks)),
-            reply.instruction,
-            reply.worker,
+            instruction,
+            worker,
             after=tuple(Edge(result.task, "optional") for result in brief.inputs if "[" not in result.task),
-            replaces=TaskId(reply.replaces),
+            replaces=TaskId(reply.replaces if reply.replaces in _failed_tasks(brief) else ""),
         )
         if fingerprint(task) in map(fingerprint, brief.tasks):
-            text = f"{reply.worker} was asked this before. Ask for something else, or ask another worker."
-            return self._refuse(_REPEATED, text, f"{reply.worker} was to be asked the same again")
+            text = f"{worker} was asked this before. Ask for something else, or ask another worker."
+            return self._refuse(_REPEATED, text, f"{worker} was to be asked the same again")
         if self.afresh:
             return self._add(task, LoopState(fresh_starts=self.fresh + 1))
         why = self._stall_reason(reply) if brief.tasks else ""
@@ -211,9 +218,9 @@ class _Turn:
         if self.failed:
             return "the last task failed"
         if reply.looping:
-            return f"it goes round in circles: {reply.why}" if reply.why else "it goes round in circles"
+            return f"it goes round in circles: {reply.reason}" if reply.reason else "it goes round in circles"
         if not reply.progress:
-            return f"no progress: {reply.why}" if reply.why else "there was no progress"
+            return f"no progress: {reply.reason}" if reply.reason else "there was no progress"
         return ""
 
     def _add(self, task: Task, loop: LoopState) -> Proposal:
@@ -258,18 +265,3 @@ def ledger_schema(workers: Sequence[str], failed: Sequence[str]) -> Raw:
     if failed:
         properties["replaces"] = choice_schema(failed, or_null=True)
     return encode_schema(properties)
-
-
-def read_ledger(table: Mapping[str, object], workers: Sequence[str], failed: Collection[str]) -> LedgerReply:
-    """What a reply amounts to; what it leaves out is taken as no reason to stop."""
-    replaces = table.get("replaces")
-    return LedgerReply(
-        done=read_flag(table.get("done")),
-        looping=read_flag(table.get("looping")),
-        progress=read_flag(table.get("progress"), otherwise=True),
-        worker=read_worker(table.get("next"), workers),
-        instruction=read_instruction(table.get("instruction")),
-        why=one_line(table.get("why"), LONGEST_LINE),
-        replaces=replaces if isinstance(replaces, str) and replaces in failed else "",
-        unserved=read_lines(table.get("unserved")),
-    )

@@ -4,10 +4,10 @@ The whole tree is made before anything is done. Its leaves are the tasks, called
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from chargehand.agents import planner
 from chargehand.agents.inputs import today
@@ -15,10 +15,10 @@ from chargehand.agents.recall import BlockView
 from chargehand.agents.shape import (
     choice_schema,
     encode_schema,
-    find_object,
     list_schema,
     object_schema,
     one_line,
+    read_reply,
     sent_back,
     text_schema,
 )
@@ -28,10 +28,8 @@ from chargehand.agents.supervision import (
     Lead,
     ModelQuestion,
     SupervisorCalls,
-    read_flag,
     read_instruction,
     read_lines,
-    read_list,
     read_worker,
 )
 from chargehand.engine.owed import Brief
@@ -61,9 +59,7 @@ class Recursive(StrategyBase, frozen=True, tag="recursive"):
         tree = _Tree(lead, brief, calls, await lead.blocks(), breadth)
         root = _Node(id="t", instruction=brief.goal, worker="")
         unserved = await tree.split_request(root)
-        level: Sequence[_Node] = root.parts
-        for _ in range(1, min(self.depth, _DEEPEST)):
-            level = await tree.split_level(root, level)
+        await tree.split_parts(root, min(self.depth, _DEEPEST) - 1)
         tasks = _tasks(root) if root.parts or root.worker else ()
         combine = lead.combine or ("forward" if len(tasks) == 1 else "merge")
         return Proposal(tasks, combine, used=calls.total(), unserved=unserved)
@@ -96,14 +92,44 @@ class _Split(Struct, frozen=True):
     rest: tuple[str, ...] = ()
 
 
+class SubtaskReply(Struct, frozen=True):
+    """A subtask as a model puts it; `after` holds the places of others in the list."""
+
+    instruction: str = ""
+    worker: str | None = None
+    after: Sequence[int] | None = None
+
+
+class SplitReply(Struct, frozen=True):
+    """How a model would split a part."""
+
+    why: str | None = None
+    simple: bool = False
+    worker: str | None = None
+    subtasks: Sequence[SubtaskReply | str] | None = None
+    """Some models write only what is to be done."""
+    unserved: Sequence[str] | None = None
+
+    def parts(self) -> dict[int, SubtaskReply]:
+        """The subtasks that say what to do, by their places."""
+        parts: dict[int, SubtaskReply] = {}
+        for number, item in enumerate(() if self.simple else self.subtasks or (), 1):
+            part = SubtaskReply(item) if isinstance(item, str) else item
+            if text := read_instruction(part.instruction):
+                parts[number] = structs.replace(part, instruction=text)
+        return parts
+
+
 class _Tree(Struct):
-    """Splits a request, level by level."""
+    """Splits a request, and its parts."""
 
     lead: Lead
     brief: Brief
     calls: SupervisorCalls
     blocks: Sequence[BlockView]
     breadth: int
+    count: int = 1
+    """How many tasks there are by now."""
 
     async def split_request(self, root: _Node) -> tuple[str, ...]:
         """Judge the request itself: without that there is no plan. Returns the parts that are not done."""
@@ -121,41 +147,33 @@ class _Tree(Struct):
             text = f"Say who does it: `worker` is one of {', '.join(names)}."
             raise self.calls.send_back("no_worker", "subtasks", text)
         root.worker = judged.worker
-        root.parts = judged.parts
-        self._note_split(root, judged)
+        self._split(root, judged)
         if not judged.rest:
             return judged.unserved
         rest = one_line("; ".join(judged.rest), LONGEST_LINE)
         return (*judged.unserved, f"A request is split into at most {self.breadth} parts; these are left out: {rest}")
 
-    async def split_level(self, root: _Node, level: Sequence[_Node]) -> list[_Node]:
-        """Judge every part of a level at the same time; returns the parts they were split into."""
-        room = self.lead.max_tasks - sum(1 for _ in root.leaves())
-        nodes = [node for node in level if _plain(node.instruction) not in node.above] if room > 0 else []
-        splits: dict[str, _Split] = {}
+    async def split_parts(self, node: _Node, depth: int) -> None:
+        """Split the parts of a node, and their parts again, all at the same time."""
         async with asyncio.TaskGroup() as jobs:
-            for node in nodes:
-                jobs.create_task(self._try_to_judge(node, splits))
-        next_level: list[_Node] = []
-        for node in nodes:
-            judged = splits.get(node.id)
-            if judged is None:
-                continue
-            if not judged.parts or judged.unserved or judged.rest or len(judged.parts) - 1 > room:
-                node.worker = judged.worker or node.worker  # it stays whole, so nothing of it is lost
-                continue
-            room -= len(judged.parts) - 1
-            node.parts = judged.parts
-            next_level.extend(node.parts)
-            self._note_split(node, judged)
-        return next_level
+            for part in node.parts if depth > 0 else ():
+                jobs.create_task(self._split_part(part, depth))
 
-    async def _try_to_judge(self, node: _Node, splits: dict[str, _Split]) -> None:
-        """One call. Where it fails the part stays as it is."""
+    async def _split_part(self, node: _Node, depth: int) -> None:
+        """One call, and those for its parts. A part that cannot be judged, or split within the bounds, stays whole."""
+        if self.count >= self.lead.max_tasks or _plain(node.instruction) in node.above:
+            return
         try:
-            splits[node.id] = await self._judge(node)
+            judged = await self._judge(node)
         except WorkFailed as error:
             self.calls.context.note(f"{node.id} could not be judged and is not split further: {error}")
+            return
+        count = self.count + len(judged.parts) - 1
+        if not judged.parts or judged.unserved or judged.rest or count > self.lead.max_tasks:
+            node.worker = judged.worker or node.worker  # so nothing of it is lost
+            return
+        self._split(node, judged)
+        await self.split_parts(node, depth - 1)
 
     async def _judge(self, node: _Node) -> _Split:
         """One call of the model."""
@@ -179,16 +197,16 @@ class _Tree(Struct):
             alone=is_root,
             extra=not is_root,
         )
-        table = await self.calls.ask(question, find_object, self.calls.hear if is_root else None)
-        return self._read(node, table)
+        read = partial(read_reply, shape=SplitReply)
+        return self._read(node, await self.calls.ask(question, read, self.calls.hear if is_root else None))
 
-    def _read(self, node: _Node, table: Mapping[str, object]) -> _Split:
+    def _read(self, node: _Node, reply: SplitReply) -> _Split:
         """How a reply splits a part. One that makes a single part of it, or the same twice, splits nothing."""
         names = self.lead.names
-        subtasks = [] if read_flag(table.get("simple")) else read_subtasks(table.get("subtasks"))
+        subtasks = reply.parts()
         nodes: dict[str, _Node] = {}
         numbered: dict[int, _Node] = {}
-        for subtask in subtasks:
+        for number, subtask in subtasks.items():
             worker = read_worker(subtask.worker, names) or node.worker or one_line(subtask.worker, LONGEST_LINE)
             key = f"{worker}: {_plain(subtask.instruction)}"
             if key not in nodes and len(nodes) < self.breadth:
@@ -197,11 +215,11 @@ class _Tree(Struct):
                     instruction=subtask.instruction,
                     worker=worker,
                     above=(*node.above, _plain(node.instruction)),
-                    after=tuple(dict.fromkeys(numbered[place] for place in subtask.after if place in numbered)),
+                    after=tuple(dict.fromkeys(numbered[place] for place in subtask.after or () if place in numbered)),
                 )
             if key in nodes:
-                numbered[subtask.number] = nodes[key]
-        worker = read_worker(table.get("worker"), names)
+                numbered[number] = nodes[key]
+        worker = read_worker(reply.worker, names)
         parts = tuple(nodes.values())
         if len(parts) == 1 or self.breadth == 1:
             worker = worker or (parts[0].worker if parts else node.worker)
@@ -209,12 +227,17 @@ class _Tree(Struct):
         return _Split(
             worker=worker,
             parts=parts,
-            why=one_line(table.get("why"), LONGEST_LINE),
-            unserved=read_lines(table.get("unserved")),
-            rest=tuple(subtask.instruction for subtask in subtasks if subtask.number not in numbered) if parts else (),
+            why=one_line(reply.why, LONGEST_LINE),
+            unserved=read_lines(reply.unserved or ()),
+            rest=tuple(part.instruction for number, part in subtasks.items() if number not in numbered)
+            if parts
+            else (),
         )
 
-    def _note_split(self, node: _Node, judged: _Split) -> None:
+    def _split(self, node: _Node, judged: _Split) -> None:
+        """Put the parts into their place, and say why."""
+        node.parts = judged.parts
+        self.count += max(0, len(judged.parts) - 1)
         why = f" (why: {judged.why})" if judged.why else ""
         what = "the request" if not node.above else node.id
         if node.parts:
@@ -244,15 +267,6 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Subtask(Struct, frozen=True):
-    """A subtask as a model put it: `number` is its place, `after` holds the places of others."""
-
-    number: int
-    instruction: str
-    worker: object = None
-    after: tuple[int, ...] = ()
-
-
 def split_schema(workers: Sequence[str], breadth: int) -> Raw:
     """The schema for at most so many parts; for one there is nothing to split."""
     worker = choice_schema(workers)
@@ -272,14 +286,3 @@ def split_schema(workers: Sequence[str], breadth: int) -> Raw:
         )
         properties["subtasks"] = list_schema(subtask, breadth)
     return encode_schema(properties)
-
-
-def read_subtasks(written: object) -> list[Subtask]:
-    """The subtasks that say what to do; some models write only that."""
-    subtasks: list[Subtask] = []
-    for number, item in enumerate(read_list(written), 1):
-        body = cast("dict[str, object]", item) if isinstance(item, dict) else {"instruction": item}
-        places = [place for place in read_list(body.get("after")) if isinstance(place, int) and place is not True]
-        if text := read_instruction(body.get("instruction")):
-            subtasks.append(Subtask(number, text, body.get("worker"), tuple(places)))
-    return subtasks

@@ -4,7 +4,6 @@ Rules come first, then the router of the strategy, or the best available. Routin
 embedding makes them, `routing.space` compares them.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -17,16 +16,16 @@ from msgspec import Meta, Raw, Struct, structs
 from chargehand.agents.inputs import today
 from chargehand.agents.routing.decision import (
     MOST_SCORES,
-    ConfirmedExamples,
     Decision,
     choose,
     is_out_of_order,
     load_text,
     no_worker,
     shift_by_load,
+    with_confirmed,
 )
-from chargehand.agents.routing.words import Lexicon, WorkerTexts, by_rules, by_tags, by_words, worker_texts
-from chargehand.agents.shape import choice_schema, encode_schema, find_object, one_line, sent_back, text_schema
+from chargehand.agents.routing.words import Lexicon, by_rules, by_tags, by_words, worker_texts
+from chargehand.agents.shape import choice_schema, encode_schema, one_line, read_reply, sent_back, text_schema
 from chargehand.agents.strategies.base import StrategyBase, free_id
 from chargehand.agents.supervision import Lead, ModelQuestion, SupervisorCalls, card_line
 from chargehand.engine.budget import NOTHING, Amount
@@ -48,8 +47,6 @@ from chargehand.tools.tool import ToolFailed
 
 if TYPE_CHECKING:
     from chargehand.agents.routing.space import Reading, Space
-
-logger = logging.getLogger(__name__)
 
 _MOST_NOTED = 5  # scores in the note
 _MOST_LISTED = 12  # workers that a refusal lists
@@ -91,11 +88,10 @@ class Route(StrategyBase, frozen=True, tag="route"):
         had = {task.worker for task in brief.tasks}
         cards = [card for card in lead.cards if card.name != self.generalist and card.name not in had]
         store = context.route_examples if self.learn else None
-        examples = None if store is None else ConfirmedExamples(store)
-        if examples is not None:
-            cards = await examples.extend(cards)
+        if store is not None:
+            cards = await with_confirmed(cards, store)
         calls = SupervisorCalls(lead, context)
-        decision = await decide(self, lead, calls, brief, cards, examples)
+        decision = await decide(self, lead, calls, brief, cards)
         load = context.worker_loads()
         decision = decision if decision.router == "rules" else shift_by_load(decision, load)
         names, reason = _choose_workers(self, decision, had, load)
@@ -186,6 +182,7 @@ _FEW = 4
 _PHRASES = 12
 _EXAMPLES = 3
 _LONGEST = 300
+_NO_NAMES = (None, "", "null", "none", "None")  # what models write for no worker
 
 
 async def decide(
@@ -194,7 +191,6 @@ async def decide(
     calls: SupervisorCalls,
     brief: Brief,
     cards: Sequence[WorkerCard],
-    examples: ConfirmedExamples | None = None,
 ) -> Decision:
     """The decision among these workers."""
     if strategy.rules:
@@ -212,9 +208,9 @@ async def decide(
     if router == "words":
         return await by_words(brief.goal, cards)
     if router == "meaning":
-        return await by_meaning(brief.goal, cards, lead.embedding, examples)
+        return await by_meaning(brief.goal, cards, lead.embedding)
     if router == "hybrid" and lead.embedding is not None:
-        return await by_both(lead, calls, brief, cards, examples)
+        return await by_both(lead, calls, brief, cards)
     return await by_model(calls, brief, cards)
 
 
@@ -239,15 +235,9 @@ def _card_texts(cards: Sequence[WorkerCard]) -> list[str]:
 # --- by meaning, and by a model where meaning is not clear
 
 
-async def by_both(
-    lead: Lead,
-    calls: SupervisorCalls,
-    brief: Brief,
-    cards: Sequence[WorkerCard],
-    examples: ConfirmedExamples | None = None,
-) -> Decision:
+async def by_both(lead: Lead, calls: SupervisorCalls, brief: Brief, cards: Sequence[WorkerCard]) -> Decision:
     """By meaning, and by a model where that is not clear. A model that fails leaves it at what meaning says."""
-    decision = await by_meaning(brief.goal, cards, lead.embedding, examples)
+    decision = await by_meaning(brief.goal, cards, lead.embedding)
     if is_clear(decision):
         return structs.replace(decision, router="hybrid")
     near = dict(decision.scores[:_FEW])
@@ -308,31 +298,30 @@ def route_schema(names: tuple[str, ...]) -> Raw:
     )
 
 
+class RouteReply(Struct, frozen=True):
+    """A route as a model chooses it; null: for no worker."""
+
+    primary: str | None
+    secondary: str | None = None
+    reason: str | None = None
+    confidence: float | str | None = None
+
+
 def read_decision(text: str, names: Sequence[str]) -> Decision:
     """The decision in a reply; raises Invalid, in words for the model, where there is none."""
-    table = find_object(text)
-    if "primary" not in table:
-        raise Invalid("the reply lacks `primary`: a worker's name, or null")
-    worker = _worker(table["primary"], names)
-    second = _worker(table.get("secondary"), names)
-    why = one_line(table.get("reason"), _LONGEST) or "the model gave no reason"
+    reply = read_reply(text, RouteReply)
+    worker, second = (None if name in _NO_NAMES else name for name in (reply.primary, reply.secondary))
+    for name in (worker, second):
+        if name is not None and name not in names:
+            raise Invalid(f"there is no worker {name[:80]!r}; there are {', '.join(names)}")
+    why = one_line(reply.reason, _LONGEST) or "the model gave no reason"
     if worker is None:
         return no_worker("model", why)
-    written = table.get("confidence")
-    confidence = min(1.0, max(0.0, float(written))) if isinstance(written, int | float) else 0.5
+    confidence = min(1.0, max(0.0, reply.confidence)) if isinstance(reply.confidence, float) else 0.5
     scores = [(worker, round(max(confidence, 0.01), 4))]
     if second is not None and second != worker:
         scores.append((second, round((1 - confidence) * 0.5, 4)))
     return choose("model", scores, confidence, why)
-
-
-def _worker(written: object, names: Sequence[str]) -> str | None:
-    if written is None or written in ("", "null", "none", "None"):
-        return None
-    worker = next((name for name in names if name == written), None)
-    if worker is None:
-        raise Invalid(f"there is no worker {str(written)[:80]!r}; there are {', '.join(names)}")
-    return worker
 
 
 def list_cards(cards: Sequence[WorkerCard]) -> str:
@@ -394,75 +383,44 @@ def _measure(reading: "Reading") -> str:
     return f"likeness {reading.scope:.2f}, needed {reading.threshold:.2f}"
 
 
-async def fit_meaning(
-    cards: Sequence[WorkerCard], embedding: Embedding, examples: ConfirmedExamples | None = None
-) -> Meaning:
-    """A team is fitted once: the same texts and the same embedding have the same space, in any process.
+async def fit_meaning(cards: Sequence[WorkerCard], embedding: Embedding) -> Meaning:
+    """A team is fitted once in a process: the same texts and the same embedding have the same space."""
+    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
 
-    `examples` is where another process finds the space.
-    """
     texts_by_worker = worker_texts(cards)
     parts: list[str] = []
     for texts in texts_by_worker:
         parts += [texts.worker, *texts.phrases, "", *texts.clauses, "", *texts.examples, ""]
     key = digest(embedding.handle, str(embedding.width), *parts)
     if (space := _SPACES.get(key)) is None:
-        space = await _load_space(key, texts_by_worker, embedding, examples)
-        _SPACES[key] = space
+        vectors = await _embed(spaces.texts_of(texts_by_worker), embedding)
+        space = _SPACES[key] = await THREADS.call(lambda: spaces.build(texts_by_worker, vectors), {}, _FIT_TIMEOUT)
         while len(_SPACES) > _MAX_SPACES:
             _SPACES.popitem(last=False)
     lexicon = Lexicon(cards) if all(texts.described for texts in texts_by_worker) else None
     return Meaning(space, embedding, lexicon)
 
 
-async def _load_space(
-    key: str, texts_by_worker: Sequence[WorkerTexts], embedding: Embedding, examples: ConfirmedExamples | None
-) -> "Space":
-    """The stored space, or one that is fitted and stored now; only of embeddings that know their width."""
-    from chargehand.agents.routing import space as spaces  # noqa: PLC0415 - numpy is in an extra
-
-    key = digest(spaces.FORMAT, key)
-    names = tuple(texts.worker for texts in texts_by_worker)
-    body = await examples.fitted(key) if examples is not None and embedding.width else None
-    if body is not None:
-        try:
-            return await THREADS.call(lambda: spaces.unpack_space(body, names, embedding.width), {}, _FIT_TIMEOUT)
-        except ToolFailed as error:
-            logger.info("the router is fitted anew: %s", error)
-    vectors = await _embed(spaces.texts_of(texts_by_worker), embedding)
-    space: Space = await THREADS.call(lambda: spaces.build(texts_by_worker, vectors), {}, _FIT_TIMEOUT)
-    if examples is not None and embedding.width:
-        packed: bytes = await THREADS.call(lambda: spaces.pack_space(space), {}, _FIT_TIMEOUT)
-        if len(packed) <= spaces.MOST_BYTES:
-            await examples.keep_fitted(key, packed)
-    return space
-
-
 async def _embed(texts: Sequence[str], embedding: Embedding) -> list[bytes]:
     """The vectors of texts; those embedded before come from the cache."""
-    missing = list(dict.fromkeys(text for text in texts if (embedding.handle, text) not in _VECTORS))
-    if len(missing) > _MAX_VECTORS:
-        return await embedding.embed(texts)
-    vectors = {text: _VECTORS[embedding.handle, text] for text in texts if (embedding.handle, text) in _VECTORS}
-    if missing:
+    handle = embedding.handle
+    vectors = {text: vector for text in texts if (vector := _VECTORS.get((handle, text))) is not None}
+    if missing := [text for text in dict.fromkeys(texts) if text not in vectors]:
         vectors.update(zip(missing, await embedding.embed(missing), strict=True))
-    for text, vector in vectors.items():
-        _VECTORS[embedding.handle, text] = vector
+        _VECTORS.update({(handle, text): vectors[text] for text in missing})
     while len(_VECTORS) > _MAX_VECTORS:
         _VECTORS.popitem(last=False)
     return [vectors[text] for text in texts]
 
 
-async def by_meaning(
-    text: str, cards: Sequence[WorkerCard], embedding: Embedding | None, examples: ConfirmedExamples | None = None
-) -> Decision:
+async def by_meaning(text: str, cards: Sequence[WorkerCard], embedding: Embedding | None) -> Decision:
     """By words, and saying so, where there is no embedding."""
     if embedding is None:
         return await _by_words(text, cards, "there is no embedding")
     if find_spec("numpy") is None:
         return await _by_words(text, cards, f"numpy is not installed ({install_command('local')})")
     try:
-        return await (await fit_meaning(cards, embedding, examples)).decide(text)
+        return await (await fit_meaning(cards, embedding)).decide(text)
     except (StoreUnavailable, ToolFailed) as error:  # no server there; or vectors that are none
         return await _by_words(text, cards, str(error))
 

@@ -73,6 +73,8 @@ def accept_passages(
         raise RefusedError(f"{place} cannot be searched for this: it names nothing to look for")
     if any(token.is_negation for token in wanted) and clause.question in _WANTS_EXACT:
         raise RefusedError(f"{place} cannot be asked what is not so")
+    if clause.question == "who" and len(wanted) < 2:
+        raise RefusedError(f"{place} cannot be searched for this: who it is takes more than one word to find")
     accepted: list[FoundPassage] = []
     said_somewhere: set[str] = set()
     for passage in passages:

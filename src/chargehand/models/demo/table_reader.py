@@ -31,7 +31,7 @@ from chargehand.text.numbers import number_value
 from chargehand.text.words import join_words, singular
 
 _OPERATORS = (
-    ("E", "", "which, list, show, name, find, what, get"),
+    ("E", "", "which, list, show, name, find, what"),
     ("C", "", "how many, how much, number of, number the, count of, count the"),
     ("A", "SUM", "total, sum, overall, altogether, combined, in all, in total"),
     ("A", "AVG", "average, mean, avg"),
@@ -70,6 +70,7 @@ _NOT_A_FACT = re.compile(
     re.IGNORECASE,
 )
 """What is wished, planned or possible, and who asks."""
+_COSTS = re.compile(r"\b(?:do|does|did)\b.{1,200}\bcosts?\b", re.IGNORECASE)
 _LIGHT_VERBS = stem_set("bring take carry have make get come belong place order exist go use record run stand hold")
 """Verbs that say no more than that something is so."""
 _UNIT_WORDS = {"EUR": stem_set("euros eur"), "USD": stem_set("dollars usd"), "percent": stem_set("percent")}
@@ -244,6 +245,8 @@ class _QueryReader:
         for item in self._tagged("!"):
             names = [noun.column.sql if noun.column is not None else noun.table.name for noun in item.nouns]
             raise RefusedError(f"{item.text!r} may be {join_words(names, 'or')}; say which is meant")
+        if _COSTS.search(self.clause.text) and any(self.schema.tables[name].prices for name in self.joins):
+            raise RefusedError("what it costs may be a price or a cost; say which")
         if self.clause.periods:
             self._read_times()
         for item in self._tagged("V"):
@@ -377,7 +380,7 @@ class _QueryReader:
                 column = other.label
         self.query.group = Grouping(
             sql=column.sql,
-            label=item.low if item.column is not None else singular(item.low),
+            label=item.low if item.column is not None and item.low == item.column.label else singular(item.low),
             table=column.table,
             is_row=table is self.base and (item.column is None or is_name),
         )
@@ -490,10 +493,9 @@ class _QueryReader:
         """What an item measures: a column with numbers, or revenue, which is quantity times price."""
         column = item.column
         if column is not None:
-            measure = column_measure(column, aggregate or ("SUM" if column.is_flow else ""))
-            if column.table != self.base.name and measure.aggregate:
+            if column.table != self.base.name:
                 raise RefusedError(f"{column.sql} would be counted several times")
-            return measure
+            return column_measure(column, aggregate or ("SUM" if column.is_flow else ""))
         self._check_status()
         prices = [column for name in self.joins for column in self.schema.tables[name].prices]
         quantity = self.base.quantity

@@ -206,7 +206,8 @@ def column_measure(column: Column, aggregate: str) -> TableMeasure:
     if aggregate == "AVG" or (aggregate == "SUM" and column.is_real):
         sql = f"ROUND({sql}, {3 if column.unit == 'percent' else 2})"
     word = {"AVG": "average ", "SUM": "total ", "MAX": "highest ", "MIN": "lowest "}.get(aggregate, "")
-    return TableMeasure(sql, aggregate, word + column.label, table=column.table, unit=column.unit)
+    label = word + column.label.removeprefix(word.strip()).strip()
+    return TableMeasure(sql, aggregate, label.strip(), table=column.table, unit=column.unit)
 
 
 class Grouping(Struct, frozen=True):
@@ -282,7 +283,9 @@ class Query(Struct):
         self.title = f"{measure.label} in {measure.unit}" if measure.unit else measure.label
         value = _alias(f"{measure.label} {measure.unit}".strip())
         if self.group is None:
-            texts = [column.sql for column in self.base.columns if column.kind in {"text", "day"}]
+            texts = [
+                column.sql for column in self.base.columns if column.kind in {"text", "day"} or column is self.base.key
+            ]
             columns = [*([] if measure.aggregate else texts), f"{measure.sql} AS {value}"]
             self.sql = f"SELECT {', '.join(columns)} {source} ORDER BY 1"
             return

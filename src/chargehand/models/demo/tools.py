@@ -237,13 +237,18 @@ class _Filling:
         return pattern.fullmatch(between) is not None
 
     def _fill_periods(self) -> None:
-        """Days in their order; "from" one day on is no day."""
+        """Days in their order, and months for arguments whose choices are months; "from" one day on is no day."""
         for period in self.clause.periods:
+            month = period.text.split()[0]
+            months = [parameter for parameter in self._open("choice") if month in parameter.choices]
             days = self._open("day")
             before = [token.low for token in self.tokens if token.end <= period.start]
             is_of_range = len(self.clause.periods) == 1 and before[-1:] in (["from"], ["to"], ["by"])
             if days and period.day and period.year and not is_of_range:
                 self.values[days[0].name] = [period.first_day.isoformat()]
+                self.account.used_periods.add(period)
+            elif months and not period.day:
+                self.values[months[0].name] = [month]
                 self.account.used_periods.add(period)
 
     def _fill_numbers(self) -> None:
@@ -441,10 +446,11 @@ def _fit_call(clause: Clause, worker: WorkerCard, tool: ToolCard) -> Fit | None:
     try:
         calls = _Filling(tool, account).fill()
     except RefusedError as refusal:
+        account.use_words(tool_words(tool))
         overlap = len(own & clause.stems)
         if overlap < _FITS:
             return None
-        raise RefusedError(refusal.reason, understood=overlap) from refusal
+        raise RefusedError(refusal.reason, understood=account.understood) from refusal
     not_filled = [parameter for parameter in tool.parameters if parameter.name not in calls.arguments[0]]
     unfilled = said_words(" ".join(parameter.name for parameter in not_filled)) - own
     matched = 0.0

@@ -240,6 +240,8 @@ def _make_calls(clause: Clause, tool: ToolCard, calls: Calls, job: Job) -> str:
         title = tool.name.replace("_", " ").capitalize()
         if arguments:
             title += f" ({', '.join(str(argument) for argument in arguments.values())})"
+        if clause.question == "how many" and material.of(Table):
+            raise RefusedError(f"{tool.name} returned a table, not how many there are")
         texts = [table_in_words(table, title, clause.stems) for table in material.of(Table)]
         texts += [figure_in_words(figure, title) for figure in material.of(Figure)]
         texts += [passage_in_words(passage) for passage in material.passages]

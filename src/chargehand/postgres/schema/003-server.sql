@@ -13,16 +13,6 @@ CREATE TABLE route_examples (
 
 CREATE INDEX route_examples_of_workers ON route_examples (tenant, team, worker, source, number);
 
--- What a team's router learnt from the cards of its workers, by a digest of all that it was learnt from.
-CREATE TABLE fitted_routers (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    tenant int NOT NULL DEFAULT current_tenant() REFERENCES tenants,
-    team text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
-    body bytea NOT NULL,
-    UNIQUE (tenant, team, key)
-);
-
 -- Runs and messages as clients of agents read them. All of it is derived from the journal. Bodies are what is sent, as
 -- JSON. A conversation is one beside the agent's own, or nothing. A run is open until its journal ends. The name is
 -- that of the journal: a run inside another has an id of its own.
@@ -88,15 +78,11 @@ CREATE TABLE keys (
 
 ALTER TABLE route_examples ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
-ALTER TABLE fitted_routers ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-
 ALTER TABLE letta_runs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE letta_messages ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 
 CREATE POLICY own_tenant ON route_examples USING (tenant = current_tenant());
-
-CREATE POLICY own_tenant ON fitted_routers USING (tenant = current_tenant());
 
 CREATE POLICY own_tenant ON letta_runs USING (tenant = current_tenant());
 

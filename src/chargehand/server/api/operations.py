@@ -32,7 +32,7 @@ CODES: dict[int, tuple[str, ...]] = {
     422: ("invalid", "not_json", "other_body", "plan_invalid", "too_deep", "too_large"),
     429: ("overloaded", "streams", "too_many_calls", "too_many_tries"),
     431: ("headers_too_large",),
-    500: ("internal", "store"),
+    500: ("corrupt", "internal", "store"),
     503: ("closing", "cut", "store_unavailable", "too_many_connections"),
 }
 """Programs may go by these; new ones may be added, none changes its meaning."""

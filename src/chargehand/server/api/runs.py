@@ -141,7 +141,7 @@ async def run_info(tenant: Tenant, run: str, *, plain: bool = False) -> RunInfo:
     written = state.answer_written
     plan = planned(state)
     return RunInfo(
-        summary=summary_of(tenant, run, state),
+        summary=summary_of(tenant, run, state, held=await _is_held_elsewhere(tenant, run, state)),
         plan=plan,
         tasks=tuple(show(task, TaskInfo) for task in traced.tasks),
         gaps=traced.gaps,
@@ -170,8 +170,16 @@ async def _forecast(tenant: Tenant, state: RunState, plan: Plan) -> PlanForecast
     return PlanForecast(**structs.asdict(forecast(plan, requested.roster, requested.policy)))
 
 
-def state_of(tenant: Tenant, run: str, state: RunState) -> State:
-    """Where a run stands."""
+async def _is_held_elsewhere(tenant: Tenant, run: str, state: RunState) -> bool:
+    """Whether another process drives an open run."""
+    root = root_of(run, state.requested)
+    if state.ended is not None or tenant.runs.is_running(root):
+        return False
+    return (await tenant.journal.row(root)).held
+
+
+def state_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False) -> State:
+    """Where a run stands. `held`: some process has claimed it."""
     end = state.ended
     if end is not None:
         return end.ending
@@ -179,10 +187,10 @@ def state_of(tenant: Tenant, run: str, state: RunState) -> State:
         return "needs_input"
     if state.paused:
         return "paused"
-    return "running" if tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
+    return "running" if held or tenant.runs.is_running(root_of(run, state.requested)) else "interrupted"
 
 
-def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
+def summary_of(tenant: Tenant, run: str, state: RunState, *, held: bool = False) -> RunSummary:
     requested = state.requested
     end = state.ended
     question = state.input if end is None else None
@@ -191,7 +199,7 @@ def summary_of(tenant: Tenant, run: str, state: RunState) -> RunSummary:
         run=run,
         team=requested.team,
         goal=requested.goal,
-        state=state_of(tenant, run, state),
+        state=state_of(tenant, run, state, held=held),
         started=state.began,
         changed=state.at,
         ended=None if end is None else state.at,
@@ -229,7 +237,8 @@ class RunSummaries:
         if summary is None:
             try:
                 recorded = await read_run(self._tenant, run)
-                summary = summary_of(self._tenant, run, recorded.state)
+                held = await _is_held_elsewhere(self._tenant, run, recorded.state)
+                summary = summary_of(self._tenant, run, recorded.state, held=held)
             except Corrupt as error:
                 return await _damaged_summary(self._tenant, run, str(error))
             if over:

@@ -672,6 +672,24 @@ class PassageInfo(Struct, frozen=True):
     origin: ChangeOrigin = _PERSON
 
 
+class PassageUse(Struct, frozen=True):
+    """A search by a worker that found a passage; `score` is how well it fitted."""
+
+    run: str
+    task: TaskId
+    attempt: int
+    at: Instant
+    query: str
+    score: float
+
+
+class PassageUses(Struct, frozen=True):
+    """The latest first. `runs` is how many runs were looked at, the latest ones of the team."""
+
+    uses: tuple[PassageUse, ...]
+    runs: int
+
+
 class PassageList(Struct, frozen=True):
     """In the order of inserting; `next` is what `after` must be for more, null after the last."""
 

@@ -43,6 +43,8 @@ from chargehand.server.api.shapes import (
     PassageInfo,
     PassageList,
     PassagesAfter,
+    PassageUse,
+    PassageUses,
     PlanBody,
     PlanDraft,
     ReportList,
@@ -59,6 +61,7 @@ from chargehand.server.api.shapes import (
     WorkerScore,
     show,
 )
+from chargehand.server.passage_uses import find_uses
 from chargehand.server.routing import CALLER, ApiCaller
 from chargehand.server.teams import Teams
 from chargehand.server.tenant_runs import root_of
@@ -333,13 +336,28 @@ async def list_archives(tenant: Tenant, team: str) -> ArchiveList:
 async def list_passages(tenant: Tenant, team: str, archive: str, query: PassagesAfter) -> PassageList:
     """The passages of an archive, by its name or id, in the order of inserting."""
     async with _memory(tenant, team) as memory:
-        archives = await memory.catalog.find(Archive, limit=_MAX_LISTED)
-        ids = [found.id for found in archives if archive in (found.id, found.name)]
-        if not ids:
-            raise unknown("archive", archive, [found.name for found in archives])
-        passages = await memory.catalog.passages(ids[0], after=query.after, limit=query.limit)
+        archive_id = await _archive_id(memory, archive)
+        passages = await memory.catalog.passages(archive_id, after=query.after, limit=query.limit)
     page = tuple(map(_passage_info, passages))
     return PassageList(page, passages[-1].id if len(passages) == query.limit else None)
+
+
+@operation("GET", "/api/teams/{team}/archives/{archive}/passages/{passage}/uses")
+async def list_passage_uses(tenant: Tenant, team: str, archive: str, passage: str) -> PassageUses:
+    """The tasks that found a passage when they searched, by the latest runs of the team."""
+    async with _memory(tenant, team) as memory:
+        await _archive_id(memory, archive)
+    found = await find_uses(tenant, team, passage)
+    return PassageUses(tuple(show(use, PassageUse) for use in found.uses), found.runs)
+
+
+async def _archive_id(memory: OpenMemory, archive: str) -> str:
+    """The id of an archive, by its name or id; 404 where there is none."""
+    archives = await memory.catalog.find(Archive, limit=_MAX_LISTED)
+    for candidate in archives:
+        if archive in (candidate.id, candidate.name):
+            return candidate.id
+    raise unknown("archive", archive, [candidate.name for candidate in archives])
 
 
 def _passage_info(passage: Passage) -> PassageInfo:

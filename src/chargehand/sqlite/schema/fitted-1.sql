@@ -1,5 +1,4 @@
--- What a team's router learnt from the cards of its workers, by a digest of all that it was learnt from.
--- It can be learnt again at any time: a row that is missing or damaged costs seconds and nothing else.
+-- What a team's router learnt from the cards of its workers. No longer written: a process learns it when it first routes.
 CREATE TABLE fitted_routers (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     team TEXT NOT NULL,
