@@ -121,6 +121,7 @@ _CALLS_BY_WORDS = {
     "which language": Call("ask_person", {"question": "In which language?", "options": ["English", "German"]}),
     "which city": Call("ask_person", {"question": "In which city?", "options": ["Bonn", "Kiel"], "free_text": True}),
     "how many letters": Call("ask_person", {"question": "How many letters?", "schema": {"type": "integer"}}),
+    "in the archive": Call("archival_memory_search", {"query": "size of the pool"}),
     "into the archive": Call(
         "archival_memory_insert", {"content": "Pool of checkout 4.18.0 was too small.", "tags": ["pool"]}
     ),

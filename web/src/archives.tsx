@@ -49,6 +49,7 @@ function Search({ base }: { base: string }): JSX.Element {
           <li>
             <p>{hit.text}</p>
             <p class="quiet"><b>{hit.score.toFixed(2)}</b> {hit.why} · {hit.archive} · <Facts passage={hit} /></p>
+            <Uses path={`${base}/archives/${encodeURIComponent(hit.archive)}/passages/${encodeURIComponent(hit.id)}/uses`} />
           </li>
         ))}
       </ul>
@@ -68,6 +69,25 @@ function Facts({ passage }: { passage: Passage }): JSX.Element {
   );
 }
 
+type Use = { run: string; task: string; attempt: number; at: number; query: string; score: number };
+
+/** The tasks whose searches found a passage; looked for when it is wanted. */
+function Uses({ path }: { path: string }): JSX.Element {
+  const [isWanted, setWanted] = useState(false);
+  const { value, problem } = useGet<{ uses: Use[]; runs: number }>(isWanted ? path : "");
+  if (!isWanted) return <button class="copy uses-ask" onClick={() => setWanted(true)}>Used by …</button>;
+  if (problem) return <LoadProblem problem={problem} />;
+  if (!value) return <p class="quiet">Looking through runs …</p>;
+  if (!value.uses.length) return <p class="quiet">No task of the latest {plural(value.runs, "run")} found it.</p>;
+  return (
+    <p class="quiet">
+      used by {value.uses.map((use) => (
+        <Link class="text-link uses-link" title={`${use.query}, ${use.score.toFixed(2)}`} to={`${runAddress(use.run)}?task=${encodeURIComponent(use.task)}&tab=calls`}>{shortRun(use.run)} {use.task}</Link>
+      ))}
+    </p>
+  );
+}
+
 function ArchiveView({ base, archive }: { base: string; archive: Archive }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   const path = `${base}/archives/${encodeURIComponent(archive.id)}/passages`;
@@ -77,7 +97,7 @@ function ArchiveView({ base, archive }: { base: string; archive: Archive }): JSX
       <summary><b class="mono">{archive.name}</b> <span class="quiet">{archive.description} {plural(archive.passages, "passage")}</span></summary>
       <LoadProblem problem={passages.problem} />
       <ul class="hits">
-        {passages.value?.passages.map((passage) => <li><p>{passage.text}</p><p class="quiet"><Facts passage={passage} /></p></li>)}
+        {passages.value?.passages.map((passage) => <li><p>{passage.text}</p><p class="quiet"><Facts passage={passage} /></p><Uses path={`${path}/${encodeURIComponent(passage.id)}/uses`} /></li>)}
       </ul>
       {passages.value?.next && <p class="quiet">The first {passages.value.passages.length}; search for others.</p>}
     </details>

@@ -142,6 +142,9 @@ def test_what_a_task_kept_is_found_with_its_score_and_source(visitor: Visitor) -
     tasks = [{"id": "t1", "instruction": "Put what was learnt into the archive.", "worker": "archivist"}]
     run = visitor.shop.begin("Keep what was learnt.", plan={"tasks": tasks})
     visitor.shop.wait(run, "complete", "partial")
+    looked = [{"id": "t1", "instruction": "Look in the archive for the pool.", "worker": "archivist"}]
+    later = visitor.shop.begin("What do we know of the pool?", plan={"tasks": looked})
+    visitor.shop.wait(later, "complete", "partial")
     with visitor.visit("/memory/incident") as page:
         page.get_by_label("Search the archives").fill("size of the pool")
         page.keyboard.press("Enter")
@@ -151,5 +154,7 @@ def test_what_a_task_kept_is_found_with_its_score_and_source(visitor: Visitor) -
         expect(hit).to_contain_text("archivist")
         page.locator("summary", has_text="incidents").click()
         expect(page.locator("details .hits")).to_contain_text("was too small")
-        hit.get_by_role("link").click()
+        hit.get_by_role("button", name="Used by …").click()
+        expect(hit.get_by_role("link", name=re.compile(later.rsplit("-", 1)[1]))).to_be_visible()
+        hit.get_by_role("link").first.click()
         expect(page).to_have_url(re.compile(f"/runs/{run}.task=t1"))
