@@ -109,3 +109,20 @@ def test_doctor_says_where_memory_is_kept(tmp_path: Path) -> None:
     here = desk(tmp_path, TEAM.replace("memory:\n", "memory:\n  file: kept.db\n"))
     said = chargehand(here, "doctor").stdout
     assert "kept.db (will be made)" in said
+
+
+def test_what_a_worker_writes_is_in_the_database_of_the_store(tmp_path: Path, postgres_tenant: str) -> None:
+    here = desk(tmp_path)
+    store = ("--store", postgres_tenant)
+    words = ("run", "note it", "--model", MODEL, "--plan", plan(here, NOTE), "--run", "one", *store)
+    run = chargehand(here, *words)
+    assert run.returncode == 0, run.stderr
+    assert done(here, "get", "notes", *store) == "Delivery is on Friday.\n"
+    latest = told(here, "history", "notes", *store)[0]
+    assert (latest["origin"]["by"], latest["origin"]["run"]) == ("worker", "one")
+    assert "1 new" in done(here, "add", "findings", "The ferry leaves at noon.", *store)
+    assert "The ferry leaves at noon." in done(here, "search", "findings", "when do ferries leave", *store)
+    listed = done(here, *store)
+    assert listed.startswith("memory of team desk in postgresql:///")
+    assert "s3cret-word" not in listed + run.stdout + run.stderr
+    assert {file.name for file in here.iterdir()} == {".git", "team.yaml", "plan.json"}, "nothing is in a file"

@@ -287,18 +287,27 @@ def write_file(path: Path, body: str) -> None:
 
 
 def resolve_stores(options: Namespace) -> None:
-    """Put the database that `--store` or the environment names in the place of every file that is not named."""
+    """Put the database that the command, the environment or the team file names in the place of files not named."""
     values = vars(options)
-    written = lookup(STORE) if "store" in values and values["store"] is None else None
-    if written:
-        try:
-            options.store = postgres_url(written)
-        except Invalid as error:
-            raise Invalid(f"{STORE}: {error}") from None
+    if "store" in values and options.store is None:
+        options.store = _usual_store(values.get("team"))
     if "journal" in values and options.journal is None:
         options.journal = options.store or Path(USUAL_JOURNAL)
     if "memory" in values and options.memory is None:
         options.memory = options.store
+
+
+def _usual_store(team: str | Sequence[Path] | None) -> PostgresUrl | None:
+    """The database that the environment names, else the team file."""
+    if written := lookup(STORE):
+        try:
+            return postgres_url(written)
+        except Invalid as error:
+            raise Invalid(f"{STORE}: {error}") from None
+    from chargehand.config.load import store_of_team  # noqa: PLC0415 - --help must not wait for it
+
+    teams = [team] if team is None or isinstance(team, str) else team or [None]
+    return next((store for path in teams if (store := store_of_team(path)) is not None), None)
 
 
 def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
