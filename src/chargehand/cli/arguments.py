@@ -12,7 +12,7 @@ from chargehand.cli import STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.config.environment import lookup
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
-from chargehand.journal.store import list_runs
+from chargehand.journal.store import NEWEST, latest_runs, run_names
 from chargehand.models.providers import BUILT_IN
 from chargehand.store_url import PostgresUrl, parse_store_url, postgres_url
 from chargehand.text.words import listed
@@ -320,6 +320,7 @@ def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
 # --- runs that are named
 
 LAST = "last"
+_PAGE = 50
 _ARGUMENTS = {
     "run": ("reuse",),
     "play": ("reuse",),
@@ -344,19 +345,26 @@ def resolve_run(journal: Path | PostgresUrl, typed: str) -> str:
     """The name of the run that is meant; what was typed, where there is no such run or no journal."""
     if isinstance(journal, Path) and not journal.exists():
         return typed
-    names = [row.run for row in list_runs(journal) if not row.damage]
+    names = run_names(journal, typed)
     if typed in names:
         return typed
-    outermost = [name for name in names if not is_nested(name, set(names))]
     if typed == LAST:
-        if not outermost:
-            raise Refused(f"there are no runs in {journal}; run something first, or name another with --journal")
-        return outermost[0]
-    candidates = [name for name in outermost if name.startswith(typed)]
-    candidates = candidates or [name for name in names if name.startswith(typed)]
+        return _last_run(journal)
+    candidates = [name for name in names if not is_nested(name, set(names))]
     if len(candidates) > 1:
         raise Refused(f"{typed!r} may be any of {len(candidates)} runs: {listed(candidates)}; type more of its name")
     return candidates[0] if candidates else typed
+
+
+def _last_run(journal: Path | PostgresUrl) -> str:
+    """The run that was begun last, and not inside another."""
+    before = NEWEST
+    while page := latest_runs(journal, before=before, limit=_PAGE):
+        for row in page:
+            if not row.damage and (row.request is None or row.request.parent is None):
+                return row.run
+        before = page[-1].number
+    raise Refused(f"there are no runs in {journal}; run something first, or name another with --journal")
 
 
 def is_nested(name: str, names: set[str]) -> bool:

@@ -43,11 +43,11 @@ from chargehand.journal.protocol import Readable, RunRow
 from chargehand.journal.store import (
     back_up,
     list_inside,
-    list_open_runs,
     list_runs,
     open_journal,
     prune_runs,
     read_readable,
+    read_row,
     read_run,
     restore,
 )
@@ -241,7 +241,8 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
     if (parent := state.requested.parent) is not None:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
-    nested = [row.run for row in list_open_runs(options.journal) if is_nested(row.run, {options.name})]
+    inside = [read_row(options.journal, name) for name in list_inside(options.journal, options.name)]
+    nested = [row.run for row in inside if row.ended is None and not row.damage]
     names = [options.name, *nested]
 
     async def cancel_all() -> None:
