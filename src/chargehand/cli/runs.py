@@ -33,7 +33,7 @@ from chargehand.cli.diagrams import timeline_lines
 from chargehand.cli.format import ago, counted, describe_gaps, dollars, money, seconds
 from chargehand.cli.run_session import Advice, run_document
 from chargehand.cli.states import STATES, state_of_run
-from chargehand.cli.transcript import Transcript
+from chargehand.cli.transcript import Transcript, has_checked_section
 from chargehand.engine.budget import NOTHING, Amount
 from chargehand.engine.events import CancelRequested, Entry, Failure
 from chargehand.engine.fold import replay
@@ -177,7 +177,8 @@ def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entr
     console = transcript.console
     transcript.close()
     assessment = assess(transcript.state)
-    for line in assessment.lines() if assessment.worth_saying else ():
+    checked = assessment.lines() if assessment.worth_saying else []
+    for line in checked[1:] if has_checked_section(transcript.state) else checked:
         console.line(line)
     traced = nested_trace(transcript.tracer, _read_nested(options))
     if any(attempts_with_runs(traced)):

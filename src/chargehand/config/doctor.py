@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from chargehand import __version__
 from chargehand.config.describe import Description, describe
-from chargehand.config.environment import lookup, models_home, origin
+from chargehand.config.environment import lookup, lookup_beside, models_home, origin
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
@@ -38,6 +38,7 @@ from chargehand.models.providers import (
     key_variable,
     without_secrets,
 )
+from chargehand.models.resolve import Finder
 from chargehand.sqlite.connection import Examined
 from chargehand.store_url import PostgresUrl
 
@@ -296,7 +297,13 @@ def check_models(around: Surroundings) -> Iterator[CheckResult]:
             if address is not None and base and lookup(base, folder):  # the key goes there too
                 where = f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
             todo = f"to try it, for a few tokens: chargehand doctor --ask {quote(model)}"
-            yield good(f"model {model}", f"not called: that may cost money{where}", todo)
+            if near := Finder(lookup_beside(folder)).suggest(model):
+                message = (
+                    f"unknown to the table of prices (it may be new); did you mean {' or '.join(map(repr, near))}?"
+                )
+                yield missing(f"model {model}", message, todo)
+            else:
+                yield good(f"model {model}", f"not called: that may cost money{where}", todo)
 
 
 def _check_server(model: str, host: str, port: int) -> CheckResult:
