@@ -10,7 +10,8 @@ import pytest
 
 from chargehand.cli.main import VERBS, main, parser
 
-USUAL_TEAM = "(default: the nearest team.yaml upwards, else the bundled team)"
+USUAL_TEAM = "(default: nearest, else bundled)"
+SCREEN = 40  # lines
 
 
 def parsers(one: ArgumentParser) -> Iterator[ArgumentParser]:
@@ -41,6 +42,14 @@ def test_whichever_verb_takes_a_team_says_which_it_is_without() -> None:
     ]
     assert len(said) > 10
     assert [prog for prog, words in said if USUAL_TEAM not in words] == []
+
+
+def test_the_help_of_every_verb_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for one in parsers(parser()):
+        lines = one.format_help().splitlines()
+        assert len(lines) <= SCREEN, f"{one.prog}: {len(lines)} lines"
+        assert max(map(len, lines)) <= 80, one.prog
 
 
 @pytest.mark.parametrize("verb", VERBS)

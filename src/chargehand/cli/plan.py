@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.draft import Draft, PlanForecast
-from chargehand.cli.arguments import REQUEST, TEAM, add_options, shared, write_file
+from chargehand.cli.arguments import REQUEST, TEAM, add_alternatives, add_options, shared, write_file
 from chargehand.cli.console import Console, format_json
 from chargehand.cli.diagrams import describe_finding, mermaid, print_plan
 from chargehand.cli.format import counted, money
@@ -47,17 +47,16 @@ def add_plan(parser: ArgumentParser) -> None:
                 "type": Path,
                 "help": "also write the plan there, as run --plan takes it",
             },
+            **shared("--no-color"),
         },
     )
-    how = parser.add_mutually_exclusive_group()
-    add_options(
-        how,
+    add_alternatives(
+        parser,
         {
             "--json": {"action": "store_true", "help": "findings, repaired plan and forecast as JSON"},
             "--mermaid": {"action": "store_true", "help": "the plan as a Mermaid flowchart"},
         },
     )
-    add_options(parser, {**shared("--no-color")})
 
 
 def plan(options: Namespace) -> int:
