@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chargehand.cli.main import VERBS, main, parser
+from tests.cli.commands import chargehand
 
 USUAL_TEAM = "(default: nearest, else bundled)"
 SCREEN = 40  # lines
@@ -70,3 +71,18 @@ def test_an_empty_request_is_answered_with_an_example_of_its_own_verb(
     monkeypatch.chdir(tmp_path)
     assert main([verb, ""]) == 2
     assert f'is empty; say what is to be done, for example: chargehand {verb} "Which' in capfd.readouterr().err
+
+
+def test_a_request_in_the_place_of_a_verb_is_answered_with_the_command(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["What was sold in May?"])
+    assert "to have a request done: chargehand run 'What was sold in May?'" in capfd.readouterr().err
+
+
+def test_the_examples_of_a_team_are_a_line_each_where_no_request_is_given(tmp_path: Path) -> None:
+    done = chargehand(tmp_path, "run")
+    assert done.returncode == 2
+    first, *examples = done.stderr.splitlines()
+    assert first.startswith('chargehand: no request given. Try: python -m chargehand run "REQUEST", or --example N')
+    assert [line.strip()[:2] for line in examples] == [f"{number}:" for number in range(1, len(examples) + 1)]
+    assert len(examples) > 3

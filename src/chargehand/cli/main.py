@@ -197,6 +197,8 @@ def _check_words(words: Sequence[str]) -> None:
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         alike = nearest_names(words[0], VERBS, count=1)
         hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(VERBS)}"
+        if " " in words[0].strip():
+            hint = f"to have a request done: chargehand run {shlex.quote(clean(words[0]))}"
         problem = f"there is no verb {words[0]!r}; {hint}"
     if problem:
         print(f"chargehand: {problem}", file=sys.stderr)
@@ -233,7 +235,8 @@ def perform(options: Namespace) -> int:
         resolve_runs(options)
         return cast("int", _function(options.verb)(options))
     except ChargehandError as error:
-        Console(sys.stderr).prose(f"chargehand: {_describe_error(error, options)}", "bad")
+        for line in f"chargehand: {_describe_error(error, options)}".split("\n"):
+            Console(sys.stderr).prose(line, "bad")
         return error_exit_code(type(error))
 
 

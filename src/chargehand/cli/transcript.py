@@ -177,11 +177,17 @@ class Transcript:
         """What an answer does without, a line each."""
         described: list[ev.Gap] = []
         for gap in gaps:
-            progress = None if gap.run else self.state.tasks.get(gap.task)
-            if progress is not None and progress.failure is not None and gap.status == "failed":
-                gap = structs.replace(gap, message=self._message_of(progress.failure))  # noqa: PLW2901 - the same gap
-            described.append(gap)
+            failure = self._failure_behind(gap)
+            key = None if failure is None else _cause_of(failure)
+            reference = None if key is None else self.causes.get(key)
+            described.append(gap if reference is None else structs.replace(gap, message=reference))
         return describe_gaps(described)
+
+    def _failure_behind(self, gap: ev.Gap) -> ev.Failure | None:
+        if gap.status == "unplanned":
+            return self.state.planning.failure
+        progress = self.state.tasks.get(gap.task) if gap.status == "failed" and not gap.run else None
+        return None if progress is None else progress.failure
 
     def _show_event(self, entry: ev.Entry) -> None:
         console = self.console

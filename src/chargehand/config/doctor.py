@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from chargehand import __version__
 from chargehand.config.describe import Description, describe
-from chargehand.config.environment import lookup, lookup_beside, models_home, origin
+from chargehand.config.environment import lookup, models_home, origin
 from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
 from chargehand.memory.session import examine_catalog
+from chargehand.models.prices import similar_models
 from chargehand.models.providers import (
     BUILT_IN,
     HIDDEN,
@@ -38,7 +39,6 @@ from chargehand.models.providers import (
     key_variable,
     without_secrets,
 )
-from chargehand.models.resolve import Finder
 from chargehand.sqlite.connection import Examined
 from chargehand.store_url import PostgresUrl
 
@@ -297,7 +297,12 @@ def check_models(around: Surroundings) -> Iterator[CheckResult]:
             if address is not None and base and lookup(base, folder):  # the key goes there too
                 where = f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
             todo = f"to try it, for a few tokens: chargehand doctor --ask {quote(model)}"
-            if near := Finder(lookup_beside(folder)).suggest(model):
+            near = (
+                ()
+                if where
+                else tuple(f"{provider}:{name}" for name in similar_models(provider, model.partition(":")[2]))
+            )
+            if near:
                 message = (
                     f"unknown to the table of prices (it may be new); did you mean {' or '.join(map(repr, near))}?"
                 )
