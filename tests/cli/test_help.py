@@ -79,10 +79,11 @@ def test_a_request_in_the_place_of_a_verb_is_answered_with_the_command(capfd: py
     assert "to have a request done: chargehand run 'What was sold in May?'" in capfd.readouterr().err
 
 
-def test_the_examples_of_a_team_are_a_line_each_where_no_request_is_given(tmp_path: Path) -> None:
-    done = chargehand(tmp_path, "run")
+@pytest.mark.parametrize("verb", ["run", "plan"])
+def test_the_examples_of_a_team_are_a_line_each_where_no_request_is_given(tmp_path: Path, verb: str) -> None:
+    done = chargehand(tmp_path, verb)
     assert done.returncode == 2
     first, *examples = done.stderr.splitlines()
-    assert first.startswith('chargehand: no request given. Try: python -m chargehand run "REQUEST", or --example N')
+    assert first.startswith(f'chargehand: no request given. Try: python -m chargehand {verb} "REQUEST", or --example N')
     assert [line.strip()[:2] for line in examples] == [f"{number}:" for number in range(1, len(examples) + 1)]
     assert len(examples) > 3

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chargehand.cli import USUAL_DATA
+from chargehand.cli import USUAL_DATA, USUAL_JOURNAL
 from chargehand.cli.arguments import (
     USUAL_TEAM,
     Options,
@@ -195,6 +195,9 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
     facts["page"] = page_address(settings, port, "")
     journal = settings.store or settings.data / "main" / "runs.db"
     facts["its runs"] = shlex.join(("chargehand", "runs", *journal_words(journal)))
+    if settings.store is None:
+        shown_here = shlex.join(("chargehand", "run", *journal_words(journal)))
+        facts["command line"] = f"its runs are in {USUAL_JOURNAL}, not here; to show one here: {shown_here} ..."
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
     facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"
