@@ -6,7 +6,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from chargehand.cli import STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.config.environment import lookup
@@ -20,7 +20,7 @@ from chargehand.text.words import listed
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
-RUN_HELP = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
+RUN_HELP = "name of a run, or its beginning, or  last"
 
 
 # --- types
@@ -117,69 +117,71 @@ def usd(text: str) -> int:
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Arguments by name, several names of one with a blank between them: what `ArgumentParser.add_argument` takes."""
+USUAL_TEAM = "team file or folder (default: nearest, else bundled)"
 _SHARED: Options = {
     "--team": {
         "metavar": "PATH",
-        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+        "help": USUAL_TEAM,
     },
     "--model": {
         "metavar": "NAME",
         "type": model_handle,
-        "help": f"the model of every worker, for example openai:gpt-5-mini or {BUILT_IN}",
+        "help": f"model of every worker: openai:gpt-5-mini, {BUILT_IN} ...",
     },
     "--price": {
         "metavar": "IN/OUT",
         "type": token_price,
-        "help": "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2",
+        "help": "of an unlisted model, in $ per million tokens: 0.25/2",
     },
     "--store": {
         "metavar": "URL",
         "type": database,
-        "help": f"the database of runs and memory: postgresql://host/name (default: ${STORE}, else files)",
+        "help": f"postgresql://host/name (default ${STORE})",
     },
     "--memory": {
         "metavar": "PATH",
         "type": store_place,
-        "help": f"the SQLite file of the team's memory, or its URL (default: as the team says, else {USUAL_MEMORY})",
+        "help": f"file or URL (default: team's or {USUAL_MEMORY})",
     },
     "--journal": {
         "metavar": "PATH",
         "type": store_place,
-        "help": f"the SQLite file of the runs, or its URL (default {USUAL_JOURNAL})",
+        "help": f"file or URL of the runs (default {USUAL_JOURNAL})",
     },
     "--data": {
         "metavar": "DIR",
         "type": Path,
         "default": Path(USUAL_DATA),
-        "help": f"the folder of the server's data (default {USUAL_DATA})",
+        "help": f"folder of the data (default {USUAL_DATA})",
     },
     "--script": {"metavar": "FILE", "help": "the script of a run that was played"},
     "--reuse": {
         "metavar": "RUN",
-        "help": "take over every result of this run whose task and inputs are unchanged; as for resume, also  last",
+        "help": "take over unchanged results of this run, or of  last",
     },
     "--budget-usd": {
         "metavar": "USD",
         "type": usd,
-        "help": "the most a run may cost, also its planning (default: as the team says)",
+        "help": "the most it may cost, planning included",
     },
     "--no-background": {
         "action": "store_true",
-        "help": "leave what background workers have to do for the next time",
+        "help": "leave background workers for the next time",
     },
     "--durability": {
+        "metavar": "LEVEL",
         "choices": ("machine", "process"),
         "default": "machine",
-        "help": "what a written entry survives: the loss of power, or only the end of the process (default machine)",
+        "help": "machine: entries survive power loss; process: a crash",
     },
     "--json": {"action": "store_true", "help": "one JSON document on standard output"},
-    "--jsonl": {"action": "store_true", "help": "the entries as JSON lines on standard output"},
+    "--jsonl": {"action": "store_true", "help": "entries of the journal as JSON lines, as they come"},
     "--no-input": {"action": "store_true", "help": "never ask at the terminal"},
-    "--no-color": {"action": "store_true", "help": "no colours"},
+    "--no-color": {"action": "store_true", "help": "no colours, as with NO_COLOR=1"},
     "-q --quiet": {"action": "store_true", "help": "nothing but the answer, and what is wrong"},
     "-v --verbose": {
         "action": "store_true",
-        "help": "one line an event, also where there is a live view, and also for what models are asked and say",
+        "help": "every event, with what models are asked and say",
     },
 }
 TEAM = ("--team", "--model", "--price", "--memory")
@@ -211,15 +213,33 @@ REQUEST: Options = {
 }
 
 
-class _TakesArguments(Protocol):
-    """A parser, or a group of it."""
+_GROUPS = {
+    "output": ("-q --quiet", "-v --verbose", "--json", "--jsonl", "--save", "--no-input", "--no-color"),
+    "more": (
+        *("--price", "--memory", "--journal", "--store", "--data", "--durability"),
+        *("--max-parallel", "--run", "--script", "--no-background"),
+    ),
+}
+"""The options that the help of a verb lists after those that are used most."""
 
-    def add_argument(self, *names: str, **settings: Any) -> Any: ...
 
-
-def add_options(parser: _TakesArguments, options: Options) -> None:
+def add_options(parser: ArgumentParser, options: Options) -> None:
+    """Add arguments to a verb, in groups: what is used most, output, more."""
     for names, settings in options.items():
-        parser.add_argument(*names.split(), **settings)
+        if not any(names in group for group in _GROUPS.values()):
+            parser.add_argument(*names.split(), **settings)
+    for title, group_names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for names in group_names:
+            if names in options:
+                group.add_argument(*names.split(), **options[names])
+
+
+def add_alternatives(parser: ArgumentParser, options: Options) -> None:
+    """Add options of which one at most may be given."""
+    group = parser.add_mutually_exclusive_group()
+    for names, settings in options.items():
+        group.add_argument(*names.split(), **settings)
 
 
 class Verb(NamedTuple):
@@ -236,7 +256,7 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) 
     group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
     for name, verb in verbs.items():
         about = f"{verb.about[:1].upper()}{verb.about[1:]}."
-        inner = group.add_parser(name, help=verb.about, description=about)
+        inner = group.add_parser(name, help=verb.about, description=about, formatter_class=parser.formatter_class)
         add_options(inner, {**verb.options, **shared(*options, nested=True)})
 
 
