@@ -50,8 +50,8 @@ class SupervisorRole(Struct):
     """What is held for one call in any case."""
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees; None: the team has no memory."""
-    _systems: dict[str, str] = {}
-    """The system prompts that were last used, by name."""
+    _systems: dict[str, tuple[Mapping[str, str], str]] = {}
+    """The system prompts that were last used, by name, each with what filled its slots."""
 
     async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
@@ -59,10 +59,11 @@ class SupervisorRole(Struct):
 
     def system(self, prompt: str, slots: Mapping[str, str]) -> str:
         """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
-        text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
-        if self._systems.get(prompt) != text:
-            self._systems[prompt] = text
-        return self._systems[prompt]
+        last_slots, text = self._systems.get(prompt, (None, ""))
+        if last_slots != slots:
+            text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
+            self._systems[prompt] = (slots, text)
+        return text
 
 
 class Lead(SupervisorRole, kw_only=True):
@@ -119,7 +120,7 @@ def card_line(card: WorkerCard) -> str:
 # --- asking
 
 
-class ModelQuestion(Struct, frozen=True, kw_only=True):
+class ModelQuestion(Struct, frozen=True, gc=False, kw_only=True):
     """A question to a model of the supervisor: a prompt with its slots, a message, and the shape of the reply."""
 
     purpose: str
