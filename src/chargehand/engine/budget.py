@@ -183,7 +183,7 @@ def check(budget: Budget) -> None:
             raise Invalid(f"budget.floor.{name} keeps {kept} of a cap of {cap}; lower the floor or raise the cap")
 
 
-class Ledger(Struct):
+class Ledger(Struct, gc=False):
     """What one run has spent and what it holds in reserve, in place."""
 
     budget: Budget
