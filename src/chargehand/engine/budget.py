@@ -267,7 +267,7 @@ class Ledger(Struct, gc=False):
     @property
     def overspent(self) -> Amount:
         """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
-        return self.spent.beyond(self.budget.caps)
+        return self.spent.beyond(self.budget.caps) if self.capped else NOTHING
 
     @property
     def reserved(self) -> Amount:
