@@ -467,7 +467,7 @@ NESTED = (
     Bug(
         "a run inside another stays open when its attempt is cancelled",
         "runtime/nested.py",
-        "await _cancel_run(runner, step.nested_run, job)",
+        "await _cancel_run(runner, nested_run, job)",
         "pass",
     ),
 )
