@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chargehand.sqlite.database import Database
 
 
-class _Stream(Struct, eq=False):
+class _Stream(Struct, eq=False, gc=False):
     """One run."""
 
     number: int

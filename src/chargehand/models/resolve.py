@@ -133,7 +133,7 @@ class Finder:
         self._limits = _limit_store(store)
         self._without_key = without_key
         self._price = price
-        self._folder = folder or models_folder(lookup)
+        self._folder = folder
         self._paces = dict(paces or {})
         self._random = random
         self._transport = Transport() if shared else None
@@ -156,8 +156,8 @@ class Finder:
 
     def _share(self, lookup: Lookup, price: Price | None) -> None:
         """Ask another lookup; leave connections and limits to the finder they are copied from."""
+        self._folder = models_folder(lookup) or self._folder or models_folder(self._lookup)
         self._lookup = lookup
-        self._folder = models_folder(lookup) or self._folder
         self._found = []
         self._lent = True
         self._price = price or self._price
@@ -222,7 +222,7 @@ class Finder:
         if provider == LOCAL:
             from chargehand.models.local import LocalModel  # noqa: PLC0415 - loaded only where it is used
 
-            return LocalModel(name, folder=self._folder)
+            return LocalModel(name, folder=self._folder or models_folder(self._lookup))
         if provider in (RECORDED, RECORDING):
             return self._recorded(handle, provider, name)
         return self._other(handle, provider, name, options)
