@@ -100,7 +100,7 @@ web: web/node_modules/.installed ## Build the page into the package, after a cha
 	cd web && npx tsc --noEmit && node build.mjs
 
 screens: $(VENV)/dev.stamp ## Make the pictures of docs/page.md in a browser
-	PAGE_SCREENS=docs/pictures $(BIN)/pytest -q tests/page/test_page.py tests/page/test_hostile.py
+	PAGE_SCREENS=$(CURDIR)/docs/pictures $(BIN)/pytest -q tests/page/browser
 
 web/node_modules/.installed: web/package-lock.json
 	cd web && npm ci --no-progress && cp package-lock.json node_modules/.installed

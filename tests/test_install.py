@@ -1,14 +1,11 @@
 """What is handed out installs and works where there is nothing else: a wheel in a clean place, and a whole sdist."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -16,9 +13,9 @@ import pytest
 from msgspec import Struct
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[1]
+from tests.wheel import ROOT, Environment, build, run
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-NOT_OURS = ("PYTHONPATH", "VIRTUAL_ENV", "CHARGEHAND_HOME", "CHARGEHAND_TEAM", "CHARGEHAND_TOKEN")
 ONLY_HERE = {".ci/run", ".editorconfig"}  # for who works in the repository
 
 pytestmark = pytest.mark.timeout(240)
@@ -31,20 +28,6 @@ class Made(Struct, frozen=True):
     sdist: Path
     inside: frozenset[str]
     source: frozenset[str]
-
-
-def build(kind: str, tree: Path, into: Path) -> Path:
-    """One build with the locked backend, in a process of its own: a build looks at the folder it is in."""
-    code = f"import sys; from hatchling import build; print(build.build_{kind}(sys.argv[1]))"
-    done = run([sys.executable, "-c", code, str(into)], tree)
-    return into / done.splitlines()[-1]
-
-
-def run(words: Sequence[str | Path], folder: Path, allowed: tuple[int, ...] = (0,)) -> str:
-    kept = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
-    done = subprocess.run(words, cwd=folder, env=kept, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode in allowed, f"{words}: {done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def names_in(wheel: Path) -> frozenset[str]:
@@ -157,18 +140,15 @@ def test_in_a_clean_place_the_first_page_works(made: Made, tmp_path: Path) -> No
     place = tmp_path / "place"
     empty = tmp_path / "empty"
     empty.mkdir()
-    run([sys.executable, "-m", "venv", "--without-pip", place], tmp_path)
-    python = place / "bin" / "python"
-    (packages,) = place.glob("lib/python3*/site-packages")
-    lend(packages)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--quiet", "--python", python]
-    run([*pip, "install", "--no-deps", "--no-index", "--no-compile", made.wheel], tmp_path)
-    run([*pip, "check"], tmp_path)  # whether what we declare is covered by what is locked
+    environment = Environment(place)
+    lend(environment.packages)
+    environment.install(made.wheel)
+    environment.pip("check")  # whether what we declare is covered by what is locked
     commands = quickstart()
     assert len(commands) > 3
     assert {words[0] for words in commands} == {"chargehand"}
     for words in commands:
         run([place / "bin" / "chargehand", *words[1:]], empty)
-    where = Path(run([python, "-c", "import chargehand; print(chargehand.__file__)"], empty).strip())
+    where = Path(run([environment.python, "-c", "import chargehand; print(chargehand.__file__)"], empty).strip())
     assert where.is_relative_to(place)
     assert where.with_name("py.typed").is_file()

@@ -18,7 +18,3 @@ ATTACKS = (
     "\u202edesrever\u202c \ufffd <\u200bscript>",
 )
 EVERYTHING = "\n\n".join(ATTACKS)
-SVG = (
-    "<svg xmlns='http://www.w3.org/2000/svg' width='80' height='40' onload='window.hacked=1'>"
-    "<script>window.hacked=1</script><image href='http://evil.test/x.png'/><rect width='80' height='40'/></svg>"
-)

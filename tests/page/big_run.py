@@ -1,9 +1,6 @@
-"""Runs of hundreds of tasks, written by the real driver on virtual time into the journal of a server."""
+"""Runs of hundreds of tasks, written by the real driver on virtual time."""
 
-import asyncio
 import random
-import time
-from pathlib import Path
 
 from msgspec import structs
 
@@ -13,9 +10,8 @@ from chargehand.engine.events import Entry
 from chargehand.engine.plan import Edge, Plan, Task, TaskId
 from chargehand.engine.policy import Limits, Policy, Retry
 from chargehand.engine.roster import Agent, Roster
-from chargehand.journal.store import opened_journal
 from tests.requests import request
-from tests.virtual import NOW, Stage
+from tests.virtual import Stage
 
 _WORKERS = 12
 _KINDS = (
@@ -39,15 +35,8 @@ def big_plan(size: int, seed: int = 1) -> Plan:
     return Plan(tuple(tasks))
 
 
-def _moved(entry: Entry, seconds: float) -> Entry:
-    """The entry as it would have been so much later."""
-    event = entry.event
-    instants = [name for name in ("until", "after", "deadline") if isinstance(getattr(event, name, None), float)]
-    later = structs.replace(event, **{name: getattr(event, name) + seconds for name in instants})
-    return Entry(entry.seq, entry.at + seconds, later)
-
-
-def write_big_run(data: Path, name: str, size: int) -> None:
+def big_run(name: str, size: int) -> list[Entry]:
+    """The entries of a run with so many tasks, one of which fails for good."""
     rng = random.Random(size)
     plan = big_plan(size)
     moves: dict[str, tuple[Move, ...]] = {}
@@ -66,13 +55,4 @@ def write_big_run(data: Path, name: str, size: int) -> None:
     asked = request(plan, roster, policy=policy, budget=Budget(usd=5.0))
     asked = structs.replace(asked, goal=f"Audit {size} places and say what differs from last year.", team="incident")
     stage.start(asked, name, seconds=3600)
-    entries = [_moved(entry, time.time() - 1800 - NOW) for entry in stage.entries[name]]
-
-    async def write() -> None:
-        async with opened_journal(str(data / "main" / "runs.db")) as journal:
-            lease = await journal.claim(name, new=True)
-            await journal.append(lease, entries)
-            await journal.release(lease)
-
-    (data / "main").mkdir(parents=True, exist_ok=True)
-    asyncio.run(write())
+    return stage.entries[name]

@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from tests.page.attacks import EVERYTHING
+from tests.page.attacks import ATTACKS, EVERYTHING
 from tests.server.model_server import Answer, Call, Question
 
 PACE = float(os.environ.get("INCIDENT_PACE", "0.2"))
@@ -117,6 +117,18 @@ _MOVES: dict[str, tuple[Call | None, str, float]] = {
         2.0,
     ),
 }
+_CALLS_BY_WORDS = {
+    "which language": Call("ask_person", {"question": "In which language?", "options": ["English", "German"]}),
+    "which city": Call("ask_person", {"question": "In which city?", "options": ["Bonn", "Kiel"], "free_text": True}),
+    "how many letters": Call("ask_person", {"question": "How many letters?", "schema": {"type": "integer"}}),
+    "in the archive": Call("archival_memory_search", {"query": "size of the pool"}),
+    "into the archive": Call(
+        "archival_memory_insert", {"content": "Pool of checkout 4.18.0 was too small.", "tags": ["pool"]}
+    ),
+    "call the echo": Call("echo", {"text": EVERYTHING}),
+    "call the failure": Call("fail", {"text": EVERYTHING, EVERYTHING[:60]: EVERYTHING}),
+    "call the person": Call("ask_person", {"question": EVERYTHING, "options": [*ATTACKS[:4]], "free_text": True}),
+}
 _ANSWER = (
     "**The slowdown was our own change.** Release checkout 4.18.0 went out at 09:36 UTC [t3]; pool timeouts began at "
     "09:41 [t1] and p99 passed 2,000 ms in the same ten minutes [t2, t5].\n\n"
@@ -183,11 +195,10 @@ def _rewritten(asked: str) -> str:
 
 def _work(question: Question) -> Answer:
     task = question.user
-    if "which language" in task and not question.results:
-        asked = {"question": "In which language is the note to be?", "options": ["English", "German"]}
-        return Answer(calls=(Call("ask_person", asked),), seconds=0.3 * PACE)
-    if "which language" in task:
-        return Answer(f"The note is in {question.results[-1]}.", seconds=0.3 * PACE)
+    named = next((call for words, call in _CALLS_BY_WORDS.items() if words in task), None)
+    if named is not None:
+        calls = () if question.results else (named,)
+        return Answer(f"It came to {question.results[-1:]}.", calls=calls, seconds=0.3 * PACE)
     last = question.messages[-1]
     if last["role"] == "tool" and '"error"' in str(last["content"])[:300]:
         found = re.search(r'"error":\s*"([^"]+)"', str(last["content"]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.page.shop import SLOW, Shop, open_shop
+from tests.page.shop import CASCADE, SLOW, Shop, open_shop
 from tests.page.web_tools import WEB
 
 FOLDER = WEB / "src" / "examples"
@@ -25,6 +25,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as data, open_shop(Path(data)) as shop:
         record(shop, SLOW, "approve", "incident.entries")
+        record(shop, CASCADE, "reject", "cascade.entries")
 
 
 if __name__ == "__main__":

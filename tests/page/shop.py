@@ -1,6 +1,9 @@
-"""A real server of the incident team in a process of its own, with a scripted model behind it, that may be killed."""
+"""A real server in a process of its own, with a scripted model behind it, that may be killed. It has three
+teams: the incident team, which the scripted model leads, a routed one, which needs no model, and a hostile one.
+"""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +16,13 @@ from typing import Any
 
 import httpx
 
+from tests.page.hostile_team import NAME, write_hostile_team
 from tests.page.incident_model import think
 from tests.server.model_server import fake_model
 from tests.server.running import TOKEN
+from tests.wheel import NOT_OURS, ROOT
 
-TEAM = Path(__file__).parent / "incident"
+TEAMS = {"incident": Path(__file__).parent / "incident", "expert_router": ROOT / "teams" / "expert_router"}
 SLOW = (
     "Why was checkout slow on 12 November, who was hit, and what do we tell them? Refund shipping for the worst cases."
 )
@@ -28,19 +33,24 @@ PATIENCE = 60.0
 class Shop:
     """A server that answers at `url`, until it is killed; `start` brings it up again at the same address."""
 
-    def __init__(self, data: Path, model: str) -> None:
+    def __init__(self, data: Path, model: str, python: Path) -> None:
         self.data = data
+        self.python = python
+        self.teams = [*(data / "teams" / name for name in TEAMS), data / "teams" / NAME]
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30)
-        self._environment = {**os.environ, "CHARGEHAND_TOKEN": TOKEN, "INCIDENT_MODEL": "openrouter:demo/large"}
+        self._environment = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
+        self._environment |= {"CHARGEHAND_TOKEN": TOKEN, "INCIDENT_MODEL": "openrouter:demo/large"}
         self._environment |= {"OPENROUTER_BASE_URL": model, "OPENROUTER_API_KEY": "sk-or-not-a-key"}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "chargehand", "serve", "--team", str(TEAM), "--port", str(self.port)]
-        command += ["--data", str(self.data), "--grace", "0.1s"]
-        self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.DEVNULL)
+        command = ["serve", "--port", str(self.port), "--data", str(self.data), "--grace", "0.1s"]
+        for team in self.teams:
+            command += ["--team", str(team)]
+        words = [self.python, "-m", "chargehand", *command]
+        self._process = subprocess.Popen(words, env=self._environment, stdout=subprocess.DEVNULL, cwd=self.data)
         for _ in range(600):
             try:
                 if self.client.get("/healthz").status_code == 200:
@@ -58,6 +68,19 @@ class Shop:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
+
+    def command(self, *words: str) -> str:
+        """Run the command line beside the server; whatever it ends with, what it printed."""
+        done = subprocess.run(
+            [self.python, "-m", "chargehand", *words],
+            env=self._environment,
+            cwd=self.data,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+        return done.stdout + done.stderr
 
     def begin(self, goal: str = SLOW, **more: object) -> str:
         reply = self.client.post("/api/runs", json={"team": "incident", "goal": goal, **more})
@@ -77,6 +100,16 @@ class Shop:
             time.sleep(0.1)
         raise AssertionError(f"{run} did not come to {states}: {self.show(run)['summary']}")
 
+    def wait_for_tasks(self, run: str, *names: str) -> None:
+        """Until these tasks are done or have failed."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            tasks = self.show(run)["tasks"]
+            if set(names) <= {task["id"] for task in tasks if task["status"] in ("done", "failed")}:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{run} did not settle {names}: {self.show(run)['tasks']}")
+
     def approve(self, run: str) -> httpx.Response:
         number = self.show(run)["question"]["number"]
         return self.client.post(f"/api/runs/{run}/answer", json={"number": number, "verdict": "approve"})
@@ -89,9 +122,13 @@ def _free_port() -> int:
 
 
 @contextmanager
-def open_shop(data: Path) -> Generator[Shop]:
+def open_shop(data: Path, python: Path = Path(sys.executable)) -> Generator[Shop]:
+    """`python` is where the package is installed; left out, that of the tests."""
+    for name, folder in TEAMS.items():
+        shutil.copytree(folder, data / "teams" / name, ignore=shutil.ignore_patterns(".chargehand", "__pycache__"))
+    write_hostile_team(data / "teams" / NAME)
     with fake_model(think) as model:
-        shop = Shop(data, model.url)
+        shop = Shop(data, model.url, python)
         shop.start()
         try:
             yield shop

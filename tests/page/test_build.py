@@ -3,13 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.page.web_tools import ROOT, WEB, build_page, check_types, has_node
+from tests.page.web_tools import ROOT, WEB, build_page, check_types
 
 BUILT = ROOT / "src" / "chargehand" / "server" / "ui"
 MOST_LINES = 250
-pytestmark = pytest.mark.skipif(not has_node(), reason="needs node and npm")
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import pytest
 from msgspec import Struct
 
 from chargehand.engine.events import Entry
 from chargehand.runtime import trace
 from chargehand.runtime.trace import Tracer
 from tests.histories.kept import entries_of, names, read_lines
-from tests.page.web_tools import has_node, run_script
+from tests.page.web_tools import run_script
 from tests.sim.run import play
 from tests.sim.scenario import scenario
 
-pytestmark = pytest.mark.skipif(not has_node(), reason="needs node and npm")
 SEEDS = 60
 _LEFT_OUT = {"damage", "runs", "gaps"}
 """What a journal that cannot be read or other runs tell; and gaps, which the page shows when the run has ended."""

@@ -1,21 +1,20 @@
 """Node, for tests of the page: its packages, its build, and scripts of web/test run through esbuild."""
 
 import fcntl
-import shutil
 import subprocess
 from pathlib import Path
+
+from tests.page.apt import need_command
 
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 _PACKAGES = WEB / "node_modules"
 
 
-def has_node() -> bool:
-    return shutil.which("npm") is not None and shutil.which("node") is not None
-
-
 def install_packages() -> None:
-    """The packages of the lock file, if they are not there yet; tests that run side by side wait for each other."""
+    """Node, and the packages of the lock file, if they are not there yet; tests side by side wait for each other."""
+    for command in ("node", "npm"):
+        need_command(command, packages="nodejs npm")
     stamp = _PACKAGES / ".installed"
     lock = WEB / "package-lock.json"
     with (WEB / "package.json").open() as held:

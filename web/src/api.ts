@@ -1,7 +1,7 @@
 // Calls of the server's own API. The token comes in the fragment of the address, which no server sees, and stays in
 // this tab.
 
-import { signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 
 const KEY = "chargehand.key";
 
@@ -15,17 +15,20 @@ function takeKey(): string {
 }
 
 export const key = signal(takeKey());
-/** Whether the last call found the server; calls that act wait until it is there again. */
-export const isOnline = signal(true);
+/** Why the last call did not get through; empty: it did. */
+export const outage = signal("");
+/** Whether the server is there; what acts waits until it is there again. */
+export const isOnline = computed(() => !outage.value);
 /** Whether a token is needed, or another one. */
 export const needsKey = signal(false);
 /** By how many seconds the clock of the server is ahead of ours. */
 export const clockAhead = signal(0);
-/** What the token allows. */
-export const scopes = signal<string[]>(["read", "run", "admin"]);
+/** What the token allows; nothing until the server has said it. */
+export const scopes = signal<string[]>([]);
 
 export const serverNow = (): number => Date.now() / 1000 + clockAhead.value;
 export const mayAct = (): boolean => scopes.value.includes("run");
+export const mayDelete = (): boolean => scopes.value.includes("admin");
 
 export function setKey(token: string): void {
   sessionStorage.setItem(KEY, token);
@@ -57,6 +60,9 @@ export async function problemOf(response: Response): Promise<Problem> {
   return new Problem(response.status, told.code ?? "", told.detail ?? response.statusText, told.errors);
 }
 
+/** What to say when a call found no server. */
+export const noServer = (): string => (navigator.onLine ? "The server does not answer." : "This device is offline.");
+
 async function call<Reply>(method: string, path: string, body?: unknown): Promise<Reply> {
   const hasBody = body !== undefined;
   let response: Response;
@@ -67,10 +73,10 @@ async function call<Reply>(method: string, path: string, body?: unknown): Promis
       body: hasBody ? JSON.stringify(body) : undefined,
     });
   } catch {
-    isOnline.value = false;
-    throw new Problem(0, "offline", "The server does not answer. Try again when it is back.");
+    outage.value = noServer();
+    throw new Problem(0, "offline", `${outage.value} Try again when it is back.`);
   }
-  isOnline.value = true;
+  outage.value = "";
   if (!response.ok) throw await problemOf(response);
   return (response.status === 204 ? undefined : await response.json()) as Reply;
 }
@@ -78,6 +84,7 @@ async function call<Reply>(method: string, path: string, body?: unknown): Promis
 export const get = <Reply>(path: string): Promise<Reply> => call<Reply>("GET", path);
 export const post = <Reply>(path: string, body: unknown = {}): Promise<Reply> => call<Reply>("POST", path, body);
 export const put = <Reply>(path: string, body: unknown): Promise<Reply> => call<Reply>("PUT", path, body);
+export const remove = <Reply>(path: string): Promise<Reply> => call<Reply>("DELETE", path);
 
 /** The path of a run in the API; the name of a nested run has slashes. */
 export const runPath = (run: string): string => `/api/runs/${run.split("/").map(encodeURIComponent).join("/")}`;
@@ -94,3 +101,12 @@ export async function meet(): Promise<void> {
     // a token that is missing is asked for, and a server that is gone is said to be
   }
 }
+
+const TRY_AGAIN = 2_000;
+
+/** While the server is gone, ask for it again and again: a view without a stream would not notice that it is back. */
+effect(() => {
+  if (isOnline.value) return;
+  const timer = setInterval(() => { void meet(); }, TRY_AGAIN);
+  return () => clearInterval(timer);
+});

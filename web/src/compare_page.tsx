@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
 import { citeIn } from "./chips.tsx";
 import { count, dollars, seconds, shortRun } from "./format.ts";
-import { Bars } from "./ledgers.tsx";
+import { Bars, SLICE_WORDS } from "./ledgers.tsx";
 import { runAddress } from "./route.ts";
 import { runContext } from "./run_context.ts";
 import { type Run, type Task, planned } from "./run_state.ts";
@@ -49,6 +49,7 @@ export function ComparePage({ left, right }: { left: string; right: string }): J
         <h2>Plan</h2>
         <Plans runs={runs} />
         <h2>Where time and money went</h2>
+        <p class="compare-key">{stores.map((store, index) => <span><i class={index ? "is-second" : ""} />{shortRun(store.name)}</span>)}</p>
         <PairedBars runs={runs} stores={stores} />
         <h2>Answer</h2>
         <div class="compare-answers">
@@ -78,10 +79,14 @@ function Plans({ runs }: { runs: Run[] }): JSX.Element {
   );
 }
 
+function add(sums: Map<string, number>, name: string, value: number): void {
+  sums.set(name, (sums.get(name) ?? 0) + value);
+}
+
 function PairedBars({ runs, stores }: { runs: Run[]; stores: RunStore[] }): JSX.Element {
   const times = runs.map((run, index) => {
     const sums = new Map<string, number>();
-    for (const slice of timeLedger(run, stores[index]!.end)) sums.set(slice.kind, (sums.get(slice.kind) ?? 0) + slice.ended - slice.began);
+    for (const slice of timeLedger(run, stores[index]!.end)) add(sums, SLICE_WORDS[slice.kind], slice.ended - slice.began);
     return sums;
   });
   const money = runs.map((run) => new Map(moneyLedger(run).rows));
@@ -89,7 +94,7 @@ function PairedBars({ runs, stores }: { runs: Run[]; stores: RunStore[] }): JSX.
     const names = [...new Set(maps.flatMap((map) => [...map.keys()]))];
     const top = Math.max(1e-9, ...maps.flatMap((map) => [...map.values()]));
     const rows = names.flatMap((name) => maps.map((map, index) => ({
-      name: index === 0 ? name : "", share: (map.get(name) ?? 0) / top, text: text(map.get(name) ?? 0), class: index === 0 ? "" : "is-second",
+      name: index === 0 ? name : "", share: (map.get(name) ?? 0) / top, text: map.has(name) ? text(map.get(name)!) : "–", class: index === 0 ? "" : "is-second",
     })));
     return <Bars rows={rows} />;
   };

@@ -27,6 +27,7 @@ export type Gap = {
   because?: string;
   run?: string;
   worker?: string;
+  cap?: CapReached | null;
 };
 export type PendingCall = { call: number; text: string; tool: string; arguments?: Record<string, unknown> };
 export type Question = {
@@ -56,7 +57,12 @@ export type Agent = {
 };
 export type Budget = { tokens?: number; usd?: number; calls?: number; seconds?: number };
 export type Message = { role: string; text?: string; [field: string]: unknown };
-export type NoteFact = { type: string; text?: string; workers?: string[]; scores?: [string, number][] };
+export type CheckRefusal = { check: string; problems: string[] };
+/** What a note says as data: its own fields follow from `type`. */
+export type NoteFact = {
+  type: string; text?: string; workers?: string[]; scores?: [string, number][]; checks?: string[]; remarks?: string[];
+  refusals?: CheckRefusal[]; sent_back?: boolean; check?: string;
+};
 
 /** An event: its own fields follow from `type`, which the fold tells apart. */
 export type Event = { type: string; [field: string]: any };

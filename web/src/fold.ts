@@ -30,6 +30,14 @@ export function foldEntries(name: string, entries: Iterable<Entry>, until = Infi
   return run;
 }
 
+/** A run whose process is gone: nothing of it is under way, as for whoever resumes it. */
+export function asInterrupted(name: string, entries: Entry[]): Run {
+  const run = foldEntries(name, entries);
+  const last = entries.at(-1);
+  if (last) foldEntry(run, { ...last, event: { type: "run.resumed" } });
+  return run;
+}
+
 /** Where an event is: when, after what, in which entry, about which task. */
 type Moment = { at: number; before: number; entry: Entry; task?: Task };
 export type Fold = (run: Run, event: Event, moment: Moment) => void;
@@ -42,6 +50,7 @@ const requested: Fold = (run, event, { entry }) => {
   run.team = event.team ?? "";
   run.deadline = event.deadline;
   run.budget = event.budget ?? {};
+  run.labels = event.labels ?? {};
   run.parent = event.parent?.run ?? "";
   run.warnings = event.warnings ?? [];
   for (const agent of event.roster?.agents ?? []) run.agents.set(agent.name, agent);

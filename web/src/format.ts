@@ -5,7 +5,7 @@ export function seconds(value: number): string {
   if (value < 9.95) return `${value.toFixed(1)} s`;
   const whole = Math.round(value);
   if (whole < 120) return `${whole} s`;
-  if (whole < 7200) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
   if (whole < 172_800) return `${(whole / 3600).toFixed(1)} h`;
   return `${Math.round(whole / 86_400)} days`;
 }
@@ -30,8 +30,8 @@ export function dollars(micros: number): string {
 
 export function count(value: number): string {
   if (value < 1000) return String(value);
-  if (value < 1e6) return `${(value / 1000).toFixed(1)}k`;
-  return `${(value / 1e6).toFixed(1)}M`;
+  const [size, unit] = value < 1e6 ? [1e3, "k"] : [1e6, "M"];
+  return (value / size).toFixed(1).replace(/\.0$/, "") + unit;
 }
 
 export function ago(then: number, now: number): string {
@@ -42,7 +42,16 @@ export function ago(then: number, now: number): string {
   return new Date(then * 1000).toISOString().slice(0, 10);
 }
 
-export const plural = (number: number, word: string): string => `${number} ${word}${number === 1 ? "" : "s"}`;
+/** A day and a time on it, where the reader is. */
+export function moment(at: number): string {
+  const date = new Date(at * 1000);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}`;
+}
+
+/** `shown`: how the number is written. */
+export const plural = (number: number, word: string, shown = String(number)): string => `${shown} ${word}${number === 1 ? "" : "s"}`;
 
 /** The last part of a run's name, which tells it from others of its team. */
 export const shortRun = (run: string): string => run.replace(/^.*-(?=[^-/]+)/, "");

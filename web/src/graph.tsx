@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { CARD, Card } from "./graph_card.tsx";
+import { CARD, Card, ItemCells } from "./graph_card.tsx";
 import { type Layout, type Link, layoutPlan, linkPath } from "./layout.ts";
 import type { RunContext } from "./run_context.ts";
 import { type Run, type Task, planned } from "./run_state.ts";
@@ -21,12 +21,14 @@ export function Graph({ context }: { context: RunContext }): JSX.Element {
   const tasks = planned(run);
   if (!tasks.length) return <NoPlan run={run} />;
   const path = criticalPath(run);
-  const cone = context.selected && run.tasks.has(context.selected) ? coneOf(run, context.selected) : undefined;
+  const chosen = run.tasks.get(context.selected);
+  const cone = chosen && coneOf(run, chosen.parent ?? chosen.id);
   if (tasks.length > MOST_CARDS) return <Wafer context={context} tasks={tasks} path={path} cone={cone} />;
   return <PlanGraph context={context} tasks={tasks} path={path} cone={cone} />;
 }
 
 function NoPlan({ run }: { run: Run }): JSX.Element {
+  if (!run.start) return <div class="gr gr-empty is-late" role="status">Loading …</div>;
   return (
     <div class="gr gr-empty">
       <Icon state={run.ended ? "skipped" : "running"} size={18} />
@@ -40,6 +42,8 @@ export type GraphProps = { context: RunContext; tasks: Task[]; path: string[]; c
 function PlanGraph({ context, tasks, path, cone }: GraphProps): JSX.Element {
   const run = context.store.shown.value;
   const kept = useRef<Layout | undefined>(undefined);
+  const chosen = run.tasks.get(context.selected);
+  const opened = chosen && (chosen.parent ? run.tasks.get(chosen.parent) : chosen);
   const shape = tasks.map((task) => `${task.id}<${task.needs.map((need) => need.task)}`).join(" ");
   const layout = useMemo(() => {
     const wanted = tasks.map((task) => ({ id: task.id, needs: task.needs.map((need) => need.task) }));
@@ -72,7 +76,7 @@ function PlanGraph({ context, tasks, path, cone }: GraphProps): JSX.Element {
   };
   return (
     <div class="gr" ref={box} onWheel={onWheel} onPointerDown={onPointerDown}>
-      <svg width={size.width} height={size.height} role="group" aria-label="Tasks and what they need">
+      <svg width={size.width} height={size.height} viewBox={`0 0 ${size.width} ${size.height}`} role="group" aria-label="Tasks and what they need">
         <g transform={`translate(${shown.x},${shown.y}) scale(${shown.scale})`}>
           {layout.links.map((link) => <EdgePath key={`${link.from} ${link.to}`} link={link} run={run} path={path} cone={cone} />)}
           {tasks.map((task) => {
@@ -82,6 +86,7 @@ function PlanGraph({ context, tasks, path, cone }: GraphProps): JSX.Element {
                 isCritical={path.includes(task.id)} isFar={cone !== undefined && !cone.has(task.id)} />
             );
           })}
+          {opened?.items && <ItemCells context={context} task={opened} run={run} place={layout.places.get(opened.id)!} />}
         </g>
       </svg>
       <div class="gr-zoom">

@@ -54,7 +54,8 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
   if (context.pointed.value === task.id) classes.push("is-pointed");
   const nested = task.attempts.at(-1)?.nested.at(-1);
   const badge = badgeOf(task, run);
-  const name = [task.id, task.worker || "any worker", ...wrapTitle(task.title)].join(" ");
+  const worker = fitted(task.worker || "any worker", CARD.width - 58 - task.id.length * 6.8 - badgeWidth(badge));
+  const name = [task.id, worker, ...wrapTitle(task.title)].join(" ");
   const label = `${name}${badge ? ` ${badge.text} ${badge.unit}` : ""}, ${wordOf(state)}`;
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key === "Enter") context.select(task.id);
@@ -67,7 +68,7 @@ export function Card({ task, run, x, y, context, isSmall, isCritical, isFar }: P
     <g class={classes.join(" ")} transform={`translate(${x},${y})`} role="button" tabindex={0} aria-label={label}
       aria-pressed={isSelected} data-task={task.id} onClick={() => context.select(task.id)} onKeyDown={onKeyDown}>
       <title>{task.instruction}</title>
-      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} badge={badge} nested={nested} />}
+      {isSmall ? <SmallCard task={task} /> : <FullCard task={task} state={state} worker={worker} badge={badge} nested={nested} />}
     </g>
   );
 }
@@ -81,6 +82,14 @@ function SmallCard({ task }: { task: Task }): JSX.Element {
   );
 }
 
+const LETTER = 5.9;
+
+/** A text in a line of so many pixels. */
+function fitted(text: string, width: number): string {
+  const room = Math.max(1, Math.floor(width / LETTER));
+  return text.length > room ? `${text.slice(0, room - 1)}…` : text;
+}
+
 /** How often it was tried, or how many of its items are done. */
 function badgeOf(task: Task, run: Run): Badge | undefined {
   const items = task.forEach ? itemsOf(run, task) : [];
@@ -92,11 +101,16 @@ function badgeOf(task: Task, run: Run): Badge | undefined {
 
 /** A text in the corner of a card; a count has a cross behind it, which is drawn, not read. */
 type Badge = { text: string; unit: string; isCount: boolean };
-type FullProps = { task: Task; state: string; badge?: Badge; nested?: string };
+type FullProps = { task: Task; state: string; worker: string; badge?: Badge; nested?: string };
 
-function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
+function badgeWidth(badge?: Badge): number {
+  if (!badge) return 0;
+  return badge.isCount ? badge.text.length * 6.4 + 20 : badge.text.length * 5.8 + 12;
+}
+
+function FullCard({ task, state, worker, badge, nested }: FullProps): JSX.Element {
   const lines = wrapTitle(task.title);
-  const wide = (badge?.text.length ?? 0) * 6.4 + (badge?.isCount ? 20 : 12);
+  const wide = badgeWidth(badge);
   return (
     <>
       {task.forEach && <rect class="gr-stack" x="5" y="-5" width={CARD.width} height={CARD.height} rx="6" />}
@@ -104,7 +118,7 @@ function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
       {nested && <rect class="gr-inner" x="3" y="3" width={CARD.width - 6} height={CARD.height - 6} rx="4" />}
       <rect class="gr-flag" y="6" width="4" height={CARD.height - 12} rx="2" />
       <g transform="translate(12,8)"><Icon state={state} /></g>
-      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{task.worker || "any worker"}</tspan></text>
+      <text class="gr-worker" x="32" y="19"><tspan class="gr-id">{task.id}</tspan>{" "}<tspan dx="3">{worker}</tspan></text>
       {" "}
       <text class="gr-title" x="12" y={lines.length > 1 ? 34 : 40}>{lines[0]}</text>
       {" "}
@@ -124,5 +138,38 @@ function FullCard({ task, state, badge, nested }: FullProps): JSX.Element {
         }}>⤵ open</text>
       )}
     </>
+  );
+}
+
+const CELL = 15;
+const CELLS_IN_ROW = 11;
+const CELLS_LEFT = 10;
+
+type ItemCellsProps = { context: RunContext; task: Task; run: Run; place: { x: number; y: number } };
+
+/** The items of a `for_each` task below its card, a cell each. */
+export function ItemCells({ context, task, run, place }: ItemCellsProps): JSX.Element {
+  const items = itemsOf(run, task);
+  const height = Math.ceil(items.length / CELLS_IN_ROW) * CELL + CELLS_LEFT * 2 - 3;
+  return (
+    <g class="gr-items" transform={`translate(${place.x},${place.y + CARD.height + 4})`}>
+      <rect class="gr-items-ground" width={CARD.width} height={height} rx="6" />
+      {items.map((item, index) => {
+        const state = stateOf(item);
+        const x = CELLS_LEFT + (index % CELLS_IN_ROW) * CELL;
+        const y = CELLS_LEFT + Math.floor(index / CELLS_IN_ROW) * CELL;
+        const isSelected = context.selected === item.id;
+        const choose = (): void => context.select(item.id);
+        return (
+          <g key={item.id} class={`wf-cell is-${lookOf(state)} ${isSelected ? "is-selected" : ""}`} transform={`translate(${x},${y})`} role="button"
+            tabindex={0} data-task={item.id} aria-label={`${item.id}, ${wordOf(state)}`} aria-pressed={isSelected} onClick={choose}
+            onKeyDown={(event) => { if (event.key === "Enter") choose(); }}>
+            <rect width="12" height="12" rx="2.5" />
+            {item.status === "failed" && <path d="m3 3 6 6m0-6-6 6" />}
+            <title>{`${item.id}: ${wordOf(state)}`}</title>
+          </g>
+        );
+      })}
+    </g>
   );
 }

@@ -2,12 +2,13 @@
 
 import type { JSX } from "preact";
 import { Refs } from "./chips.tsx";
-import { count, dollars, seconds } from "./format.ts";
+import { count, dollars, plural, seconds } from "./format.ts";
 import { type RunContext, pointsAt } from "./run_context.ts";
 import type { Run } from "./run_state.ts";
 import { type SliceKind, criticalPath, moneyLedger, timeLedger } from "./run_view.ts";
 
-const WORDS: Record<SliceKind, string> = {
+/** What the run was waiting for. */
+export const SLICE_WORDS: Record<SliceKind, string> = {
   work: "work",
   plan: "planning",
   failed: "failed attempts",
@@ -28,20 +29,22 @@ export function TimeLedger({ context }: { context: RunContext }): JSX.Element {
   const sorted = [...sums].sort((a, b) => b[1] - a[1]);
   const total = slices.reduce((sum, slice) => sum + slice.ended - slice.began, 0) || 1;
   const path = criticalPath(run);
-  const label = sorted.map(([kind, sum]) => `${WORDS[kind]} ${seconds(sum)}`).join(", ");
+  const label = sorted.map(([kind, sum]) => `${SLICE_WORDS[kind]} ${seconds(sum)}`).join(", ");
   return (
     <section>
       <h3>Where the time went <span class="quiet">{seconds(now)}</span></h3>
-      <div class="ledger" role="img" aria-label={label}>
-        {slices.map((slice) => (
-          <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: (slice.ended - slice.began) / total }}
-            title={`${slice.label}: ${seconds(slice.ended - slice.began)}`} {...pointsAt(slice.task)}
-            onClick={() => { if (slice.task) context.select(slice.task); }} />
-        ))}
-      </div>
+      {slices.length > 0 && (
+        <div class="ledger" role="img" aria-label={label}>
+          {slices.map((slice) => (
+            <span class={`ledger-slice is-${slice.kind}`} style={{ flexGrow: (slice.ended - slice.began) / total }}
+              title={`${slice.label}: ${seconds(slice.ended - slice.began)}`} {...pointsAt(slice.task)}
+              onClick={() => { if (slice.task) context.select(slice.task); }} />
+          ))}
+        </div>
+      )}
       <ul class="ledger-legend">
         {sorted.map(([kind, sum]) => (
-          <li><i class={`ledger-swatch is-${kind}`} />{WORDS[kind]}<b>{seconds(sum)}</b></li>
+          <li><i class={`ledger-swatch is-${kind}`} />{SLICE_WORDS[kind]}<b>{seconds(sum)}</b></li>
         ))}
       </ul>
       {path.length > 1 && <p class="ledger-path"><span class="quiet">Critical path </span><Refs context={context} ids={path} arrow /></p>}
@@ -60,7 +63,7 @@ export function MoneyLedger({ run }: { run: Run }): JSX.Element {
     <section>
       <h3>Where the money went <span class="quiet">{dollars(run.spent.micros)}</span></h3>
       {rows.length === 0 && (
-        <p class="quiet">Nothing was paid for: {count(run.spent.tokens)} tokens, {run.spent.calls} calls.</p>
+        <p class="quiet">Nothing was paid for: {count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}.</p>
       )}
       <Bars rows={shown.map(([name, micros]) => ({ name, share: micros / top, text: dollars(micros) }))} />
       {failed > 0 && (

@@ -11,13 +11,17 @@ import "./styles/graph.css";
 import "./styles/time.css";
 import "./styles/panel.css";
 import "./styles/other.css";
+import "./styles/evals.css";
 import "./styles/small.css";
-import { key, meet, needsKey } from "./api.ts";
+import "./styles/print.css";
+import { key, mayAct, meet, needsKey } from "./api.ts";
 import { ComparePage } from "./compare_page.tsx";
+import { EvalsPage } from "./evals_page.tsx";
 import { MemoryPage } from "./memory_page.tsx";
 import { go, path } from "./route.ts";
 import { RunPage } from "./run_page.tsx";
-import { RunsPage, isNewOpen } from "./runs_page.tsx";
+import { RunsPage } from "./runs_page.tsx";
+import { isNewOpen } from "./runs_tools.tsx";
 import { HelpSheet, KeyForm, applyTheme, isHelpOpen, isTyping } from "./shell.tsx";
 import { TeamsPage } from "./teams_page.tsx";
 
@@ -33,18 +37,32 @@ function View(): JSX.Element {
   }
   if (at.startsWith("/teams")) return <TeamsPage name={decoded(at.slice("/teams/".length))} />;
   if (at.startsWith("/memory")) return <MemoryPage team={decoded(at.slice("/memory/".length))} />;
+  if (at.startsWith("/evals")) {
+    const [, , team = "", report = ""] = at.split("/").map(decodeURIComponent);
+    return <EvalsPage team={team} report={report} />;
+  }
   return <RunsPage />;
+}
+
+/** The search of this view; one that has none leaves it to the list of runs. */
+function search(): void {
+  const find = (): HTMLInputElement | null => document.querySelector<HTMLInputElement>("#search");
+  const here = find();
+  if (here) return here.focus();
+  go("/");
+  requestAnimationFrame(() => find()?.focus());
 }
 
 let lastKey = "";
 
 function onKey(event: KeyboardEvent): void {
   if (isTyping(event)) return;
-  const search = document.querySelector<HTMLInputElement>("#search");
   if (event.key === "?") isHelpOpen.value = true;
-  else if (event.key === "/" && search) search.focus();
-  else if (event.key === "n" && path.value === "/") isNewOpen.value = true;
-  else if (event.key === "r" && lastKey === "g") go("/");
+  else if (event.key === "/") search();
+  else if (event.key === "n" && mayAct()) {
+    if (path.value !== "/") go("/");
+    isNewOpen.value = true;
+  } else if (event.key === "r" && lastKey === "g") go("/");
   else {
     lastKey = event.key;
     return;

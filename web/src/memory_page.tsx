@@ -3,11 +3,13 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
-import { type Problem, get, mayAct, post, put, serverNow } from "./api.ts";
+import { get, mayAct, post, put, serverNow } from "./api.ts";
+import { Archives } from "./archives.tsx";
 import { ago } from "./format.ts";
 import { runAddress } from "./route.ts";
-import { Bar, Empty, Link } from "./shell.tsx";
+import { Bar, Empty, Link, LoadProblem, Loading } from "./shell.tsx";
 import { Diff } from "./text.tsx";
+import { useGet } from "./use_get.ts";
 
 type Block = {
   id: string; label: string; value: string; description: string; limit: number; version: number; read_only: boolean;
@@ -17,22 +19,19 @@ type Change = {
   version: number; kind: string; when: number; start: number; removed: string; added: string; tainted: boolean;
   origin: { by: string; name: string; run: string; task: string };
 };
-type Hit = { id: string; archive: string; text: string; score: number; why: string; tags: string[]; source: string };
 
 export function MemoryPage({ team }: { team: string }): JSX.Element {
-  const [teams, setTeams] = useState<string[] | undefined>(undefined);
-  useEffect(() => {
-    document.title = "Memory · chargehand";
-    get<{ teams: { name: string; memory: boolean }[] }>("/api/teams")
-      .then((reply) => setTeams(reply.teams.filter((each) => each.memory).map((each) => each.name)))
-      .catch(() => setTeams([]));
-  }, []);
+  const loaded = useGet<{ teams: { name: string; memory: boolean }[] }>("/api/teams");
+  const teams = loaded.value?.teams.filter((each) => each.memory).map((each) => each.name);
+  useEffect(() => { document.title = "Memory · chargehand"; }, []);
   const shown = teams?.includes(team) ? team : teams?.[0];
   return (
     <>
       <Bar />
       <main class="page" id="main">
         <div class="page-tools"><h1>Memory</h1></div>
+        <LoadProblem problem={loaded.problem} />
+        {!teams && !loaded.problem && <Loading />}
         {teams?.length === 0 && <Empty title="No team here remembers anything"><p>Give one a <code>memory</code> in its file.</p></Empty>}
         <div class="two-panes">
           <nav class="pick-list" aria-label="Teams">
@@ -47,15 +46,14 @@ export function MemoryPage({ team }: { team: string }): JSX.Element {
 
 function TeamMemory({ team }: { team: string }): JSX.Element {
   const base = `/api/teams/${encodeURIComponent(team)}`;
-  const [blocks, setBlocks] = useState<Block[]>([]);
-  const load = (): void => { get<{ blocks: Block[] }>(`${base}/blocks`).then((reply) => setBlocks(reply.blocks)).catch(() => {}); };
-  useEffect(load, [team]);
+  const { value, problem, reload } = useGet<{ blocks: Block[] }>(`${base}/blocks`);
   return (
     <div>
-      <Search base={base} />
       <h2>Blocks</h2>
-      {blocks.length === 0 && <p class="quiet">There are none.</p>}
-      {blocks.map((block) => <BlockCard key={`${block.id} ${block.version}`} base={base} block={block} reload={load} />)}
+      <LoadProblem problem={problem} />
+      {value?.blocks.length === 0 && <p class="quiet">There are none.</p>}
+      {value?.blocks.map((block) => <BlockCard key={`${block.id} ${block.version}`} base={base} block={block} reload={reload} />)}
+      <Archives base={base} />
     </div>
   );
 }
@@ -68,6 +66,11 @@ function BlockCard({ base, block, reload }: { base: string; block: Block; reload
   const save = (text: string): Promise<void> =>
     action.run(async () => {
       await put(at, { value: text, version: block.version });
+      reload();
+    });
+  const restore = (version: number): Promise<void> =>
+    action.run(async () => {
+      await post(`${at}/restore`, { version });
       reload();
     });
   const show = (): void => {
@@ -94,7 +97,7 @@ function BlockCard({ base, block, reload }: { base: string; block: Block; reload
         {mayAct() && <button class="small primary" disabled={value === block.value || isBlocked(action)} onClick={() => save(value)}>Save</button>}
       </div>
       <Refusal action={action} />
-      {changes && <History block={block} changes={changes} restore={save} />}
+      {changes && <History block={block} changes={changes} restore={restore} />}
     </article>
   );
 }
@@ -110,7 +113,7 @@ function textsOf(block: Block, changes: Change[]): { change: Change; before: str
   });
 }
 
-function History({ block, changes, restore }: { block: Block; changes: Change[]; restore: (text: string) => Promise<void> }): JSX.Element {
+function History({ block, changes, restore }: { block: Block; changes: Change[]; restore: (version: number) => Promise<void> }): JSX.Element {
   if (!changes.length) return <p class="quiet">It was never changed.</p>;
   return (
     <ol class="block-history">
@@ -121,41 +124,9 @@ function History({ block, changes, restore }: { block: Block; changes: Change[];
             {change.origin.run && <> · <Link class="text-link" to={`${runAddress(change.origin.run)}?task=${encodeURIComponent(change.origin.task)}`}>{change.origin.run} {change.origin.task}</Link></>}
           </p>
           <Diff before={before} after={after} />
-          {mayAct() && change.version < block.version && <button class="small" onClick={() => restore(after)}>Restore this text</button>}
+          {mayAct() && change.version < block.version && <button class="small" onClick={() => restore(change.version)}>Restore this text</button>}
         </li>
       ))}
     </ol>
-  );
-}
-
-function Search({ base }: { base: string }): JSX.Element {
-  const [hits, setHits] = useState<Hit[] | undefined>(undefined);
-  const [problem, setProblem] = useState("");
-  const search = (event: Event): void => {
-    event.preventDefault();
-    const query = new FormData(event.target as HTMLFormElement).get("query");
-    setProblem("");
-    post<{ hits: Hit[] }>(`${base}/search`, { query })
-      .then((reply) => setHits(reply.hits))
-      .catch((error: Problem) => setProblem(error.message));
-  };
-  return (
-    <section>
-      <h2>Archives</h2>
-      <form class="row" onSubmit={search}>
-        <input id="search" name="query" type="search" required placeholder="Search what was kept  /" aria-label="Search the archives" />
-        <button>Search</button>
-      </form>
-      {problem && <p class="failure">{problem}</p>}
-      {hits?.length === 0 && <p class="quiet">Nothing fits.</p>}
-      <ul class="hits">
-        {hits?.map((hit) => (
-          <li>
-            <p>{hit.text}</p>
-            <p class="quiet"><b>{hit.score.toFixed(2)}</b> {hit.why} · {hit.archive}{hit.tags.length > 0 && ` · ${hit.tags.join(", ")}`}{hit.source && ` · ${hit.source}`}</p>
-          </li>
-        ))}
-      </ul>
-    </section>
   );
 }

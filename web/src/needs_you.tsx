@@ -43,9 +43,9 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
       <Icon state="asking" size={22} />
       <div class="ny-what">
         <Wording run={run} question={question} />
-        {(isRejecting || question.what === "question") && (
+        {(isRejecting || takesText(question)) && mayAct() && (
           <textarea rows={2} value={text} aria-label={isRejecting ? "Why not?" : "Your answer"} autofocus
-            placeholder={isRejecting ? "Why not? The worker reads this." : "Your answer"}
+            placeholder={isRejecting ? "Why not? The worker reads this." : answerHint(question)}
             onInput={(event) => setText(event.currentTarget.value)} />
         )}
         <Refusal action={action} />
@@ -80,9 +80,22 @@ function OpenQuestion({ run, question, edit, setBeaten }: Props): JSX.Element {
   );
 }
 
+/** Whether any words may be an answer: those who give options say whether another one will do. */
+const takesText = ({ what, question }: AskedQuestion): boolean =>
+  what === "question" && (!question?.options?.length || question.free_text === true);
+
+const schemaOf = (question: AskedQuestion): Schema | undefined => (question.question?.schema ?? undefined) as Schema | undefined;
+type Schema = { type?: string; description?: string };
+
+function answerHint(question: AskedQuestion): string {
+  const schema = schemaOf(question);
+  if (!schema || schema.type === "string") return schema?.description ?? "Your answer";
+  return `Your answer as JSON${schema.type ? `, a value of type ${schema.type}` : ""}${schema.description ? `: ${schema.description}` : ""}`;
+}
+
 /** The answer to a question in words: text, or JSON where the question has a schema for something else. */
 function resultOf(question: AskedQuestion, words: string): unknown {
-  const schema = question.question?.schema as { type?: string } | null | undefined;
+  const schema = schemaOf(question);
   if (!schema || schema.type === "string") return words;
   try {
     return JSON.parse(words);
@@ -107,7 +120,7 @@ function Options({ question, blocked, text, answer }: {
   return (
     <>
       {options.map((option) => <button disabled={blocked} onClick={() => answer("answer", option)}>{option}</button>)}
-      <button class="primary" disabled={blocked || !text.trim()} onClick={() => answer("answer")}>Answer</button>
+      {takesText(question) && <button class="primary" disabled={blocked || !text.trim()} onClick={() => answer("answer")}>Answer</button>}
       <button disabled={blocked} onClick={() => answer("reject")}>Not known</button>
     </>
   );

@@ -6,6 +6,7 @@ import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { get, post } from "./api.ts";
 import type { Finding, Plan } from "./events.ts";
 import { dollars, plural, seconds } from "./format.ts";
+import { parseLabels } from "./labels.tsx";
 import { go, runAddress } from "./route.ts";
 import type { Forecast } from "./run_store.ts";
 import { shortTitle } from "./run_changes.ts";
@@ -27,6 +28,8 @@ export function NewRun({ team: first, close }: { team: string; close: () => void
   const [goal, setGoal] = useState("");
   const [approve, setApprove] = useState(true);
   const [usd, setUsd] = useState("");
+  const [labelText, setLabelText] = useState("");
+  const labels = parseLabels(labelText);
   const [draft, setDraft] = useState<Draft | undefined>(undefined);
   const action = useAction();
   useEffect(() => {
@@ -36,13 +39,13 @@ export function NewRun({ team: first, close }: { team: string; close: () => void
   const budget = usd ? { budget: { usd: Number(usd) } } : {};
   const start = (): Promise<void> =>
     action.run(async () => {
-      const created = await post<{ run: string }>("/api/runs", { team: team!.name, goal, approve, ...budget });
+      const created = await post<{ run: string }>("/api/runs", { team: team!.name, goal, approve, labels, ...budget });
       close();
       go(runAddress(created.run));
     });
   const ask = (): Promise<void> =>
     action.run(async () => setDraft(await post<Draft>(`/api/teams/${encodeURIComponent(team!.name)}/plan`, { goal })));
-  const isReady = Boolean(team && goal.trim()) && !isBlocked(action);
+  const isReady = Boolean(team && goal.trim() && labels) && !isBlocked(action);
   const submit = (event: Event): void => {
     event.preventDefault();
     if (isReady) void start();
@@ -66,6 +69,10 @@ export function NewRun({ team: first, close }: { team: string; close: () => void
         )}
         <label class="check"><input type="checkbox" checked={approve} onChange={(event) => setApprove(event.currentTarget.checked)} />Show me the plan before anything starts</label>
         {team && <Caps team={team} usd={usd} setUsd={setUsd} />}
+        <label>Labels
+          <input value={labelText} placeholder="name: value, name: value" aria-invalid={!labels} onInput={(event) => setLabelText(event.currentTarget.value)} />
+        </label>
+        {!labels && <p class="failure">A label is a name, a colon and a value, such as customer: 1041.</p>}
         {draft && <DraftView draft={draft} />}
         <Refusal action={action} />
         <div class="dialog-acts">

@@ -8,6 +8,7 @@ import { type Run, planned } from "./run_state.ts";
 import type { Forecast } from "./run_store.ts";
 import { usualSeconds } from "./run_view.ts";
 import { Icon } from "./states.tsx";
+import { useGet } from "./use_get.ts";
 
 /** What the server foresees, else a guess from what workers usually take. */
 function timesOf(run: Run, forecast?: Forecast | null): { best: number; serial: number } {
@@ -23,6 +24,24 @@ function timesOf(run: Run, forecast?: Forecast | null): { best: number; serial: 
   return { best: Math.max(0, ...ends.values()), serial };
 }
 
+type TeamTools = { workers: { name: string; acts: string[] }[] };
+
+/** The tools of each worker of a team that change something outside. */
+function useActs(team: string): Map<string, string[]> {
+  const workers = useGet<TeamTools>(team ? `/api/teams/${encodeURIComponent(team)}` : "").value?.workers ?? [];
+  return new Map(workers.map((worker) => [worker.name, worker.acts]));
+}
+
+export function Tools({ names, acts }: { names: string[]; acts: string[] }): JSX.Element {
+  return (
+    <>
+      {names.map((name, index) => (
+        <>{index > 0 && ", "}{name}{acts.includes(name) && <> <span class="effect is-effect">acts</span></>}</>
+      ))}
+    </>
+  );
+}
+
 export function PlanPanel({ context }: { context: RunContext }): JSX.Element {
   const run = context.store.shown.value;
   const forecast = context.store.info.value?.forecast;
@@ -32,6 +51,7 @@ export function PlanPanel({ context }: { context: RunContext }): JSX.Element {
   for (const task of tasks) workers.set(task.worker, [...(workers.get(task.worker) ?? []), task.id]);
   const assumed = run.notes.filter((note) => note.fact?.type === "assumed").map((note) => note.fact?.text ?? note.text);
   const about = forecast?.usd?.about;
+  const acts = useActs(run.team);
   return (
     <div class="pn">
       <section>
@@ -67,7 +87,7 @@ export function PlanPanel({ context }: { context: RunContext }): JSX.Element {
               <tr>
                 <th scope="row">{worker || "any worker"}</th>
                 <td><Refs context={context} ids={ids} /></td>
-                <td class="quiet">{(run.agents.get(worker)?.tools ?? []).filter((tool) => !/memory/.test(tool)).join(", ")}</td>
+                <td class="quiet"><Tools names={run.agents.get(worker)?.tools ?? []} acts={acts.get(worker) ?? []} /></td>
               </tr>
             ))}
           </tbody>

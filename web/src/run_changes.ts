@@ -22,7 +22,7 @@ export function beginRun(run: string): Run {
     run, team: "", goal: "", start: 0, at: 0, seq: 0, deadline: 0, agents: new Map(), budget: {}, tasks: new Map(),
     dropped: [], duties: [], questions: [], notes: [], warnings: [], combine: "merge", sections: [], statements: [],
     paused: false, cancelled: false, released: false, spent: nothing(), source: "", parent: "", unserved: [],
-    interruptions: [], round: 0, planRedo: false, openDuties: new Map(), readers: new Map(),
+    interruptions: [], labels: {}, round: 0, planRedo: false, openDuties: new Map(), readers: new Map(),
   };
 }
 

@@ -1,13 +1,14 @@
 // The head of the run page: the request, where it stands, and what can be done about it.
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { Refusal, isBlocked, useAction } from "./actions.tsx";
-import { mayAct, post, runPath } from "./api.ts";
-import { count, dollars, plural, seconds, shortRun } from "./format.ts";
-import { go, runAddress } from "./route.ts";
+import { serverNow } from "./api.ts";
+import { CapLine } from "./cap_line.tsx";
+import { ago, count, dollars, plural, seconds, shortRun } from "./format.ts";
+import { Labels } from "./labels.tsx";
+import { runAddress } from "./route.ts";
+import { RunActions } from "./run_actions.tsx";
 import type { RunContext } from "./run_context.ts";
-import { type Run, type Task, openQuestion, planned } from "./run_state.ts";
+import { type Run, type Task, isLost, openQuestion, planned } from "./run_state.ts";
 import { runState } from "./run_store.ts";
 import { foresee } from "./run_view.ts";
 import { Link } from "./shell.tsx";
@@ -17,6 +18,7 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
   const { store } = context;
   const run = store.shown.value;
   const state = runState(store, run);
+  if (!run.start) return <header class="rh is-late"><h1>…</h1></header>;
   return (
     <header class="rh">
       <div class="rh-top">
@@ -26,15 +28,16 @@ export function RunHead({ context }: { context: RunContext }): JSX.Element {
       <div class="facts">
         <Chip state={state} />
         {store.example && <b>example</b>}
-        {state === "interrupted" && <b class="is-bad">Nobody carries this run</b>}
+        {state === "interrupted" && <b class="is-bad">Nobody carries this run, since {ago(run.start + run.at, serverNow())}</b>}
         <Moment context={context} />
         <Elapsed context={context} run={run} />
         <Progress tasks={planned(run)} />
         <Budget run={run} />
-        <span class="quiet">{count(run.spent.tokens)} tokens, {plural(run.spent.calls, "call")}</span>
         {run.source && <span class="quiet">after <Link class="text-link" to={runAddress(run.source)}>{shortRun(run.source)}</Link></span>}
+        <Labels labels={run.labels} />
         {run.parent && <span class="quiet">inside <Link class="text-link" to={runAddress(run.parent)}>{shortRun(run.parent)}</Link></span>}
       </div>
+      <CapLine run={run} />
     </header>
   );
 }
@@ -51,8 +54,8 @@ function Moment({ context }: { context: RunContext }): JSX.Element | null {
 
 function Elapsed({ context, run }: { context: RunContext; run: Run }): JSX.Element {
   const now = context.store.now;
-  const isLive = !run.ended && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
-  const left = isLive ? Math.max(0, foresee(run, now).end - now) : 0;
+  const isLive = !run.ended && !context.store.isInterrupted.value && context.store.moment.value === undefined && !openQuestion(run) && run.tasks.size > 0;
+  const left = isLive ? Math.max(0, foresee(run, now, context.store.usualSeconds).end - now) : 0;
   return <span><b>{seconds(now)}</b>{left > 0.5 && <span class="quiet"> about {seconds(left)} left</span>}</span>;
 }
 
@@ -61,7 +64,7 @@ const MOST_SEGMENTS = 40;
 function segmentOf(task: Task): string {
   if (task.reused) return "reuse";
   if (task.status === "done") return "done";
-  if (task.status === "failed" || task.status === "skipped" || task.status === "unfinished") return "fail";
+  if (isLost(task)) return "fail";
   if (task.status === "asking") return "ask";
   return task.status === "waiting" || task.status === "ready" ? "wait" : "run";
 }
@@ -82,46 +85,34 @@ function Progress({ tasks }: { tasks: Task[] }): JSX.Element | null {
   );
 }
 
+const NEAR = 0.8;
+
+/** What was spent, with a bar for a cap in dollars, and the other caps in words. */
 function Budget({ run }: { run: Run }): JSX.Element {
-  const cap = run.budget.usd;
-  if (cap === undefined || cap === null) return <b>{dollars(run.spent.micros)}</b>;
-  const share = Math.min(1, run.spent.micros / Math.max(cap * 1e6, 1));
+  const { usd: cap, tokens, calls } = run.budget;
   return (
-    <span class={`rh-budget ${share > 0.8 ? "is-near" : ""}`} title="spent of the budget">
+    <>
+      {cap === undefined || cap === null
+        ? <b>{dollars(run.spent.micros)}</b>
+        : <Dollars spent={run.spent.micros} cap={cap * 1e6} />}
+      <span class="quiet">
+        <Used spent={run.spent.tokens} cap={tokens} text={count} /> tokens, <Used spent={run.spent.calls} cap={calls} text={String} /> {plural(run.spent.calls, "call", "").trim()}
+      </span>
+    </>
+  );
+}
+
+function Dollars({ spent, cap }: { spent: number; cap: number }): JSX.Element {
+  const share = Math.min(1, spent / Math.max(cap, 1));
+  return (
+    <span class={`rh-budget ${share > NEAR ? "is-near" : ""}`} title={share > NEAR ? "The budget is almost used up" : "Spent of the budget"}>
       <i><em style={{ width: `${share * 100}%` }} /></i>
-      <span><b>{dollars(run.spent.micros)}</b> of {dollars(cap * 1e6)}</span>
+      <span><b>{dollars(spent)}</b> of {dollars(cap)}</span>
     </span>
   );
 }
 
-function RunActions({ context, state }: { context: RunContext; state: string }): JSX.Element | null {
-  const run = context.store.latest;
-  const action = useAction();
-  const [isSure, setSure] = useState(false);
-  if (!mayAct() || !run.start || run.parent || context.store.example) return null;
-  const base = runPath(run.run);
-  const blocked = isBlocked(action);
-  const tell = (verb: string): Promise<void> => action.run(async () => { await post(`${base}/${verb}`); await context.store.load(); });
-  const begin = (verb: string): Promise<void> =>
-    action.run(async () => go(runAddress((await post<{ run: string }>(`${base}/${verb}`)).run)));
-  const lost = planned(run).some((task) => segmentOf(task) === "fail");
-  return (
-    <div class="rh-acts">
-      <div class="row">
-        {state === "interrupted" && <button class="primary" disabled={blocked} onClick={() => tell("resume")}>Resume</button>}
-        {!run.ended && state !== "interrupted" && (
-          <button id="pause" disabled={blocked} onClick={() => tell(run.paused ? "resume" : "pause")}>{run.paused ? "Resume" : "Pause"}</button>
-        )}
-        {!run.ended && (
-          <button id="cancel" class="danger" disabled={blocked || run.cancelled} onBlur={() => setSure(false)}
-            onClick={() => (isSure ? void tell("cancel") : setSure(true))}>
-            {isSure ? "Really cancel?" : "Cancel"} <kbd>x</kbd>
-          </button>
-        )}
-        {run.ended && lost && <button class="primary" disabled={blocked} onClick={() => begin("retry")}>Retry what failed</button>}
-        {run.ended && <button id="fork" disabled={blocked} onClick={() => begin("fork")}>Fork</button>}
-      </div>
-      <Refusal action={action} />
-    </div>
-  );
+function Used({ spent, cap, text }: { spent: number; cap?: number | null; text: (value: number) => string }): JSX.Element {
+  if (cap === undefined || cap === null) return <>{text(spent)}</>;
+  return <span class={spent > cap * NEAR ? "is-near-cap" : ""}>{text(spent)} of {text(cap)}</span>;
 }

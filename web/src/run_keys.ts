@@ -1,15 +1,16 @@
 // The keys of the run page.
 
 import { useEffect } from "preact/hooks";
-import { setQuery } from "./route.ts";
+import { query, setQuery } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { isTyping } from "./shell.tsx";
+import { isTyping, say } from "./shell.tsx";
 import { TABS, neighbourTask } from "./task_panel.tsx";
 
 const press = (id: string): void => document.getElementById(id)?.click();
 
 function onKey(context: RunContext, key: string): boolean {
-  const { store, selected } = context;
+  const { store } = context;
+  const selected = query.value.get("task") ?? ""; // the latest, though it may not be drawn yet
   const run = store.shown.value;
   const keys: Record<string, () => void> = {
     j: () => setQuery({ task: neighbourTask(run, selected, 1) }),
@@ -20,7 +21,7 @@ function onKey(context: RunContext, key: string): boolean {
     x: () => press("cancel"),
     p: () => press("pause"),
     f: () => press("fork"),
-    c: () => { void navigator.clipboard?.writeText(location.href); },
+    c: () => { void navigator.clipboard?.writeText(location.href).then(() => say("Link copied")); },
     "[": () => store.step(-1),
     "]": () => store.step(1),
   };

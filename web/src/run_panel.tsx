@@ -4,6 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { get, runPath } from "./api.ts";
 import { Ref, citeIn } from "./chips.tsx";
+import { CopyButton } from "./copy_button.tsx";
 import type { Gap } from "./events.ts";
 import { seconds } from "./format.ts";
 import { MoneyLedger, TimeLedger } from "./ledgers.tsx";
@@ -178,15 +179,4 @@ function Notes({ run, context }: { run: Run; context: RunContext }): JSX.Element
       {run.notes.length > shown.length && <button class="small" onClick={() => setWhole(true)}>All {run.notes.length}</button>}
     </section>
   );
-}
-
-export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }): JSX.Element {
-  const [isCopied, setCopied] = useState(false);
-  const copy = (): void => {
-    void navigator.clipboard?.writeText(text).then(() => {
-      setCopied(true);
-      setTimeout(() => setCopied(false), 1500);
-    });
-  };
-  return <button class="copy" onClick={copy}>{isCopied ? "Copied" : label}</button>;
 }

@@ -180,6 +180,7 @@ export type Run = {
   parent: string;
   unserved: string[];
   interruptions: Interruption[];
+  labels: Record<string, string>;
   round: number;
   planRedo: boolean;
   openDuties: Map<string, Duty>;
@@ -188,6 +189,10 @@ export type Run = {
 };
 
 export const SETTLED: ReadonlySet<Status> = new Set<Status>(["done", "failed", "skipped"]);
+
+/** Whether a task came to nothing. */
+export const isLost = (task: Task): boolean =>
+  task.status === "failed" || task.status === "skipped" || task.status === "unfinished";
 
 export const openQuestion = (run: Run): AskedQuestion | undefined =>
   run.ended ? undefined : run.questions.find((question) => !question.verdict);

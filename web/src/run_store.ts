@@ -4,9 +4,9 @@ import { computed, signal } from "@preact/signals";
 import { type Problem, clockAhead, get, isOnline, runPath, serverNow } from "./api.ts";
 import type { Entry } from "./events.ts";
 import { type Example, exampleOf } from "./examples.ts";
-import { foldEntries, foldEntry } from "./fold.ts";
+import { asInterrupted, foldEntries, foldEntry } from "./fold.ts";
 import { beginRun } from "./run_changes.ts";
-import { type Run, openQuestion } from "./run_state.ts";
+import { type Run, openQuestion, planned } from "./run_state.ts";
 import { follow } from "./stream.ts";
 
 export type Forecast = {
@@ -53,12 +53,18 @@ export class RunStore {
     this.example = exampleOf(name);
   }
 
+  /** Whether no process carries the run, though it has not ended. */
+  readonly isInterrupted = computed((): boolean => {
+    void this.changes.value;
+    return !this.live.ended && this.info.value?.summary.state === "interrupted";
+  });
+
   /** The run as it is looked at. */
   readonly shown = computed((): Run => {
     const moment = this.moment.value;
     void this.changes.value;
-    if (moment === undefined) return this.live;
-    return foldEntries(this.name, this.entries, Math.max(1, this.lastBefore(moment)));
+    if (moment !== undefined) return foldEntries(this.name, this.entries, Math.max(1, this.lastBefore(moment)));
+    return this.isInterrupted.value ? asInterrupted(this.name, this.entries) : this.live;
   });
 
   /** The run as it is now, whatever is looked at. */
@@ -70,7 +76,15 @@ export class RunStore {
   /** How many seconds the run has taken. */
   get end(): number {
     const run = this.latest;
-    return run.ended || !run.start ? run.at : Math.max(run.at, this.clock.value - run.start);
+    const isStill = run.ended || !run.start || this.isInterrupted.value;
+    return isStill ? run.at : Math.max(run.at, this.clock.value - run.start);
+  }
+
+  /** How long a task takes by the forecast of the server, which knows earlier runs; undefined: it does not. */
+  get usualSeconds(): number | undefined {
+    const forecast = this.info.value?.forecast;
+    const tasks = planned(this.latest).length;
+    return forecast && forecast.timed !== false && tasks ? forecast.serial / tasks : undefined;
   }
 
   get now(): number {
@@ -166,7 +180,7 @@ export function runState(store: RunStore, run: Run): string {
   if (run.ended) return run.ended.ending;
   const isPast = store.moment.value !== undefined;
   if (openQuestion(run)) return "needs_input";
-  if (!isPast && store.info.value?.summary.state === "interrupted") return "interrupted";
+  if (!isPast && store.isInterrupted.value) return "interrupted";
   if (run.paused) return "paused";
   return run.tasks.size ? "running" : "planning";
 }

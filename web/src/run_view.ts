@@ -62,6 +62,8 @@ export function timeLedger(run: Run, now: number): Slice[] {
   }
   for (const id of criticalPath(run)) {
     const task = run.tasks.get(id)!;
+    const first = task.attempts[0]?.began ?? 0;
+    if (task.ready !== undefined && task.ready < first) put("queue", `${id} waiting for a worker`, task.ready, first, id);
     for (const attempt of task.attempts) {
       const failed = attempt.ending === "failed";
       const label = `${id} ${attempt.worker}${failed ? ", failed" : ""}`;
@@ -105,8 +107,10 @@ export function moneyLedger(run: Run): { rows: [string, number][]; failed: numbe
 
 const median = (numbers: number[]): number | undefined => numbers.sort((a, b) => a - b)[numbers.length >> 1];
 
-/** What a worker's attempts took in this run, else what the roster says, else the usual ten seconds. */
-export function usualSeconds(run: Run): (worker: string) => number {
+const USUAL = 10;
+
+/** What a worker's attempts took in this run, else what the roster says, else `other`. */
+export function usualSeconds(run: Run, other = USUAL): (worker: string) => number {
   const taken = new Map<string, number[]>();
   for (const task of run.tasks.values()) {
     for (const attempt of task.attempts) {
@@ -115,7 +119,7 @@ export function usualSeconds(run: Run): (worker: string) => number {
     }
   }
   const all = median([...taken.values()].flat());
-  return (worker) => median(taken.get(worker) ?? []) ?? run.agents.get(worker)?.seconds ?? all ?? 10;
+  return (worker) => median(taken.get(worker) ?? []) ?? run.agents.get(worker)?.seconds ?? all ?? other;
 }
 
 export type Foreseen = { at: Map<string, [number, number]>; end: number };
@@ -123,11 +127,11 @@ export type Foreseen = { at: Map<string, [number, number]>; end: number };
 export const PLAN = "(plan)";
 export const ANSWER = "(answer)";
 
-/** When what has not ended may begin and end: after its inputs, for as long as its worker usually takes. */
-export function foresee(run: Run, now: number): Foreseen {
+/** When what has not ended may begin and end: after its inputs, for as long as its worker usually takes, else `other`. */
+export function foresee(run: Run, now: number, other?: number): Foreseen {
   const at = new Map<string, [number, number]>();
   if (run.ended) return { at, end: now };
-  const usual = usualSeconds(run);
+  const usual = usualSeconds(run, other);
   const visiting = new Set<string>();
   const endOfTask = (id: string): number => {
     const task = run.tasks.get(id);

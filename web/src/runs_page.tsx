@@ -1,25 +1,21 @@
 // All runs: first those that wait for a person, then the rest, the latest first.
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { get, mayAct, serverNow } from "./api.ts";
-import { ago, count, dollars, seconds, shortRun } from "./format.ts";
+import { mayAct, serverNow } from "./api.ts";
 import { EXAMPLES } from "./examples.ts";
+import { ago, count, dollars, seconds, shortRun } from "./format.ts";
+import { Labels } from "./labels.tsx";
 import { NewRun } from "./new_run.tsx";
-import { go, query, runAddress, setQuery } from "./route.ts";
-import { type RunFilter, type RunLine, RunsStore } from "./runs_store.ts";
-import { Bar, Empty, Link } from "./shell.tsx";
-import { Chip, Icon, wordOf } from "./states.tsx";
-
-export const isNewOpen = signal(false);
-const STATES = ["running", "needs_input", "paused", "complete", "partial", "failed", "cancelled", "interrupted", "damaged"];
+import { query, runAddress, setQuery } from "./route.ts";
+import { FILTERS, type RunFilter, type RunLine, RunsStore } from "./runs_store.ts";
+import { RunsTools, isNewOpen } from "./runs_tools.tsx";
+import { Bar, Empty, Link, LoadProblem, Loading } from "./shell.tsx";
+import { Chip, Icon } from "./states.tsx";
 
 export function RunsPage(): JSX.Element {
-  const filter: RunFilter = {
-    text: query.value.get("text") ?? "", team: query.value.get("team") ?? "", state: query.value.get("state") ?? "",
-  };
-  const store = useMemo(() => new RunsStore(filter), [filter.text, filter.team, filter.state]);
+  const filter = Object.fromEntries(FILTERS.map((name) => [name, query.value.get(name) ?? ""])) as RunFilter;
+  const store = useMemo(() => new RunsStore(filter), Object.values(filter));
   useEffect(() => store.open(), [store]);
   const [chosen, setChosen] = useState<string[]>([]);
   const [, tick] = useState(0);
@@ -31,15 +27,16 @@ export function RunsPage(): JSX.Element {
   const lines = store.lines.value;
   const waiting = lines?.filter((line) => line.state === "needs_input") ?? [];
   const rest = lines?.filter((line) => line.state !== "needs_input") ?? [];
-  const isFiltered = Boolean(filter.text || filter.team || filter.state);
+  const isFiltered = Object.values(filter).some(Boolean);
   const choose = (run: string): void =>
     setChosen(chosen.includes(run) ? chosen.filter((each) => each !== run) : [...chosen, run].slice(-2));
   return (
     <>
       <Bar />
       <main class="page" id="main">
-        <Tools filter={filter} chosen={chosen} />
-        {store.problem.value && store.problem.value.status !== 401 && <div class="refusal" role="alert"><p>{store.problem.value.message}</p></div>}
+        <RunsTools filter={filter} chosen={chosen} />
+        {filter.label && <p class="rl-filter">with <button class="label" title="Take this filter away" onClick={() => setQuery({ label: "" })}>{filter.label.replace(":", ": ")} ×</button></p>}
+        <LoadProblem problem={store.problem.value} />
         {waiting.length > 0 && <Inbox lines={waiting} />}
         {lines === undefined && !store.problem.value && <Loading />}
         {lines?.length === 0 && <NoRuns isFiltered={isFiltered} />}
@@ -52,35 +49,6 @@ export function RunsPage(): JSX.Element {
         {isNewOpen.value && <NewRun team={filter.team} close={() => { isNewOpen.value = false; }} />}
       </main>
     </>
-  );
-}
-
-function Tools({ filter, chosen }: { filter: RunFilter; chosen: string[] }): JSX.Element {
-  const [teams, setTeams] = useState<string[]>([]);
-  useEffect(() => {
-    get<{ teams: { name: string }[] }>("/api/teams").then((reply) => setTeams(reply.teams.map((team) => team.name))).catch(() => {});
-  }, []);
-  return (
-    <div class="page-tools">
-      <h1>Runs</h1>
-      <span class="grow" />
-      {chosen.length > 0 && (
-        <button disabled={chosen.length < 2} onClick={() => go(`/compare/${chosen.join("/vs/")}`)}>
-          {chosen.length < 2 ? "Choose another to compare" : "Compare"}
-        </button>
-      )}
-      <input id="search" type="search" placeholder="Search requests and names  /" aria-label="Search" value={filter.text}
-        onInput={(event) => setQuery({ text: event.currentTarget.value })} />
-      <select aria-label="Team" value={filter.team} onChange={(event) => setQuery({ team: event.currentTarget.value })}>
-        <option value="">All teams</option>
-        {teams.map((team) => <option>{team}</option>)}
-      </select>
-      <select aria-label="State" value={filter.state} onChange={(event) => setQuery({ state: event.currentTarget.value })}>
-        <option value="">Any state</option>
-        {STATES.map((state) => <option value={state}>{wordOf(state)}</option>)}
-      </select>
-      {mayAct() && <button class="primary" id="new-run" onClick={() => { isNewOpen.value = true; }}>New run <kbd>n</kbd></button>}
-    </div>
   );
 }
 
@@ -122,6 +90,7 @@ function RunRow({ line, isChosen, choose }: { line: RunLine; isChosen: boolean; 
           {line.team || "agent"} · <span class="mono">{shortRun(line.run)}</span>
           {line.source && <> · after {shortRun(line.source)}</>}
           {line.state === "damaged" && <> · {line.reason}</>}
+          <Labels labels={line.labels} />
         </span>
       </span>
       <Segments line={line} />
@@ -154,15 +123,11 @@ function Segments({ line }: { line: RunLine }): JSX.Element {
   );
 }
 
-const Loading = (): JSX.Element => (
-  <div class="loading" role="status" aria-label="Loading">{Array.from({ length: 8 }, () => <i />)}</div>
-);
-
 function NoRuns({ isFiltered }: { isFiltered: boolean }): JSX.Element {
   if (isFiltered) {
     return (
       <Empty state="skipped" title="No run matches">
-        <button onClick={() => setQuery({ text: "", team: "", state: "" })}>Take the filter away</button>
+        <button onClick={() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, ""])))}>Take the filter away</button>
       </Empty>
     );
   }

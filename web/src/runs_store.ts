@@ -22,17 +22,29 @@ export type RunLine = {
   parent: string;
   source: string;
   question: { what: string; task: string; text: string } | null;
+  labels: Record<string, string>;
 };
-export type RunFilter = { text: string; team: string; state: string };
+/** The names are those of the query of the server, and of the page's own address. */
+export const FILTERS = ["text", "team", "state", "worker", "label", "cost"] as const;
+export type RunFilter = Record<(typeof FILTERS)[number], string>;
 type RunPage = { runs: RunLine[]; next: number | null };
 
 const PAGE = 60;
+const RELOAD_AFTER = 300;
 
+function hasLabel(line: RunLine, label: string): boolean {
+  const at = label.indexOf(":");
+  return line.labels[label.slice(0, at)] === label.slice(at + 1);
+}
+
+/** Whether a run belongs into the list, as far as its line tells: who worked on it, only the server knows. */
 const fits = (line: RunLine, filter: RunFilter): boolean => {
   const text = filter.text.toLowerCase();
   return !line.parent
     && (!filter.team || line.team === filter.team)
     && (!filter.state || line.state === filter.state)
+    && (!filter.label || hasLabel(line, filter.label))
+    && (!filter.cost || line.spent.usd >= Number(filter.cost))
     && (line.goal.toLowerCase().includes(text) || line.run.toLowerCase().includes(text));
 };
 
@@ -40,11 +52,9 @@ export class RunsStore {
   readonly lines = signal<RunLine[] | undefined>(undefined);
   readonly problem = signal<Problem | undefined>(undefined);
   readonly next = signal<number | null>(null);
-  private filter: RunFilter;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(filter: RunFilter) {
-    this.filter = filter;
-  }
+  constructor(private readonly filter: RunFilter) {}
 
   open(): () => void {
     void this.load();
@@ -55,6 +65,7 @@ export class RunsStore {
     });
     const stopWatching = isOnline.subscribe((online) => { if (online && this.lines.value) void this.load(); });
     return () => {
+      clearTimeout(this.timer);
       stopWatching();
       stop();
     };
@@ -76,6 +87,13 @@ export class RunsStore {
   }
 
   private take(changed: RunLine[]): void {
+    if (this.filter.worker) {
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        void this.load();
+      }, RELOAD_AFTER);
+      return;
+    }
     const lines = new Map((this.lines.value ?? []).map((line) => [line.run, line]));
     for (const line of changed) {
       if (fits(line, this.filter)) lines.set(line.run, line);

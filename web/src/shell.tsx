@@ -3,11 +3,19 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { isOnline, setKey } from "./api.ts";
+import { type Problem, outage, setKey } from "./api.ts";
 import { go, path } from "./route.ts";
 import { Icon } from "./states.tsx";
 
 export const isHelpOpen = signal(false);
+/** What is said for a moment, in the bar. */
+const said = signal("");
+const SAID_FOR = 2_000;
+
+export function say(text: string): void {
+  said.value = text;
+  setTimeout(() => { said.value = ""; }, SAID_FOR);
+}
 
 type LinkProps = { to: string; class?: string; title?: string; children?: ComponentChildren; label?: string };
 
@@ -35,6 +43,7 @@ const VIEWS: [string, string, RegExp][] = [
   ["/", "Runs", /^\/($|runs|compare)/],
   ["/teams", "Teams", /^\/teams/],
   ["/memory", "Memory", /^\/memory/],
+  ["/evals", "Evals", /^\/evals/],
 ];
 
 export function Bar({ children }: { children?: ComponentChildren }): JSX.Element {
@@ -49,9 +58,8 @@ export function Bar({ children }: { children?: ComponentChildren }): JSX.Element
       </nav>
       {children}
       <span class="grow" />
-      {!isOnline.value && (
-        <span class="bar-offline" role="status"><Icon state="judged" />The server does not answer. Trying again …</span>
-      )}
+      {said.value && <span class="quiet" role="status">{said.value}</span>}
+      {outage.value && <span class="bar-offline" role="status"><Icon state="judged" />{outage.value} Trying again …</span>}
       <button class="ghost" title="Keys and colours (?)" aria-label="Keys and colours" onClick={() => { isHelpOpen.value = true; }}>?</button>
     </header>
   );
@@ -146,6 +154,16 @@ export function Empty({ state, title, children }: { state?: string; title: strin
       {children}
     </div>
   );
+}
+
+export const Loading = (): JSX.Element => (
+  <div class="loading" role="status" aria-label="Loading">{Array.from({ length: 8 }, () => <i />)}</div>
+);
+
+/** Why what a view shows could not be read; that a token is needed has a form of its own. */
+export function LoadProblem({ problem }: { problem?: Problem }): JSX.Element | null {
+  if (!problem || problem.status === 401) return null;
+  return <div class="refusal" role="alert"><p>{problem.message}</p></div>;
 }
 
 /** Whether keys are for the page, not for a field that is typed in. */

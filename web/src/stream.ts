@@ -1,7 +1,7 @@
 // Server-sent events, read with fetch: EventSource cannot send a token. A stream that breaks is taken up again after
 // the last event that came, and one that is silent for too long counts as broken.
 
-import { Problem, headers, isOnline, problemOf } from "./api.ts";
+import { Problem, headers, noServer, outage, problemOf } from "./api.ts";
 
 const SILENCE = 20_000;
 const FIRST_WAIT = 500;
@@ -46,7 +46,7 @@ async function readOnce(options: Options, stop: AbortSignal): Promise<"over" | "
     });
     if (response.status === 204) return "over";
     if (!response.ok || !response.body) throw await problemOf(response);
-    isOnline.value = true;
+    outage.value = "";
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
@@ -79,7 +79,7 @@ export function follow(options: Options): () => void {
         if (stop.signal.aborted) return;
         const isRefusal = error instanceof Problem && error.status >= 400 && error.status < 500 && error.status !== 429;
         if (isRefusal) return options.refused?.(error);
-        if (!(error instanceof Problem)) isOnline.value = false;
+        outage.value = error instanceof Problem ? `The server answers with an error (${error.status}).` : noServer();
       }
       await pause(wait, stop.signal);
       wait = Math.min(wait * 2, LONGEST_WAIT);

@@ -5,34 +5,15 @@ import { useState } from "preact/hooks";
 import type { JSX } from "preact";
 import { Refusal, isBlocked, useAction } from "./actions.tsx";
 import { mayAct, post, runPath } from "./api.ts";
-import { plural } from "./format.ts";
+import { ReusePreview } from "./reuse_preview.tsx";
 import { go, runAddress } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Run, SETTLED, type Task, planned } from "./run_state.ts";
-import { coneOf } from "./run_view.ts";
+import { SETTLED, type Task } from "./run_state.ts";
 
 type Wanted = "retry" | "fork" | "reassign" | "skip" | "stop";
 const WORDS: Record<Wanted, string> = {
   retry: "Retry", fork: "Fork from here", reassign: "Give to …", skip: "Skip", stop: "Stop attempt",
 };
-
-/** What a new run would do again, and what it would take over. */
-function reuse(run: Run, task: Task): { again: number; kept: number } {
-  const cone = coneOf(run, task.id);
-  const upstream = new Set<string>();
-  const visit = (id: string): void => {
-    for (const need of run.tasks.get(id)?.needs ?? []) {
-      if (!upstream.has(need.task)) {
-        upstream.add(need.task);
-        visit(need.task);
-      }
-    }
-  };
-  visit(task.id);
-  const again = planned(run).filter((each) => each.id === task.id || (cone.has(each.id) && !upstream.has(each.id)));
-  const kept = planned(run).filter((each) => each.status === "done" && !again.includes(each));
-  return { again: again.length, kept: kept.length };
-}
 
 export function TaskActions({ context, task }: { context: RunContext; task: Task }): JSX.Element | null {
   const run = context.store.latest;
@@ -63,7 +44,6 @@ export function TaskActions({ context, task }: { context: RunContext; task: Task
       setWanted(undefined);
       if (!inPlace && created?.run) go(runAddress(created.run));
     });
-  const { again, kept } = reuse(run, task);
   const workers = [...run.agents.keys()].filter((name) => name !== task.worker);
   return (
     <div class="pn-acts">
@@ -81,9 +61,8 @@ export function TaskActions({ context, task }: { context: RunContext; task: Task
               {workers.map((name) => <option>{name}</option>)}
             </select>
           )}
-          <span class="quiet">
-            {inPlace ? "In this run, which goes on." : `A new run: ${plural(again, "task")} again, ${plural(kept, "result")} reused.`}
-          </span>
+          {inPlace ? <span class="quiet">In this run, which goes on.</span> : <ReusePreview context={context} again={[task.id]} />}
+          {wanted === "skip" && !inPlace && <span class="quiet">Without {task.id} itself.</span>}
           <button class="primary small" disabled={isBlocked(action) || (wanted === "reassign" && !worker)} onClick={send}>
             {WORDS[wanted].replace(" …", "")}
           </button>

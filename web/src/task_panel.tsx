@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { Ref } from "./chips.tsx";
+import { CopyButton } from "./copy_button.tsx";
 import { count, dollars, seconds } from "./format.ts";
 import { query, setQuery } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { CopyButton } from "./run_panel.tsx";
 import { type Run, type Task, attemptCount, planned } from "./run_state.ts";
 import { Chip, stateOf } from "./states.tsx";
 import { TaskActions } from "./task_actions.tsx";

@@ -9,7 +9,7 @@ import { Arguments } from "./needs_you.tsx";
 import { PromptView } from "./prompt_view.tsx";
 import { runAddress } from "./route.ts";
 import type { RunContext } from "./run_context.ts";
-import { type Attempt, type Step, type Task, itemsOf } from "./run_state.ts";
+import { type Attempt, type Note, type Step, type Task, itemsOf } from "./run_state.ts";
 import { Link } from "./shell.tsx";
 import { Icon, stateOf, wordOf } from "./states.tsx";
 import { Diff } from "./text.tsx";
@@ -60,13 +60,14 @@ export function AttemptsTab({ context, task }: Props): JSX.Element {
   return (
     <section>
       {task.attempts.map((attempt, index) => (
-        <AttemptCard attempt={attempt} before={task.attempts[index - 1]} now={context.store.now} />
+        <AttemptCard attempt={attempt} before={task.attempts[index - 1]} now={context.store.now}
+          notes={context.store.shown.value.notes.filter((note) => note.task === task.id && note.attempt === attempt.attempt)} />
       ))}
     </section>
   );
 }
 
-function AttemptCard({ attempt, before, now }: { attempt: Attempt; before?: Attempt; now: number }): JSX.Element {
+function AttemptCard({ attempt, before, now, notes }: { attempt: Attempt; before?: Attempt; now: number; notes: Note[] }): JSX.Element {
   const isRewritten = before !== undefined && before.instruction !== attempt.instruction;
   const isOther = before !== undefined && before.worker !== attempt.worker;
   const isGoingOn = before?.attempt === attempt.attempt;
@@ -83,9 +84,27 @@ function AttemptCard({ attempt, before, now }: { attempt: Attempt; before?: Atte
       </header>
       {isRewritten && <><h4>What the supervisor changed</h4><Diff before={before.instruction} after={attempt.instruction} /></>}
       <ol class="steps">{shown.map((step) => <StepLine step={step} />)}</ol>
+      {notes.map((note) => <CheckVerdict note={note} />)}
       {attempt.failure && <FailureText failure={attempt.failure} />}
       {attempt.nested.map((run) => <p><Link to={runAddress(run)} class="text-link">⤵ open the run of its team</Link></p>)}
     </article>
+  );
+}
+
+/** What checks and reviewers said of a result. */
+function CheckVerdict({ note: { fact } }: { note: Note }): JSX.Element | null {
+  if (fact?.type === "result_accepted") {
+    return <p class="verdict is-good"><Icon state="done" /><span>accepted by <b>{fact.checks?.join(", ")}</b>{fact.remarks?.map((remark) => <> · {remark}</>)}</span></p>;
+  }
+  if (fact?.type !== "result_refused") return null;
+  const after = fact.sent_back ? "sent back to the worker" : "the attempt has failed";
+  return (
+    <p class="verdict">
+      <Icon state="failed" />
+      <span>
+        {fact.refusals?.map((refusal) => <>not accepted by <b>{refusal.check}</b>: {refusal.problems.join("; ")} · </>)}{after}
+      </span>
+    </p>
   );
 }
 

@@ -1,12 +1,16 @@
 // Teams: who is in them, with what, and how they have been doing.
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { get } from "./api.ts";
+import { useEffect } from "preact/hooks";
 import { dollars, plural, seconds } from "./format.ts";
-import { Bar, Empty, Link } from "./shell.tsx";
+import { Bar, Empty, Link, LoadProblem, Loading } from "./shell.tsx";
+import { Tools } from "./plan_panel.tsx";
+import { RoutingMatrix, TryOut } from "./team_routing.tsx";
+import { useGet } from "./use_get.ts";
 
-type Worker = { name: string; description: string; tags: string[]; tools: string[]; model: string; concurrency: number };
+type Worker = {
+  name: string; description: string; tags: string[]; tools: string[]; acts: string[]; model: string; concurrency: number;
+};
 type Team = {
   name: string; strategy: string; workers: Worker[]; examples: string[]; approve: boolean; memory: boolean; notice: string;
   limits: { seconds: number; usd: number | null; tokens: number | null; max_tasks: number; width: number };
@@ -17,19 +21,18 @@ type Health = {
 };
 
 export function TeamsPage({ name }: { name: string }): JSX.Element {
-  const [teams, setTeams] = useState<Team[] | undefined>(undefined);
-  const [health, setHealth] = useState<Health[]>([]);
-  useEffect(() => {
-    document.title = "Teams · chargehand";
-    get<{ teams: Team[] }>("/api/teams").then((reply) => setTeams(reply.teams)).catch(() => setTeams([]));
-    get<{ workers: Health[] }>("/api/health/workers").then((reply) => setHealth(reply.workers)).catch(() => {});
-  }, []);
+  const loaded = useGet<{ teams: Team[] }>("/api/teams");
+  const teams = loaded.value?.teams;
+  const health = useGet<{ workers: Health[] }>("/api/health/workers").value?.workers ?? [];
+  useEffect(() => { document.title = "Teams · chargehand"; }, []);
   const team = teams?.find((each) => each.name === name) ?? teams?.[0];
   return (
     <>
       <Bar />
       <main class="page" id="main">
         <div class="page-tools"><h1>Teams</h1></div>
+        <LoadProblem problem={loaded.problem} />
+        {!teams && !loaded.problem && <Loading />}
         {teams?.length === 0 && <Empty title="No team is served here"><p>Start the server with <code>--team PATH</code>.</p></Empty>}
         <div class="two-panes">
           <nav class="pick-list" aria-label="Teams">
@@ -39,7 +42,7 @@ export function TeamsPage({ name }: { name: string }): JSX.Element {
               </Link>
             ))}
           </nav>
-          {team && <TeamView team={team} health={health} />}
+          {team && <TeamView key={team.name} team={team} health={health} />}
         </div>
       </main>
     </>
@@ -63,7 +66,7 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
       {team.notice && <p class="quiet">{team.notice}</p>}
       <div class="tx-scroll" tabIndex={0} role="group" aria-label="Workers">
         <table class="grid">
-          <thead><tr>{["Worker", "Does", "Tools", "Tags", "Model", "At once", "Attempts", "Median", "Errors", "Breaker"].map((head) => <th scope="col">{head}</th>)}</tr></thead>
+          <Heads words={["Worker", "Does", "Tools", "Tags", "Model"]} figures={["At once", "Attempts", "Median", "Errors"]} last="Breaker" />
           <tbody>
             {team.workers.map((worker) => <WorkerRow worker={worker} health={known.find((each) => each.what === "worker" && each.name === worker.name)} />)}
           </tbody>
@@ -72,8 +75,8 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
       {shownTools.length > 0 && (
         <>
           <h3>Tools, as they were called</h3>
-          <table class="grid">
-            <thead><tr>{["Tool", "Calls", "Median", "95 of 100", "Errors"].map((head) => <th scope="col">{head}</th>)}</tr></thead>
+          <table class="grid is-narrow">
+            <Heads words={["Tool"]} figures={["Calls", "Median", "95 of 100", "Errors"]} />
             <tbody>
               {shownTools.map((tool) => (
                 <tr><th scope="row" class="mono">{tool.name}</th><td class="is-number">{tool.attempts}</td><td class="is-number">{time(tool.median)}</td><td class="is-number">{time(tool.p95)}</td><td class="is-number">{share(tool)}</td></tr>
@@ -82,8 +85,22 @@ function TeamView({ team, health }: { team: Team; health: Health[] }): JSX.Eleme
           </table>
         </>
       )}
+      <TryOut team={team.name} />
+      <RoutingMatrix team={team.name} />
       {team.examples.length > 0 && <><h3>Examples</h3><ul class="plain-list">{team.examples.map((example) => <li>{example}</li>)}</ul></>}
     </div>
+  );
+}
+
+function Heads({ words, figures, last }: { words: string[]; figures: string[]; last?: string }): JSX.Element {
+  return (
+    <thead>
+      <tr>
+        {words.map((word) => <th scope="col">{word}</th>)}
+        {figures.map((word) => <th scope="col" class="is-number">{word}</th>)}
+        {last && <th scope="col">{last}</th>}
+      </tr>
+    </thead>
   );
 }
 
@@ -99,7 +116,7 @@ function WorkerRow({ worker, health }: { worker: Worker; health?: Health }): JSX
     <tr>
       <th scope="row">{worker.name}</th>
       <td class="grid-text">{worker.description}</td>
-      <td class="mono">{worker.tools.join(", ")}</td>
+      <td class="mono grid-names"><Tools names={worker.tools} acts={worker.acts} /></td>
       <td>{worker.tags.join(", ")}</td>
       <td class="mono">{worker.model}</td>
       <td class="is-number">{worker.concurrency || "any"}</td>

@@ -1,6 +1,6 @@
 // The bars of one row of the time chart: attempts, tools inside them, waits, what is foreseen.
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { seconds } from "./format.ts";
 import type { AskedQuestion, Attempt, Duty, Run, Task } from "./run_state.ts";
 
@@ -9,6 +9,7 @@ const BAR_TOP = 7;
 const BAR = 12;
 const MIDDLE = 13;
 export type ToX = (at: number) => number;
+const SKIPPED: Record<string, string> = { person: "by a person", budget: "the budget", deadline: "no time left" };
 
 function Bar({ kind, from, to, x, thin = false, label }: {
   kind: string; from: number; to: number; x: ToX; thin?: boolean; label: string;
@@ -68,18 +69,32 @@ function AttemptBar({ attempt, x, now }: { attempt: Attempt; x: ToX; now: number
   );
 }
 
-type TaskBarsProps = { task: Task; items: Task[]; x: ToX; now: number; isHeld: boolean };
+type NoteProps = { at: number; place: ToX; children: ComponentChildren };
 
-/** `isHeld`: a person has not approved the plan yet, so nothing is in a queue. */
-export function TaskBars({ task, items, x, now, isHeld }: TaskBarsProps): JSX.Element {
+/** Words behind a bar. */
+const Note = ({ at, place, children }: NoteProps): JSX.Element => <text class="tm-note" x={place(at)} y="17">{children}</text>;
+
+const SKIP_WIDTH = 110;
+
+/** Why a task was skipped; where there is no room behind the moment, before it. */
+function SkipNote({ task, at, x, place, right }: { task: Task; at: number; x: ToX; place: ToX; right: number }): JSX.Element {
+  const why = task.because ? `needs ${task.because}` : (SKIPPED[task.skipped ?? ""] ?? task.skipped);
+  if (place(at) + SKIP_WIDTH < right) return <Note at={at} place={place}>skipped: {why}</Note>;
+  return <text class="tm-note" x={x(at) - 8} y="17" text-anchor="end">skipped: {why}</text>;
+}
+
+type TaskBarsProps = { task: Task; items: Task[]; x: ToX; place: ToX; right: number; now: number; isHeld: boolean };
+
+/** `place`: where words go that belong behind a moment; `right`: where the chart ends. `isHeld`: a person has not approved the plan yet, so nothing is
+ * in a queue. */
+export function TaskBars({ task, items, x, place, right, now, isHeld }: TaskBarsProps): JSX.Element {
   if (task.status === "skipped" && !task.attempts.length) {
-    const why = task.because ? `needs ${task.because}` : (task.skipped ?? "");
-    return <text class="tm-note" x={x(task.ended ?? now) + 8} y="17">skipped: {why}</text>;
+    return <SkipNote task={task} at={task.ended ?? now} x={x} place={place} right={right} />;
   }
   const ends = [...task.attempts, ...items.flatMap((item) => item.attempts)].map((attempt) => attempt.ended ?? now);
   const starts = [task.began, ...items.map((item) => item.began)].filter((at) => at !== undefined);
   const began = starts.length ? Math.min(...starts) : undefined;
-  if (task.reused) return <text class="tm-note" x={x(task.ended ?? 0) + 8} y="17">reused</text>;
+  if (task.reused) return <Note at={task.ended ?? 0} place={place}>reused</Note>;
   const isOpen = task.status === "running" || task.status === "asking" || task.status === "expanded";
   const end = Math.max(...ends, task.ended ?? 0);
   return (
@@ -92,7 +107,7 @@ export function TaskBars({ task, items, x, now, isHeld }: TaskBarsProps): JSX.El
         return <line class="tm-backoff" x1={x(wait.began) + 2} x2={x(to)} y1={MIDDLE} y2={MIDDLE} />;
       })}
       {[task, ...items].flatMap((each) => each.attempts).map((attempt) => <AttemptBar attempt={attempt} x={x} now={now} />)}
-      {began !== undefined && !isOpen && <text class="tm-note" x={x(end) + 8} y="17">{seconds(end - began)}</text>}
+      {began !== undefined && !isOpen && <Note at={end} place={place}>{seconds(end - began)}</Note>}
     </>
   );
 }

@@ -56,12 +56,14 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
   const path = criticalPath(run);
   const rows = rowsOf(run, filter, path, now);
   const isPast = store.moment.value !== undefined;
-  const ahead = isPast ? { at: new Map<string, [number, number]>(), end } : foresee(run, now);
+  const ahead = isPast || store.isInterrupted.value ? { at: new Map<string, [number, number]>(), end } : foresee(run, now, store.usualSeconds);
   const left = size.width < 560 ? 116 : 212;
   const width = Math.max(80, size.width - left - RIGHT);
   const whole = isPast ? store.latest : run;
   const scale = timeScale(whole, Math.max(end, 0.1), Math.max(ahead.end, end, 0.1), width);
   const x = (at: number): number => left + scale.x(at);
+  const torn = scale.tears.map((tear): [number, number] => [x(tear.from), x(tear.to)]);
+  const place = (at: number): number => notePlace(x(at), torn);
   const height = Math.max(rows.length * ROW + 8, size.height - AXIS);
   const from = rows.length > MOST_DRAWN ? Math.max(0, Math.floor(top / ROW) - 8) : 0;
   const until = rows.length > MOST_DRAWN ? from + Math.ceil(size.height / ROW) + 16 : rows.length;
@@ -93,7 +95,7 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
         {shown.map((row, index) => (
           <Row key={row.id} row={row} y={(from + index) * ROW} left={left} width={size.width} context={context}>
             {row.task
-              ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} now={now} isHeld={openQuestion(run)?.what === "plan"} />
+              ? <TaskBars task={row.task} items={row.task.forEach ? itemsOf(run, row.task) : []} x={x} place={place} right={size.width} now={now} isHeld={openQuestion(run)?.what === "plan"} />
               : <DutyBars duties={run.duties.filter((duty) => duty.duty === row.duty)} asked={row.duty === "plan" ? planQuestions(run) : []} x={x} now={now} />}
             <Ghost span={ahead.at.get(row.id)} now={now} x={x} />
           </Row>
@@ -104,6 +106,14 @@ export function TimeChart({ context, filter }: { context: RunContext; filter: Ro
       </svg>
     </div>
   );
+}
+
+const NOTE_GAP = 8;
+
+/** Words stand right of what they belong to, and never in a stretch that is torn out. */
+function notePlace(end: number, torn: [number, number][]): number {
+  const tear = torn.find(([from, to]) => end >= from - 2 && end <= to);
+  return (tear ? tear[1] : end) + NOTE_GAP;
 }
 
 const planQuestions = (run: Run): AskedQuestion[] => run.questions.filter((question) => question.what === "plan");

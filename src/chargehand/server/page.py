@@ -17,7 +17,7 @@ from chargehand.server.wire import Problem
 
 _INDEX = """chargehand is running.
 
-/               the page, in a browser: runs, teams, memory
+/               the page, in a browser: runs, teams, memory, evals
 /api            our own API: teams, runs, memory (docs: /api/openapi.json)
 /v1/agents ...  the API of letta-client
 /v1/chat/completions, /v1/responses, /v1/models
@@ -25,9 +25,20 @@ _INDEX = """chargehand is running.
 /metrics        figures for Prometheus
 /healthz        whether the process lives; /readyz whether it takes work
 """
-_VIEWS = ("/", "/runs/{run:path}", "/compare/{runs:path}", "/teams", "/teams/{team}", "/memory", "/memory/{team}")
+_VIEWS = (
+    "/",
+    "/runs/{run:path}",
+    "/compare/{runs:path}",
+    "/teams",
+    "/teams/{team}",
+    "/memory",
+    "/memory/{team}",
+    "/evals",
+    "/evals/{team}",
+    "/evals/{team}/{report}",
+)
 """Paths that the page shows a view at; the page itself reads the rest of them."""
-_OPEN = re.compile(r"/|/(?:assets|runs|new|teams|memory|evals|compare)(?:/.*)?")
+_OPEN = re.compile(r"/|/(?:assets|runs|teams|memory|evals|compare)(?:/.*)?")
 """The addresses of the page's files and views."""
 _TYPES = {
     ".css": "text/css",

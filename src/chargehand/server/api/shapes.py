@@ -299,12 +299,15 @@ class CallerInfo(Struct, frozen=True):
 
 
 class WorkerInfo(Struct, frozen=True):
+    """`acts` are those of its tools that change something outside."""
+
     name: str
     description: str
     tags: tuple[str, ...]
     tools: tuple[str, ...]
     model: str
     concurrency: int
+    acts: tuple[str, ...] = ()
 
 
 class TeamLimits(Struct, frozen=True):

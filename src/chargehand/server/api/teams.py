@@ -10,10 +10,12 @@ from starlette.requests import Request
 
 from chargehand import __version__
 from chargehand.agents.draft import draft, foreseen
+from chargehand.agents.roles import Worker
 from chargehand.engine.events import Entry, RunRequested
 from chargehand.engine.lint import lint
 from chargehand.engine.plan import Plan
 from chargehand.engine.policy import Instant, Seconds
+from chargehand.engine.roster import Agent
 from chargehand.errors import Corrupt
 from chargehand.evals.report import EvalReport
 from chargehand.evals.report_files import list_reports, load_report
@@ -67,6 +69,7 @@ from chargehand.server.tenants import Tenant
 from chargehand.server.wire import Problem, unknown
 from chargehand.server.worker_times import WorkerTimes
 from chargehand.team import Team
+from chargehand.tools.tool import Tool
 
 _MAX_DRAFTS = 8
 _FRESH: Seconds = 2.0
@@ -112,7 +115,7 @@ def _team_info(team: Team) -> TeamInfo:
     return TeamInfo(
         name=team.name,
         strategy=str(type(team.supervisor.strategy).__struct_config__.tag),
-        workers=tuple(show(worker, WorkerInfo) for worker in team.members),
+        workers=tuple(map(_worker_info, team.spec.workers, team.members)),
         examples=team.examples,
         limits=TeamLimits(
             seconds=team.timeout,
@@ -127,6 +130,11 @@ def _team_info(team: Team) -> TeamInfo:
         memory=team.remembers,
         notice=team.notice,
     )
+
+
+def _worker_info(worker: Worker, agent: Agent) -> WorkerInfo:
+    acts = tuple(tool.name for tool in worker.tools if isinstance(tool, Tool) and tool.effect == "effect")
+    return structs.replace(show(agent, WorkerInfo), acts=acts)
 
 
 @operation("POST", "/api/teams/{team}/plan", scope="run")

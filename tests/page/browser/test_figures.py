@@ -1,0 +1,30 @@
+"""How fast the page is with many tasks. Limits are of processor time, which a busy machine does not change much, and
+three times as long as what is promised; `python -m bench.page` prints the figures.
+"""
+
+from tests.page.browser.conftest import TIMEOUT, Visitor
+from tests.page.figures import PageFigures, measure_layout, measure_load, measure_status_change
+
+pytestmark = TIMEOUT
+PROMISED = PageFigures(load_500=1.5, load_2000=3.0, status_change=0.05, layout_500=0.2)
+SLACK = 3
+
+
+def test_five_hundred_tasks_are_painted_soon(visitor: Visitor) -> None:
+    with visitor.visit("/memory") as page:
+        assert measure_load(page, visitor.shop.url, "incident-500", 500) <= PROMISED.load_500 * SLACK
+
+
+def test_two_thousand_tasks_are_painted_soon(visitor: Visitor) -> None:
+    with visitor.visit("/memory") as page:
+        assert measure_load(page, visitor.shop.url, "incident-2000", 2000) <= PROMISED.load_2000 * SLACK
+
+
+def test_one_change_of_status_among_five_hundred_tasks_is_cheap(visitor: Visitor) -> None:
+    with visitor.proxy() as proxy, visitor.visit("/memory", url=proxy.url) as page:
+        taken = measure_status_change(page, proxy, visitor.shop, "incident-500")
+    assert taken <= PROMISED.status_change * SLACK
+
+
+def test_five_hundred_tasks_are_laid_out_soon() -> None:
+    assert measure_layout(500) <= PROMISED.layout_500 * SLACK
