@@ -56,7 +56,7 @@ def chosen(lines: list[str]) -> Iterator[str]:
     shows = True
     left_out = False
     for line, words in zip(lines[first:], plain[first:], strict=True):
-        if words.startswith("Counted: "):
+        if words.startswith("Checked: "):
             return
         if any(words.startswith(heading) for heading in _HEADINGS):
             shows = words.startswith(_SHOWN)

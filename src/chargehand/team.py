@@ -410,9 +410,14 @@ class Team:
         team = await self.keep_budget()
         request = team.request(goal, time.time())
         name = run or f"{self.name}-{secrets.token_hex(4)}"
-        async with self._driver(team, listener, on_text, on_question) as (driver, journal):
+        callbacks = self._callbacks(on_question)
+        if listener is not None:
+            check_listener(listener)
+        async with self.open_journal() as journal, team.executor() as executor:
+            runner = Runner(journal, executor, listener=listener, on_text=on_text, callbacks=callbacks)
             also = await team.offered(journal, request)
-            return await self._result(team, await driver.start(name, request, also=also, keep_entries=True), journal)
+            outcome = await runner.start(name, request, also=also, keep_entries=True)
+            return await self._result(team, outcome, journal)
 
     def add_listener(self, listener: Listener) -> None:
         """Call this with the run's name and each batch of entries once they are written, in every run from now on.
@@ -454,12 +459,16 @@ class Team:
             raise Invalid(f'the reason {reason!r} belongs to no answer; write resume({run!r}, "reject", reason=...)')
         await self._streams.close_left(run)
         team = await self.keep_budget()
-        async with self._driver(team, listener, None, on_question) as (driver, journal):
+        callbacks = self._callbacks(on_question)
+        if listener is not None:
+            check_listener(listener)
+        async with self.open_journal() as journal, team.executor() as executor:
             state = replay(await journal.read(run)) if in_words or team.call_cap is not None else None
             if state is not None:
                 team.check_recorded(state.requested.budget)
             events = tuple(read_answer(run, state, answer, reason) for answer in answers)
-            return await self._result(team, await driver.resume(run, *events), journal)
+            runner = Runner(journal, executor, listener=listener, callbacks=callbacks)
+            return await self._result(team, await runner.resume(run, *events), journal)
 
     @check_declared("stream", elsewhere=_KEYWORDS)
     def stream(self, goal: Goal, *, run: str = "") -> AsyncGenerator[ev.Entry]:
@@ -486,7 +495,7 @@ class Team:
                         run=run,
                         request=request,
                         also=await team.offered(journal, request),
-                        callbacks=self._callbacks(None),
+                        callbacks=self._callbacks(),
                     )
                 ) as entries,
             ):
@@ -496,25 +505,11 @@ class Team:
     @asynccontextmanager
     async def driven(self, team: Self | None = None) -> AsyncGenerator[Runner]:
         """A runner for runs that only the team's listeners hear. `team` is this one with a budget that can be kept."""
-        async with self._driver(team or await self.keep_budget(), None, None) as (driver, _):
-            yield driver
-
-    @asynccontextmanager
-    async def _driver(
-        self,
-        team: Self,
-        listener: Listener | None,
-        on_text: TextListener | None,
-        on_question: OnQuestion | None = None,
-    ) -> AsyncGenerator[tuple[Runner, Journal]]:
-        """A runner on this team's journal. `team` is this one with a budget that can be kept."""
-        if listener is not None:
-            check_listener(listener)
-        callbacks = self._callbacks(on_question)
+        team = team or await self.keep_budget()
         async with self.open_journal() as journal, team.executor() as executor:
-            yield Runner(journal, executor, listener=listener, on_text=on_text, callbacks=callbacks), journal
+            yield Runner(journal, executor, callbacks=self._callbacks())
 
-    def _callbacks(self, on_question: OnQuestion | None) -> Callbacks | None:
+    def _callbacks(self, on_question: OnQuestion | None = None) -> Callbacks | None:
         if on_question is not None:
             check_on_question(on_question)
         is_asked = self._on_approval is not None or on_question is not None

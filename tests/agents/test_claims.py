@@ -160,7 +160,7 @@ def examples() -> list[tuple[str, str, tuple[Given, ...], tuple[str, ...]]]:
         result = ask("shop", goal)
         asked = {task.id: task.instruction for task in result.plan.tasks}
         results = tuple(Given(task, asked.get(task, ""), "", value) for task, value in result.results.items())
-        answer = str(result.answer).partition("\n\nCounted: ")[0]
+        answer = str(result.answer).partition("\n\nChecked: ")[0]
         found.append((goal, answer, results, tuple(gap.message for gap in result.gaps)))
     return found
 

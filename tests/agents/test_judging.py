@@ -242,7 +242,7 @@ async def test_a_contradiction_is_ruled_on_and_shown_with_both_values() -> None:
     assert str(found.answer) == (
         "There are 14 apples [t2].\n\nThe results contradict each other:\n"
         "- apples in the cellar: 12 [t1] or 14 [t2]. Ruled for 14 [t2]: It counted twice.\n\n"
-        "Counted: 1 figure traced only to a worker's words; 1 contradiction ruled on; not used: t1."
+        "Checked: 1 figure traced only to a worker's words; 1 contradiction ruled on; not used: t1."
     )
     subject = judges.requests[0].subject
     assert isinstance(subject, Judging)
@@ -290,7 +290,7 @@ async def test_an_invented_number_is_named_below_the_answer_and_noted() -> None:
     assert str(found.answer) == (
         "There are 21 apples [t1], see https://apples.example.\n\n"
         "Not traced to a tool:\n- https://apples.example, cited from [t1]\n- 21, cited from [t1]\n\n"
-        "Counted: 2 figures traced to nothing."
+        "Checked: 2 figures traced to nothing."
     )
     assert (found.ending, [gap.status for gap in found.gaps]) == ("partial", ["untraced", "untraced"])
     assert ("21", ("t1",)) in [(one.text, one.cited) for one in found.untraced]
@@ -300,7 +300,7 @@ async def test_gaps_lower_the_coverage_and_a_complete_answer_says_nothing_of_it(
     gone = calls(call("give_up", reason="dark"))
     found = await run(judge("never", "There are 12 apples [t1]."), [CLASH[0], CLASH[0], gone], "merge")
     assert str(found.answer).endswith(
-        "Counted: 1 figure traced only to a worker's words; 2 of 3 parts covered; not used: t2; not covered: t3."
+        "Checked: 1 figure traced only to a worker's words; 2 of 3 parts covered; not used: t2; not covered: t3."
     )
     found = await run(judge("never", "There are 12 apples [t1, t2]."), [CLASH[0], CLASH[0]], "merge")
     assert str(found.answer) == "There are 12 apples [t1, t2]."

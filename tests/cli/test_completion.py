@@ -40,7 +40,7 @@ def test_verbs_options_and_choices_are_offered(tmp_path: Path) -> None:
     assert offered(tmp_path, "re") == ["resume", "replay"]
     assert offered(tmp_path, "runs", "") == ["list", "show", "export", "cancel", "prune", "backup", "restore"]
     assert offered(tmp_path, "run", "--du") == ["--durability"]
-    assert offered(tmp_path, "runs", "export", "--r") == ["--report"]
+    assert offered(tmp_path, "runs", "prune", "--dr") == ["--dry-run"]
     assert offered(tmp_path, "run", "--approve", "") == ["auto", "ask"]
     assert offered(tmp_path, "completion", "") == ["bash", "zsh", "fish"]
 

@@ -61,8 +61,8 @@ def test_runs_export_writes_a_damaged_run_up_to_the_damage(folder: Path) -> None
     assert trace["tasks"]
     assert "entry 8 of run 'second'" in trace["damage"]
     assert "entry 8 of run 'second'" in exported.stderr
-    page = chargehand(folder, "runs", "export", "second", "--report", "-o", "page.md")
-    assert (page.returncode, (folder / "page.md").is_file()) == (1, True)
+    written = chargehand(folder, "runs", "export", "second", "-o", "trace.json")
+    assert (written.returncode, json.loads((folder / "trace.json").read_text())) == (1, trace)
     damage(folder, "third", 1, "at = 'x'")
     nothing = chargehand(folder, "runs", "export", "third")
     assert (nothing.returncode, nothing.stdout) == (1, "")

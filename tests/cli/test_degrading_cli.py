@@ -89,7 +89,7 @@ def asked(folder: Path, provider: Provider, mode: str, *words: str) -> Done:
     ("mode", "words", "again"),
     [
         ("503", "Run it again when the model can be reached", "once more:  "),
-        ("401", "check the key in OPENAI_API_KEY. Put that right", "once mended:"),
+        ("401", "refused by openai, as said above. Put that right", "once mended:"),
     ],
 )
 def test_when_no_model_can_be_reached_it_is_said_once_with_what_to_do(

@@ -54,10 +54,10 @@ def test_steps_of_memory_are_told_in_words_and_only_where_all_is_told(tmp_path: 
         "returned true",
     ):
         assert words in wordy
-    page = chargehand(here, "runs", "export", "one", "--report").stdout
-    assert "**memory** (read)" in page
-    assert '"label": "notes"' in page
-    assert "**core_memory_append**" in page
+    trace = json.loads(chargehand(here, "runs", "export", "one").stdout)
+    steps = trace["tasks"][0]["attempts"][0]["steps"]
+    assert {"memory", "core_memory_append"} <= {step["name"] for step in steps}
+    assert '"label": "notes"' in json.dumps(steps)
 
 
 def test_a_run_may_keep_its_memory_elsewhere_and_says_so_in_its_advice(tmp_path: Path) -> None:
@@ -109,3 +109,20 @@ def test_doctor_says_where_memory_is_kept(tmp_path: Path) -> None:
     here = desk(tmp_path, TEAM.replace("memory:\n", "memory:\n  file: kept.db\n"))
     said = chargehand(here, "doctor").stdout
     assert "kept.db (will be made)" in said
+
+
+def test_what_a_worker_writes_is_in_the_database_of_the_store(tmp_path: Path, postgres_tenant: str) -> None:
+    here = desk(tmp_path)
+    store = ("--store", postgres_tenant)
+    words = ("run", "note it", "--model", MODEL, "--plan", plan(here, NOTE), "--run", "one", *store)
+    run = chargehand(here, *words)
+    assert run.returncode == 0, run.stderr
+    assert done(here, "get", "notes", *store) == "Delivery is on Friday.\n"
+    latest = told(here, "history", "notes", *store)[0]
+    assert (latest["origin"]["by"], latest["origin"]["run"]) == ("worker", "one")
+    assert "1 new" in done(here, "add", "findings", "The ferry leaves at noon.", *store)
+    assert "The ferry leaves at noon." in done(here, "search", "findings", "when do ferries leave", *store)
+    listed = done(here, *store)
+    assert listed.startswith("memory of team desk in postgresql:///")
+    assert "s3cret-word" not in listed + run.stdout + run.stderr
+    assert {file.name for file in here.iterdir()} == {".git", "team.yaml", "plan.json"}, "nothing is in a file"

@@ -100,7 +100,7 @@ def test_words_without_quotes_are_one_request_and_examples_have_numbers(tmp_path
     said = chargehand(tmp_path, "run")
     assert said.returncode == 2
     assert "no request given" in said.stderr
-    assert "--example N with an example of team garden:   1: What do our notes say" in said.stderr
+    assert "--example N with an example of team garden:\n  1: What do our notes say" in said.stderr
 
 
 def test_the_bounds_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> None:
@@ -250,15 +250,22 @@ def refused(done: Done, *words: str) -> None:
     [
         (b"\x89PNG\r\n\x1a\n\x00\xff", "standard input is not text in UTF-8 (byte 0 is 0x89)"),
         (b"what\x00ever", "standard input is not plain text: character 5 is '\\x00'"),
-        (b" \n\t ", "no request given"),
-        (b"", "no request given"),
         (b"x" * (1024 * 1024 + 1), "standard input holds more than 1,048,576 bytes"),
     ],
-    ids=["picture", "nul", "blank", "empty", "large"],
+    ids=["picture", "nul", "large"],
 )
 def test_what_is_no_request_is_refused_at_once(tmp_path: Path, body: bytes, said: str) -> None:
     (tmp_path / "input").write_bytes(body)
     refused(fed(garden(tmp_path), tmp_path / "input", "run"), said)
+    assert not (tmp_path / ".chargehand").exists()
+
+
+@pytest.mark.parametrize("body", [b" \n\t ", b""], ids=["blank", "empty"])
+def test_no_request_is_answered_with_the_examples_of_the_team(tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "input").write_bytes(body)
+    done = fed(garden(tmp_path), tmp_path / "input", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("chargehand: no request given")
     assert not (tmp_path / ".chargehand").exists()
 
 

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chargehand.cli.runs import report
-from chargehand.journal.store import read_run
-from chargehand.runtime.trace import trace
 from tests.cli.commands import EXAMPLES, JOURNAL, chargehand, script, task
-from tests.cli.test_terminal import EVIL, steering
 
 
 @pytest.fixture(scope="module")
@@ -78,43 +74,6 @@ def test_a_run_is_shown_as_one_document(folder: Path) -> None:
     shown = json.loads(chargehand(folder, "runs", "show", "one", "--json").stdout)
     assert (shown["run"], shown["ending"], shown["answer"]) == ("one", "complete", "It is\nfine.")
     assert [task["id"] for task in shown["plan"]["tasks"]] == ["a", "b"]
-
-
-def test_a_run_can_be_read_as_a_page(folder: Path) -> None:
-    page = chargehand(folder, "runs", "export", "cascade", "--report").stdout
-    for words in (
-        "# Run cascade",
-        "> Which supplier should deliver 4,000 hydraulic brake sets by March",
-        "- critical path: shortlist → quotes → landed → memo",
-        "## Task lateness: done",
-        "Failed: network: connection reset by the rates service",
-        "Estimate freight per set for each supplier, and customs",
-        "## Answer",
-    ):
-        assert words in page, words
-    assert re.search(r"^### Attempt 1 by archivist: failed after \d\.\d s$", page, re.MULTILINE)
-
-
-def test_nothing_in_a_report_escapes_its_place(tmp_path: Path) -> None:
-    evil = f"{EVIL}\n```\n# Not a heading\n<script>alert(1)</script>"
-    tasks = [{"id": "a", "instruction": f"say {evil}", "worker": "ann"}]
-    moves = {"a": [{"fail": "logic", "message": evil}, {"result": {"text": evil, "more": [evil]}}]}
-    file = script(tmp_path, *tasks, moves=moves, goal="| <b>goal</b> [x](y) |")
-    assert chargehand(tmp_path, "play", file, "--run", "evil").returncode == 0
-    page = report(trace("evil", read_run(tmp_path / JOURNAL, "evil")))
-    assert steering(page) == []
-    inside = False
-    fence = ""
-    for line in page.partition("## Answer")[0].splitlines():
-        ticks = line[: len(line) - len(line.lstrip("`"))]
-        if len(ticks) >= 3 and (not inside or line == fence):
-            inside = not inside
-            fence = ticks
-        elif not inside:
-            assert not line.startswith("# Not")
-            assert "<script" not in line.replace("\\<", "")
-    assert not inside
-    assert "> \\| \\<b>goal\\</b> \\[x](y) \\|" in page
 
 
 def test_two_commands_at_once_share_a_journal(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_model_whose_name_looks_misspelt_is_a_warning(file: Path, monkeypatch:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     told = describe(file, model="openai:gpt-55-mni")
     assert told.errors == []
-    assert "did you mean 'openai:gpt-5-mini'?" in told.findings[0].message
+    assert "did you mean 'openai:gpt-5-mini' or 'openai:gpt-5.4-mini'?" in told.findings[0].message
     for known in ("openai:gpt-5-mini", "openai:something-else-entirely"):
         assert describe(file, model=known).findings == []
     monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")

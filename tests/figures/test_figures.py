@@ -104,7 +104,7 @@ async def test_an_invention_that_stays_is_a_gap_and_is_named_below_the_answer() 
     ]
     assert len(model.requests) == 3
     assert str(found.answer) == (
-        f"{FALSE}\n\nNot traced to a tool:\n- 9,875.00 [t1]\n\nCounted: 1 figure traced to tools, 1 to nothing."
+        f"{FALSE}\n\nNot traced to a tool:\n- 9,875.00 [t1]\n\nChecked: 1 figure traced to tools, 1 to nothing."
     )
 
 

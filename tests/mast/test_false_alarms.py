@@ -29,7 +29,10 @@ VISITORS = "How many tents did we sell in June 2026, and how many visitors did o
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 TRUE = {
     "cancelled": [("3.2", "send")],  # something was sent, and nobody looked
+    "checked": [("1.1", "apples")],  # refused by a check, and done again
     "crash": [("3.2", "send")],
+    "effect_again": [("3.2", "send")],
+    "tool_calls": [("1.2", "apples"), ("2.6", "apples")],  # a tool that is not its own, and a figure of nobody's
 }
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.memory.kill9_insert`: kill -9 a process that inserts passages, and look for damage.
 
-A child inserts batches with tags and vectors into one file, and says which of them were acknowledged. After each death
-the file is opened again: what was acknowledged is there exactly once, no batch is there in part, and words, tags,
+A child inserts batches with tags and vectors into one store, and says which of them were acknowledged. After each death
+the store is opened again: what was acknowledged is there exactly once, no batch is there in part, and words, tags,
 vectors and counts agree with the passages.
 """
 
@@ -20,7 +20,10 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct, field
 
 from chargehand.memory.archives import Archive, Filter, Passage
-from chargehand.memory.sqlite_catalog import SqliteCatalog
+from chargehand.memory.catalog import Catalog
+from chargehand.memory.session import open_catalog
+from chargehand.postgres.database import open_database
+from chargehand.store_url import PostgresUrl, parse_store_url
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = "archive-00000000-0000-4000-8000-000000000001"
@@ -39,6 +42,14 @@ _AGREE = {
     "a wrong count": """
         SELECT count(*) FROM holdings WHERE passages <> (SELECT count(*) FROM passages)
         OR embedded <> (SELECT count(*) FROM passage_vectors)
+    """,
+}
+_AGREE_POSTGRES = {
+    "a row without words": "SELECT count(*) FROM passages WHERE number NOT IN (SELECT passage FROM passage_words)",
+    "a row without a vector": "SELECT count(*) FROM passages WHERE number NOT IN (SELECT passage FROM passage_vectors)",
+    "a wrong count": """
+        SELECT count(*) FROM holdings WHERE passages <> (SELECT count(*) FROM passages)
+        OR embedded <> (SELECT count(*) FROM passages JOIN passage_vectors ON passage = number)
     """,
 }
 
@@ -60,9 +71,9 @@ def vector(batch: str, at: int) -> bytes:
     return struct.pack(f"<{WIDTH}f", *(rng.gauss(0, 1) for _ in range(WIDTH)))
 
 
-async def insert(path: Path, life: int, most: int = 1_000_000) -> None:
+async def insert(url: str, life: int, most: int = 1_000_000) -> None:
     """Until killed. Every batch says twice what it is: in the text, and as a tag."""
-    catalog = await SqliteCatalog.open(path)
+    catalog = await open_catalog(url)
     if await catalog.get(Archive, ARCHIVE) is None:
         await catalog.add(Archive("notes", id=ARCHIVE))
     print("open", flush=True)
@@ -78,15 +89,19 @@ async def insert(path: Path, life: int, most: int = 1_000_000) -> None:
 
 
 def many(kills: int, *, seed: int) -> Tally:
+    with TemporaryDirectory() as folder:
+        return many_in(f"sqlite:///{folder}/memory.db", kills, seed=seed)
+
+
+def many_in(url: str, kills: int, *, seed: int) -> Tally:
+    """The deaths of processes that use this store, which is empty."""
     rng = random.Random(seed)
     tally = Tally()
     told = list[str]()
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "memory.db"
-        for life in range(kills):
-            told += _lived(path, life, rng.uniform(0.0, 0.8))
-            tally.kills += 1
-            tally.problems += [f"after kill {life}: {one}" for one in asyncio.run(inspected(path, told, rng))]
+    for life in range(kills):
+        told += _lived(url, life, rng.uniform(0.0, 0.8))
+        tally.kills += 1
+        tally.problems += [f"after kill {life}: {one}" for one in asyncio.run(inspected(url, told, rng))]
     tally.told = len(told)
     return tally
 
@@ -94,9 +109,9 @@ def many(kills: int, *, seed: int) -> Tally:
 _SAID = 3
 
 
-def _lived(path: Path, life: int, seconds: float) -> list[str]:
-    """What a child acknowledged in so many seconds after it had opened the file."""
-    command = [sys.executable, "-m", "tests.memory.kill9_insert", "--child", str(path), "--life", str(life)]
+def _lived(url: str, life: int, seconds: float) -> list[str]:
+    """What a child acknowledged in so many seconds after it had opened the store."""
+    command = [sys.executable, "-m", "tests.memory.kill9_insert", "--child", url, "--life", str(life)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         try:
@@ -111,9 +126,9 @@ def _lived(path: Path, life: int, seconds: float) -> list[str]:
         return [line.strip() for line in (*said, *child.stdout) if line.endswith("\n")]
 
 
-async def inspected(path: Path, told: list[str], rng: random.Random) -> list[str]:
+async def inspected(url: str, told: list[str], rng: random.Random) -> list[str]:
     """All that is wrong."""
-    catalog = await SqliteCatalog.open(path)
+    catalog = await open_catalog(url)
     try:
         found = await catalog.passages(ARCHIVE, limit=10_000_000)
         problems = _compared([one.text for one in found], told)
@@ -121,6 +136,18 @@ async def inspected(path: Path, told: list[str], rng: random.Random) -> list[str
             problems += await _searched(catalog, name, rng.randrange(BATCH))
     finally:
         await catalog.close()
+    place = parse_store_url(url)
+    if isinstance(place, PostgresUrl):
+        if not found:  # there is no table of vectors before the first of them
+            return problems
+        database = await open_database(place)
+        return problems + [what for what, question in _AGREE_POSTGRES.items() if (await database.fetch(question))[0][0]]
+    return problems + _disagreeing(place)
+
+
+def _disagreeing(path: Path) -> list[str]:
+    """What of the tables of a file does not fit the others."""
+    problems: list[str] = []
     with closing(sqlite3.connect(path)) as db:
         (said,) = db.execute("PRAGMA integrity_check").fetchone()
         problems += [f"the file is damaged: {said}"] if said != "ok" else []
@@ -143,7 +170,7 @@ def _compared(texts: list[str], told: list[str]) -> list[str]:
     return problems + [f"acknowledged and lost: {text}" for text in sorted(whole - set(texts))[:5]]
 
 
-async def _searched(catalog: SqliteCatalog, name: str, at: int) -> list[str]:
+async def _searched(catalog: Catalog, name: str, at: int) -> list[str]:
     wanted = f"passage {at} of {name}"
     asked = vector(name, at)
     strategies = {
@@ -162,7 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.memory.kill9_insert", description=__doc__)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=20_260_101)
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--life", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.kill9_insert import insert, inspected, many
+from tests.memory.kill9_insert import insert, inspected, many, many_in
 
 
 def test_what_was_acknowledged_survives_and_nothing_is_there_in_part() -> None:
@@ -16,6 +16,12 @@ def test_what_was_acknowledged_survives_and_nothing_is_there_in_part() -> None:
     assert found.problems == []
     assert found.kills == 5
     assert found.told > 5, "of five lives two say three times that a batch is kept"
+
+
+def test_the_same_is_so_in_postgres(postgres_tenant: str) -> None:
+    found = many_in(postgres_tenant, 3, seed=20_260_101)
+    assert found.problems == []
+    assert found.told >= 3
 
 
 @pytest.mark.parametrize(
@@ -34,8 +40,9 @@ def test_what_was_acknowledged_survives_and_nothing_is_there_in_part() -> None:
 )
 def test_damage_is_noticed(tmp_path: Path, damage: str, says: str) -> None:
     path = tmp_path / "memory.db"
-    asyncio.run(insert(path, 0, 2))
+    url = f"sqlite:///{path}"
+    asyncio.run(insert(url, 0, 2))
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(damage)
-    problems = asyncio.run(inspected(path, ["batch-0-0", "batch-0-1"], random.Random(1)))
+    problems = asyncio.run(inspected(url, ["batch-0-0", "batch-0-1"], random.Random(1)))
     assert any(says in one for one in problems) if says else problems == []

@@ -227,10 +227,11 @@ def test_the_answer_says_it_in_a_line_and_the_command_in_full_afterwards(tmp_pat
     assert done.returncode == 0, done.stderr
     line = "checked: 2 figures traced to tools; 1 contradiction open"
     assert line not in done.stderr, "the answer says it"
-    assert f"Counted: {line.removeprefix('checked: ')}." in done.stdout
+    section = f"Checked: {line.removeprefix('checked: ')}."
+    assert section in done.stdout
     shown = chargehand(tmp_path, "runs", "show", "one").stdout
-    assert line in shown
-    assert "212 cm [t1] or 150 cm [t2]. This is open: Which of the results holds" in shown.partition(line)[2]
+    assert shown.count(line.removeprefix("checked: ")) == 1, "in the answer, and nowhere else"
+    assert "212 cm [t1] or 150 cm [t2]. This is open: Which of the results holds" in shown.partition(section)[2]
     told = json.loads(chargehand(tmp_path, "run", "What is the level of the river?", "--json", "-q").stdout)
     assert told["traced"] == {"tools": 2, "given": 0, "words": 0, "nowhere": 0}
     assert told["untraced"] == []

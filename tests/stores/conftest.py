@@ -55,6 +55,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, path: Path) -> str:
+    """The URL of a store that many processes may use."""
+    return str(path) if request.param == "sqlite" else request.getfixturevalue("postgres_store")
+
+
 @pytest.fixture
 def fast(tmp_path: Path) -> Iterator[Path]:
     """A directory in memory where there is one: for tests that open hundreds of files."""

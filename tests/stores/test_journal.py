@@ -316,6 +316,14 @@ async def test_one_run_is_asked_for_by_its_name(journal: Journal) -> None:
             await journal.row(name)
 
 
+async def test_runs_that_changed_lately_are_asked_for_by_time(journal: Journal) -> None:
+    await begun(journal, "old", 1)
+    await begun(journal, "b", 3)
+    await begun(journal, "a", 2)
+    assert [row.run for row in await journal.changed_since(AT + 2)] == ["a", "b"]
+    assert await journal.changed_since(AT + 4) == []
+
+
 async def test_open_runs_are_those_that_have_not_ended(journal: Journal) -> None:
     await begun(journal, "open", 2)
     lease = await begun(journal, "over", 1)

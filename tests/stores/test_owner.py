@@ -116,12 +116,6 @@ async def pour(path: str) -> None:
         print(lease.seq, flush=True)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, path: Path) -> str:
-    """The URL of a store that many processes may use."""
-    return str(path) if request.param == "sqlite" else request.getfixturevalue("postgres_store")
-
-
 @pytest.fixture
 def other_of_store(store: str) -> Iterator[Other]:
     made = Other(store)

@@ -11,7 +11,7 @@ import pytest
 
 from chargehand.errors import Fenced, Refused, StoreError, StoreUnavailable
 from chargehand.journal.ownership import Owner
-from chargehand.journal.sqlite import SqliteJournal
+from chargehand.journal.store import open_journal
 from chargehand.sqlite.connection import open_writer
 from chargehand.sqlite.database import WriterThread
 from tests.stores.faults import Fault, failing
@@ -207,9 +207,9 @@ async def test_it_beats_while_nobody_writes_and_while_many_do(path: Path) -> Non
     bench.writer.stop()
 
 
-async def test_a_cancelled_append_breaks_nothing(path: Path) -> None:
+async def test_a_cancelled_append_breaks_nothing(store: str) -> None:
     """Cancelled at any moment, it may be made again, and the next one follows."""
-    journal = await SqliteJournal.open(path, durability="process")
+    journal = await open_journal(store, durability="process")
     lease = await journal.claim("r", new=True)
     seq = 0
     for attempt in range(200):
@@ -225,8 +225,8 @@ async def test_a_cancelled_append_breaks_nothing(path: Path) -> None:
     await journal.close()
 
 
-async def test_a_cancelled_claim_can_be_made_again(path: Path) -> None:
-    journal = await SqliteJournal.open(path, durability="process")
+async def test_a_cancelled_claim_can_be_made_again(store: str) -> None:
+    journal = await open_journal(store, durability="process")
     for number in range(50):
         try:
             async with asyncio.timeout(0.0001 * (number % 5)):
@@ -238,8 +238,8 @@ async def test_a_cancelled_claim_can_be_made_again(path: Path) -> None:
     await journal.close()
 
 
-async def test_a_closed_journal_says_so(path: Path) -> None:
-    journal = await SqliteJournal.open(path)
+async def test_a_closed_journal_says_so(store: str) -> None:
+    journal = await open_journal(store)
     lease = await journal.claim("r", new=True)
     await journal.append(lease, entries(1))
     await journal.close()
@@ -249,8 +249,8 @@ async def test_a_closed_journal_says_so(path: Path) -> None:
             await work
 
 
-async def test_a_thousand_large_and_small_ones_do_not_wait_for_each_other_for_long(path: Path) -> None:
-    journal = await SqliteJournal.open(path, durability="process")
+async def test_a_thousand_large_and_small_ones_do_not_wait_for_each_other_for_long(store: str) -> None:
+    journal = await open_journal(store, durability="process")
 
     async def drive(run: str, size: int) -> None:
         lease = await journal.claim(run, new=True)

@@ -72,7 +72,7 @@ def accuracy(folder: Path, team: str) -> dict[str, float]:
 
     Under `held_out` that of the cases nobody tuned the team on.
     """
-    done = chargehand(folder, "eval", "--team", TEAMS / team, "--model", model_of(team), "--json", "-q")
+    done = chargehand(folder, "eval", "--team", TEAMS / team, "--model", model_of(team), "--json", "-q", "--no-save")
     assert done.returncode == 0, done.stderr
     found: dict[str, float] = {}
     for section in json.loads(done.stdout)["sections"]:

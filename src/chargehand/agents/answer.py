@@ -166,7 +166,7 @@ def _request(writer: Writer, brief: Brief, results: Sequence[Given], text: str, 
     manner = "Bring the results together; do not just list them."
     if brief.combine == "reduce":
         manner = "Be brief: only the essentials."
-    system = writer.prompts.text("answer", instructions=writer.instructions, manner=manner) + more
+    system = writer.system("answer", {"manner": manner}) + more
     user = f"Request: {brief.goal}\n\n{today(brief)}\n\n{text}".strip()
     return Request((Message("system", system), Message("user", user)), settings=writer.settings, subject=subject)
 

@@ -42,6 +42,12 @@ def read_on(handle: str, text: str, excerpt: str) -> str:
     return f"\n… cut; read on with read_more(handle={handle!r}, start={start})"
 
 
+@lru_cache(maxsize=64)
+def _hash_system(text: str) -> blake2b:
+    """The beginning of a chain, to be copied: a worker has one system message for all of its attempts."""
+    return blake2b(text.encode(), digest_size=16)
+
+
 class WorkerHistory:
     """The messages of one attempt. `chain` identifies all that was said so far at the cost of what is new."""
 
@@ -57,7 +63,8 @@ class WorkerHistory:
         self._end = f"\n</data {nonce}>" if nonce else ""
         self._size = _size(brief[0]) + _size(brief[1])
         plain = brief[1].text.replace(nonce, "") if nonce else brief[1].text
-        self._chain = blake2b((brief[0].text + plain).encode(), digest_size=16)
+        self._chain = _hash_system(brief[0].text).copy()
+        self._chain.update(plain.encode())
 
     @property
     def tokens(self) -> int:

@@ -1,6 +1,7 @@
 """One attempt at one task: model, tools, model, until there is a result. Every reply is journaled before it is used."""
 
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field, structs
@@ -11,7 +12,7 @@ from chargehand.agents.prompts import Prompts
 from chargehand.agents.recall import Recall, Summarizer, block_facts, turn_facts
 from chargehand.agents.roles import REPEATS
 from chargehand.agents.setup import GIVE_UP, READ_MORE, ReadyWorker, nameable
-from chargehand.agents.spending import Spending, cut_off
+from chargehand.agents.spending import Reservation, Spending, cut_off
 from chargehand.agents.tool_calls import MESSAGE_TOOLS, ToolBreakers, ToolCalls
 from chargehand.engine.budget import NOTHING
 from chargehand.engine.facts import Tracing
@@ -202,7 +203,8 @@ class Attempt:
 
     # --- the model
 
-    async def _ask(self) -> Reply:
+    def _ask(self) -> Coroutine[Any, Any, Reply]:
+        """Ask the model, as a step of the attempt."""
         ready = self._equipped
         try:
             if self._history.fit():
@@ -227,16 +229,16 @@ class Attempt:
             estimate=ready.worker.estimate,
             at_least=self._longer,
         )
-
-        async def call(_key: str) -> Done:
-            context = self._context
-            hear = context.say if context.heard else None
-            reply, used = await spending.call(reservation, context, hear=hear)
-            return Done(reply, used)
-
-        return await spending.step(
+        call = partial(self._call, reservation)
+        return spending.step(
             self._context, reservation, "model", call, kind="model", request=self._history.chain, shape=Reply
         )
+
+    async def _call(self, reservation: Reservation, _key: str) -> Done:
+        context = self._context
+        hear = context.say if context.heard else None
+        reply, used = await self._kit.spending.call(reservation, context, hear=hear)
+        return Done(reply, used)
 
     def _tools(self) -> tuple[ToolSpec, ...]:
         ready = self._equipped

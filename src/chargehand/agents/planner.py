@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, cast, get_args
 
@@ -81,6 +81,9 @@ def schema(workers: tuple[str, ...], tools: tuple[str, ...], most: int, *, asks:
     )
 
 
+_BLANK_TASK = Task(TaskId(""), "")  # the types of a copy are not checked field by field, as those of a new one are
+
+
 class TaskReply(Struct, forbid_unknown_fields=True):
     """A task as a planner writes it."""
 
@@ -148,11 +151,16 @@ def read_task(body: object, number: int, holders: Holders = NO_HOLDERS) -> Task:
     worker = able[0] if len(able) == 1 else reply.worker
     inputs = dict.fromkeys([*reply.after, *reply.optional])  # some name an optional input only there
     inputs.pop(name, None)  # nothing waits for itself
-    task = Task(TaskId(name), instruction, worker)
-    if not inputs and not reply.replaces and not reply.title:
-        return task
-    after = (Edge(TaskId(source), "optional") if source in reply.optional else TaskId(source) for source in inputs)
-    return structs.replace(task, after=tuple(after), replaces=TaskId(reply.replaces), title=reply.title)
+    after = [Edge(TaskId(source), "optional") if source in reply.optional else TaskId(source) for source in inputs]
+    return structs.replace(
+        _BLANK_TASK,
+        id=TaskId(name),
+        instruction=instruction,
+        worker=worker,
+        after=tuple(after),
+        replaces=TaskId(reply.replaces),
+        title=reply.title,
+    )
 
 
 def _texts(texts: Sequence[str]) -> tuple[str, ...]:
@@ -291,16 +299,18 @@ def _line(task: Task) -> str:
     return f"- {task.id} ({task.worker or 'anybody'}{f', after {after}' if after else ''}): {task.instruction}"
 
 
-@asynccontextmanager
-async def _growing(lead: Lead, brief: Brief, calls: SupervisorCalls, grown: set[str]) -> AsyncGenerator[Hear | None]:
-    """Where the words of a plan go. With `stream_plan` its tasks start while the rest is being written.
-
-    A task that does not fit waits for the whole plan.
-    """
-    context = calls.context
+def _growing(
+    lead: Lead, brief: Brief, calls: SupervisorCalls, grown: set[str]
+) -> AbstractAsyncContextManager[Hear | None]:
+    """Where the words of a plan go. With `stream_plan` its tasks start while the rest is being written."""
     if not lead.stream or brief.tasks:
-        yield calls.hear
-        return
+        return nullcontext(calls.hear)
+    return _start_early(lead, calls.context, grown)
+
+
+@asynccontextmanager
+async def _start_early(lead: Lead, context: StepContext, grown: set[str]) -> AsyncGenerator[Hear]:
+    """Add each task of a plan once it is written. One that does not fit waits for the whole plan."""
     stream = PlanStream(lead.holders())
     tasks: asyncio.Queue[Task | None] = asyncio.Queue()
 

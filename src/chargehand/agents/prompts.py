@@ -48,7 +48,6 @@ _LOST = {
     "prompt": "what each worker is told about itself would be lost",
 }
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-_GAP = re.compile(r"\n{3,}")
 
 
 @cache
@@ -80,4 +79,6 @@ class Prompts:
         filled = list(parts)
         filled[1::2] = [slots.get(name, "") for name in parts[1::2]]
         text = "".join(filled).strip()
-        return _GAP.sub("\n\n", text) if "\n\n\n" in text else text
+        while "\n\n\n" in text:  # an empty slot leaves a gap
+            text = text.replace("\n\n\n", "\n\n")
+        return text

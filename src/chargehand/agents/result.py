@@ -1,6 +1,6 @@
 """What came of a run, for those who asked: the outcome, the plan as it grew, and what was written on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -162,8 +162,18 @@ def answer_or_fallback(outcome: Outcome) -> object:
     return fallback_answer(outcome.state) or with_gaps("", outcome.gaps).strip()
 
 
-def fallback_answer(state: RunState) -> str:
-    """The words for a run that has ended without an answer; none where none is wanted, or it was called off."""
+def _message_of(failure: ev.Failure) -> str:
+    return failure.message
+
+
+def fallback_answer(
+    state: RunState, *, name_gaps: bool = True, message_of: Callable[[ev.Failure], str] = _message_of
+) -> str:
+    """The words for a run that has ended without an answer; none where none is wanted, or it was called off.
+
+    Without `name_gaps` it does not say what is missing, for those who have said so already; `message_of` says why a
+    failure is what it is, for those who have said that.
+    """
     ended = state.ended
     if ended is None or state.answer is not None or state.combine == "none" or ended.ending == "cancelled":
         return ""
@@ -171,10 +181,10 @@ def fallback_answer(state: RunState) -> str:
     parts = [forwarded] if forwarded else []
     unserved = [gap for gap in ended.gaps if gap.status not in ("unwritten", "unplanned") and not gap.run]
     missing = with_gaps("", unserved).strip()
-    if missing:
+    if missing and name_gaps:
         parts.append(missing)
     if not (missing and ended.reason == "no_plan"):  # then that says it all
-        parts.append(_explain_no_answer(state, ended, has_results=bool(forwarded)))
+        parts.append(_explain_no_answer(state, ended, message_of, has_results=bool(forwarded)))
     return "\n\n".join(parts)
 
 
@@ -185,20 +195,22 @@ def _forward_results(state: RunState) -> str:
     return "\n\n".join(result_text(values[TaskId(task)]) for task in last)
 
 
-def _explain_no_answer(state: RunState, ended: ev.RunEnded, *, has_results: bool) -> str:
+def _explain_no_answer(
+    state: RunState, ended: ev.RunEnded, message_of: Callable[[ev.Failure], str], *, has_results: bool
+) -> str:
     """Why there is no answer, and what to do about it."""
     problem = "These are the results as they came; no answer was written from them"
     if not has_results:
         problem = "There is no answer"
     failure = state.answering.failure or state.planning.failure
     if ended.reason == "budget" and failure is not None and failure.kind == "budget":
-        return f"{problem}: {failure.message}. {_REMEDIES['budget']}"
+        return f"{problem}: {message_of(failure)}. {_REMEDIES['budget']}"
     if ended.reason == "budget":
         return f"{problem}: the budget is spent. {_REMEDIES['budget']}"
     if ended.reason == "deadline":
         return f"{problem}: the time ran out. {_REMEDIES['deadline']}"
     if failure is not None:
-        return f"{problem}: {failure.message}. {_REMEDIES[_remedy(failure)]}"
+        return f"{problem}: {message_of(failure)}. {_REMEDIES[_remedy(failure)]}"
     if has_results:  # it was not even tried: there was no money left for it
         return f"{problem}: the budget does not cover it. {_REMEDIES['budget']}"
     without_model = {agent.name for agent in state.requested.roster.agents if not agent.model}

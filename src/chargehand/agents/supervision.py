@@ -4,8 +4,8 @@ Money for each call is held before it is made. A reply that cannot be used becom
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Raw, Struct, field, structs
 
@@ -22,7 +22,7 @@ from chargehand.models.messages import Message, Reply, Request, Settings, Usage
 from chargehand.models.model import Hear, Model
 from chargehand.models.reply_limit import longer_limit
 from chargehand.models.request_facts import Subject, WorkerCard
-from chargehand.runtime.executor import StepContext, WorkFailed
+from chargehand.runtime.executor import Claim, StepContext, WorkFailed
 from chargehand.tools.remember import MEMORY_SEARCHES
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
 
@@ -50,8 +50,8 @@ class SupervisorRole(Struct):
     """What is held for one call in any case."""
     shared: Callable[[], Awaitable[Sequence[BlockView]]] | None = None
     """Reads the blocks that the whole team sees; None: the team has no memory."""
-    _systems: dict[str, str] = {}
-    """The system prompts that were last used, by name."""
+    _systems: dict[str, tuple[Mapping[str, str], str]] = {}
+    """The system prompts that were last used, by name, each with what filled its slots."""
 
     async def blocks(self) -> Sequence[BlockView]:
         """The blocks of memory that the whole team sees."""
@@ -59,10 +59,11 @@ class SupervisorRole(Struct):
 
     def system(self, prompt: str, slots: Mapping[str, str]) -> str:
         """A system prompt with its slots filled; it rarely changes, so the runs at once share one text."""
-        text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
-        if self._systems.get(prompt) != text:
-            self._systems[prompt] = text
-        return self._systems[prompt]
+        last_slots, text = self._systems.get(prompt, (None, ""))
+        if last_slots != slots:
+            text = self.prompts.text(prompt, **{"instructions": self.instructions, **slots})
+            self._systems[prompt] = (slots, text)
+        return text
 
 
 class Lead(SupervisorRole, kw_only=True):
@@ -119,7 +120,7 @@ def card_line(card: WorkerCard) -> str:
 # --- asking
 
 
-class ModelQuestion(Struct, frozen=True, kw_only=True):
+class ModelQuestion(Struct, frozen=True, gc=False, kw_only=True):
     """A question to a model of the supervisor: a prompt with its slots, a message, and the shape of the reply."""
 
     purpose: str
@@ -250,11 +251,13 @@ class SupervisorCalls:
         self.context.note(f"{handle}: the reply was cut off at {limit:,} tokens and is asked for again with more")
         return await self._call(again, hear)
 
-    async def _call(self, reservation: Reservation, hear: Hear | None) -> Reply:
+    def _call(self, reservation: Reservation, hear: Hear | None) -> Coroutine[Any, Any, Reply]:
         if reservation.claim is None:
-            return await self._call_and_settle(reservation, None, hear)
+            return self._call_and_settle(reservation, None, hear)
+        return self._call_in_turn(reservation, reservation.claim, hear)
+
+    async def _call_in_turn(self, reservation: Reservation, claim: Claim, hear: Hear | None) -> Reply:
         async with self.role.spending.turn(reservation):
-            claim = reservation.claim
             if not reservation.is_covered:  # the model was seen to write more than it is asked for
                 self.context.release(claim.held)
                 claim = reservation.make_claim()

@@ -187,7 +187,7 @@ class TeamSpec(Struct, frozen=True):
         spending = Spending(budget, finder.observations)
         resources = TeamResources(self.prompts, spending, self.tool_breakers)
         models = {worker.name: self._models_of(worker, finder) for worker in self.everybody}
-        workers = await self._ready_workers(models, memory, capped=spending.capped)
+        workers = await self._ready_workers(models, roster, memory, capped=spending.capped)
         shared = None if memory is None else partial(shared_blocks, memory)
         lead = Lead(
             model=planner,
@@ -256,11 +256,11 @@ class TeamSpec(Struct, frozen=True):
         return models
 
     async def _ready_workers(
-        self, models: Mapping[str, Sequence[Model]], memory: OpenMemory | None, *, capped: bool
+        self, models: Mapping[str, Sequence[Model]], roster: Roster, memory: OpenMemory | None, *, capped: bool
     ) -> dict[str, ReadyWorker]:
         """The workers that are no teams and no functions, ready to work, by name."""
         messages = MessageTools(
-            agents=tuple(self.agent(worker) for worker in self.workers),
+            agents=roster.agents[: len(self.workers)],
             allowances={worker.name: allowance(worker, models[worker.name]) for worker in self.workers if capped},
             contacts={worker.name: worker.contacts for worker in self.workers},
         )

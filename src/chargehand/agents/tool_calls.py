@@ -226,17 +226,14 @@ class ToolCalls(Struct, eq=False, kw_only=True):
         """
         plans = self._plan_all(calls, step)
         results: dict[int, Returned] = {}
-
-        async def perform(number: int, call: ToolCall, tool: Tool) -> None:
-            results[number] = await self._step(call, tool)
-
         to_make = [(number, plan.call, plan.tool) for number, plan in enumerate(plans) if plan.is_made and plan.tool]
         if len(to_make) == 1:  # most steps make one call, which needs no task of its own
-            await perform(*to_make[0])
+            number, call, tool = to_make[0]
+            results[number] = await self._step(call, tool)
         else:
-            async with BareTaskGroup() as jobs:
-                for job in to_make:
-                    jobs.create_task(perform(*job))
+            async with BareTaskGroup() as group:
+                jobs = {number: group.create_task(self._step(call, tool)) for number, call, tool in to_make}
+            results = {number: job.result() for number, job in jobs.items()}
         is_new = False
         for number, plan in enumerate(plans):
             source = number if plan.same_as < 0 else plan.same_as
@@ -383,7 +380,9 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             raise WorkFailed(Failure("logic", f"{_MISTAKES} calls could not be made; the last: {problem}"), NOTHING)
         return problem
 
-    async def _step(self, call: ToolCall, tool: Tool) -> Returned:
+    def _step(self, call: ToolCall, tool: Tool) -> Coroutine[Any, Any, Returned]:
+        """Make a call as a step of the attempt."""
+
         def make(key: str) -> Coroutine[Any, Any, Done]:
             caller = self._caller(key) if tool.arguments is not None and tool.arguments.caller else None
             return make_call(tool=tool, call=call, key=key, caller=caller, breakers=self.breakers, context=self.context)
@@ -395,7 +394,7 @@ class ToolCalls(Struct, eq=False, kw_only=True):
             request = f"{request} (time number {times + 1})"
         amount = tool.holds(call.arguments)
         reserve = Claim(amount) if tool.share and amount != NOTHING else amount
-        return await self.context.step(
+        return self.context.step(
             tool.name,
             make,
             request=request,

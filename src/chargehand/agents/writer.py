@@ -50,7 +50,7 @@ _CHARACTERS = 3  # a token of a piece, with room for the prompt around it
 _BREAKS = ("\n", "\\n", ". ", " ")  # where a slice may end, best first; in JSON a new line is a backslash and an n
 
 
-class Piece(Struct, frozen=True):
+class Piece(Struct, frozen=True, gc=False):
     """Some text, and the tasks whose results are in it. One with an `origin` is data, and shown as such."""
 
     text: str

@@ -6,13 +6,13 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from chargehand.cli import STORE, USUAL_DATA, USUAL_JOURNAL, USUAL_MEMORY
 from chargehand.config.environment import lookup
 from chargehand.engine.declared import parse_duration
 from chargehand.errors import Invalid, Refused
-from chargehand.journal.store import list_runs
+from chargehand.journal.store import NEWEST, latest_runs, run_names
 from chargehand.models.providers import BUILT_IN
 from chargehand.store_url import PostgresUrl, parse_store_url, postgres_url
 from chargehand.text.words import listed
@@ -20,7 +20,7 @@ from chargehand.text.words import listed
 MAX_TEXT = 1 << 20
 _LONGEST = 1e9  # seconds: runs and tokens may be kept for many years
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
-RUN_HELP = "the run, as  chargehand runs  names it; the beginning of its name; or  last"
+RUN_HELP = "name of a run, or its beginning, or  last"
 
 
 # --- types
@@ -117,69 +117,71 @@ def usd(text: str) -> int:
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Arguments by name, several names of one with a blank between them: what `ArgumentParser.add_argument` takes."""
+USUAL_TEAM = "team file or folder (default: nearest, else bundled)"
 _SHARED: Options = {
     "--team": {
         "metavar": "PATH",
-        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+        "help": USUAL_TEAM,
     },
     "--model": {
         "metavar": "NAME",
         "type": model_handle,
-        "help": f"the model of every worker, for example openai:gpt-5-mini or {BUILT_IN}",
+        "help": f"model of every worker: openai:gpt-5-mini, {BUILT_IN} ...",
     },
     "--price": {
         "metavar": "IN/OUT",
         "type": token_price,
-        "help": "what a model costs that no table has: dollars per million tokens, in and out, like 0.25/2",
+        "help": "of an unlisted model, in $ per million tokens: 0.25/2",
     },
     "--store": {
         "metavar": "URL",
         "type": database,
-        "help": f"the database of runs and memory: postgresql://host/name (default: ${STORE}, else files)",
+        "help": f"postgresql://host/name (default ${STORE})",
     },
     "--memory": {
         "metavar": "PATH",
         "type": store_place,
-        "help": f"the SQLite file of the team's memory, or its URL (default: as the team says, else {USUAL_MEMORY})",
+        "help": f"file or URL (default: team's or {USUAL_MEMORY})",
     },
     "--journal": {
         "metavar": "PATH",
         "type": store_place,
-        "help": f"the SQLite file of the runs, or its URL (default {USUAL_JOURNAL})",
+        "help": f"file or URL of the runs (default {USUAL_JOURNAL})",
     },
     "--data": {
         "metavar": "DIR",
         "type": Path,
         "default": Path(USUAL_DATA),
-        "help": f"the folder of the server's data (default {USUAL_DATA})",
+        "help": f"folder of the data (default {USUAL_DATA})",
     },
     "--script": {"metavar": "FILE", "help": "the script of a run that was played"},
     "--reuse": {
         "metavar": "RUN",
-        "help": "take over every result of this run whose task and inputs are unchanged; as for resume, also  last",
+        "help": "take over unchanged results of this run, or of  last",
     },
     "--budget-usd": {
         "metavar": "USD",
         "type": usd,
-        "help": "the most a run may cost, also its planning (default: as the team says)",
+        "help": "the most it may cost, planning included",
     },
     "--no-background": {
         "action": "store_true",
-        "help": "leave what background workers have to do for the next time",
+        "help": "leave background workers for the next time",
     },
     "--durability": {
+        "metavar": "LEVEL",
         "choices": ("machine", "process"),
         "default": "machine",
-        "help": "what a written entry survives: the loss of power, or only the end of the process (default machine)",
+        "help": "machine: entries survive power loss; process: a crash",
     },
     "--json": {"action": "store_true", "help": "one JSON document on standard output"},
-    "--jsonl": {"action": "store_true", "help": "the entries as JSON lines on standard output"},
+    "--jsonl": {"action": "store_true", "help": "entries of the journal as JSON lines, as they come"},
     "--no-input": {"action": "store_true", "help": "never ask at the terminal"},
-    "--no-color": {"action": "store_true", "help": "no colours"},
+    "--no-color": {"action": "store_true", "help": "no colours, as with NO_COLOR=1"},
     "-q --quiet": {"action": "store_true", "help": "nothing but the answer, and what is wrong"},
     "-v --verbose": {
         "action": "store_true",
-        "help": "one line an event, also where there is a live view, and also for what models are asked and say",
+        "help": "every event, with what models are asked and say",
     },
 }
 TEAM = ("--team", "--model", "--price", "--memory")
@@ -211,15 +213,33 @@ REQUEST: Options = {
 }
 
 
-class _TakesArguments(Protocol):
-    """A parser, or a group of it."""
+_GROUPS = {
+    "output": ("-q --quiet", "-v --verbose", "--json", "--jsonl", "--save", "--no-input", "--no-color"),
+    "more": (
+        *("--price", "--memory", "--journal", "--store", "--data", "--durability"),
+        *("--max-parallel", "--run", "--script", "--no-background"),
+    ),
+}
+"""The options that the help of a verb lists after those that are used most."""
 
-    def add_argument(self, *names: str, **settings: Any) -> Any: ...
 
-
-def add_options(parser: _TakesArguments, options: Options) -> None:
+def add_options(parser: ArgumentParser, options: Options) -> None:
+    """Add arguments to a verb, in groups: what is used most, output, more."""
     for names, settings in options.items():
-        parser.add_argument(*names.split(), **settings)
+        if not any(names in group for group in _GROUPS.values()):
+            parser.add_argument(*names.split(), **settings)
+    for title, group_names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for names in group_names:
+            if names in options:
+                group.add_argument(*names.split(), **options[names])
+
+
+def add_alternatives(parser: ArgumentParser, options: Options) -> None:
+    """Add options of which one at most may be given."""
+    group = parser.add_mutually_exclusive_group()
+    for names, settings in options.items():
+        group.add_argument(*names.split(), **settings)
 
 
 class Verb(NamedTuple):
@@ -236,7 +256,7 @@ def add_verbs(parser: ArgumentParser, verbs: Mapping[str, Verb], *options: str) 
     group = parser.add_subparsers(dest="what", metavar="VERB", title="verbs")
     for name, verb in verbs.items():
         about = f"{verb.about[:1].upper()}{verb.about[1:]}."
-        inner = group.add_parser(name, help=verb.about, description=about)
+        inner = group.add_parser(name, help=verb.about, description=about, formatter_class=parser.formatter_class)
         add_options(inner, {**verb.options, **shared(*options, nested=True)})
 
 
@@ -287,18 +307,27 @@ def write_file(path: Path, body: str) -> None:
 
 
 def resolve_stores(options: Namespace) -> None:
-    """Put the database that `--store` or the environment names in the place of every file that is not named."""
+    """Put the database that the command, the environment or the team file names in the place of files not named."""
     values = vars(options)
-    written = lookup(STORE) if "store" in values and values["store"] is None else None
-    if written:
-        try:
-            options.store = postgres_url(written)
-        except Invalid as error:
-            raise Invalid(f"{STORE}: {error}") from None
+    if "store" in values and options.store is None:
+        options.store = _usual_store(values.get("team"))
     if "journal" in values and options.journal is None:
         options.journal = options.store or Path(USUAL_JOURNAL)
     if "memory" in values and options.memory is None:
         options.memory = options.store
+
+
+def _usual_store(team: str | Sequence[Path] | None) -> PostgresUrl | None:
+    """The database that the environment names, else the team file."""
+    if written := lookup(STORE):
+        try:
+            return postgres_url(written)
+        except Invalid as error:
+            raise Invalid(f"{STORE}: {error}") from None
+    from chargehand.config.load import store_of_team  # noqa: PLC0415 - --help must not wait for it
+
+    teams = [team] if team is None or isinstance(team, str) else team or [None]
+    return next((store for path in teams if (store := store_of_team(path)) is not None), None)
 
 
 def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
@@ -311,6 +340,7 @@ def journal_words(journal: Path | PostgresUrl) -> tuple[str, ...]:
 # --- runs that are named
 
 LAST = "last"
+_PAGE = 50
 _ARGUMENTS = {
     "run": ("reuse",),
     "play": ("reuse",),
@@ -335,19 +365,26 @@ def resolve_run(journal: Path | PostgresUrl, typed: str) -> str:
     """The name of the run that is meant; what was typed, where there is no such run or no journal."""
     if isinstance(journal, Path) and not journal.exists():
         return typed
-    names = [row.run for row in list_runs(journal) if not row.damage]
+    names = run_names(journal, typed)
     if typed in names:
         return typed
-    outermost = [name for name in names if not is_nested(name, set(names))]
     if typed == LAST:
-        if not outermost:
-            raise Refused(f"there are no runs in {journal}; run something first, or name another with --journal")
-        return outermost[0]
-    candidates = [name for name in outermost if name.startswith(typed)]
-    candidates = candidates or [name for name in names if name.startswith(typed)]
+        return _last_run(journal)
+    candidates = [name for name in names if not is_nested(name, set(names))]
     if len(candidates) > 1:
         raise Refused(f"{typed!r} may be any of {len(candidates)} runs: {listed(candidates)}; type more of its name")
     return candidates[0] if candidates else typed
+
+
+def _last_run(journal: Path | PostgresUrl) -> str:
+    """The run that was begun last, and not inside another."""
+    before = NEWEST
+    while page := latest_runs(journal, before=before, limit=_PAGE):
+        for row in page:
+            if not row.damage and (row.request is None or row.request.parent is None):
+                return row.run
+        before = page[-1].number
+    raise Refused(f"there are no runs in {journal}; run something first, or name another with --journal")
 
 
 def is_nested(name: str, names: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Plans as trees and as Mermaid, timelines of runs; charts and tables written to files."""
+"""Plans as trees, timelines of runs; charts and tables written to files."""
 
 import csv
 import io
@@ -118,21 +118,6 @@ def _describe_usd(cost: CostForecast) -> str:
 def describe_finding(finding: Finding) -> str:
     """One finding on one line: how grave, where, what, and its code."""
     return f"{'error' if finding.grave else 'warning'}: {finding.place}: {finding.message} [{finding.code}]"
-
-
-def mermaid(plan: Plan) -> str:
-    """The plan as a Mermaid flowchart; a dotted arrow is an optional input."""
-    nodes = {task.id: f"t{at}" for at, task in enumerate(plan.tasks)}
-    lines = ["flowchart TD"]
-    for task in plan.tasks:
-        label = clean(f"{task.id}: {_worker(task)}").replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;")
-        lines.append(f'  {nodes[task.id]}["{label}"]')
-        arrows = {"required": "-->", "optional": "-.->", "quorum": f"-- {task.quorum} of --->"}
-        for name, need in needs(task):
-            arrow = "-- each -->" if name == task.for_each else arrows[need]
-            if name in nodes:
-                lines.append(f"  {nodes[name]} {arrow} {nodes[task.id]}")
-    return "\n".join(lines)
 
 
 # --- the timeline of a run

@@ -57,14 +57,14 @@ def add_eval(parser: ArgumentParser) -> None:
             "--judge": {
                 "metavar": "NAME",
                 "default": "",
-                "help": "the model that judges rubrics; without one such cases are not tried",
+                "help": "model that judges rubrics; without: these are skipped",
             },
             "--gate": {
                 "metavar": "NAME=VALUE",
                 "type": gate,
                 "action": "append",
                 "default": [],
-                "help": "a measure and what it must reach, such as accuracy=0.9 or usd=0.01; may be repeated",
+                "help": "what a measure must reach: accuracy=0.9; repeatable",
             },
             "--baseline": {"metavar": "FILE", "type": Path, "help": "an earlier report to compare with"},
             "-o --output": {"metavar": "FILE", "type": Path, "help": "write the report there, as JSON"},
@@ -72,22 +72,22 @@ def add_eval(parser: ArgumentParser) -> None:
             "--junit": {"metavar": "FILE", "type": Path, "help": "write the report there, as JUnit XML"},
             "--no-save": {
                 "action": "store_true",
-                "help": "do not save the report in .chargehand/evals beside the team file, where the server finds it",
+                "help": "keep no report in .chargehand/evals for the server",
             },
             "--act": {
                 "action": "store_true",
-                "help": "let tools be called that change something; without it a case that calls one has not passed",
+                "help": "let tools change something; else such a case fails",
             },
             "--budget-usd": {
                 "metavar": "USD",
                 "type": float,
-                "help": "begin no further case once all together have cost so many dollars",
+                "help": "begin no further case once all have cost so much",
             },
             "--max-parallel": {
                 "metavar": "N",
                 "type": int,
                 "default": 4,
-                "help": "how many cases are tried in parallel (default 4)",
+                "help": "cases that are tried in parallel (default 4)",
             },
             **shared("--json"),
             "-q --quiet": {"action": "store_true", "help": "no progress"},

@@ -1,5 +1,6 @@
 """Events as text: one line each."""
 
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -10,6 +11,7 @@ from chargehand.cli.console import Tone, clean, format_json, short
 from chargehand.cli.format import ROOM, counted, describe_failure, describe_result
 from chargehand.engine import events as ev
 from chargehand.engine.facts import BreakerChanged
+from chargehand.engine.failure import CodeError
 from chargehand.engine.value import decode_value
 from chargehand.runtime.trace import Tracer
 
@@ -253,10 +255,20 @@ def _format_arguments(arguments: object) -> str:
     return short(f": {', '.join(texts)}", 2 * ROOM) if texts else ""
 
 
+class _Raised(Struct):
+    """The result of a tool whose code has a mistake."""
+
+    code_error: CodeError
+
+
 def _describe_returned(tracer: Tracer, event: ev.StepFinished) -> _Description:
     step = (tracer.state.tasks[event.task].steps or {}).get(event.step)
     if step is not None and step.kind == "check":
         return _describe_verdict(step.name, msgspec.convert(decode_value(event.result), Verdict))
+    if not event.good and step is not None and step.kind == "tool":
+        with suppress(msgspec.ValidationError):  # it failed for another reason, which is told
+            raised = msgspec.convert(decode_value(event.result), _Raised)
+            return f"{step.name} raised {raised.code_error.exception}", "dim"
     who = step.name if step is not None and step.kind != "model" else f"step {event.step}"
     return f"{who} returned {describe_result(event.result)}", "dim"
 

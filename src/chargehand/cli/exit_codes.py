@@ -16,11 +16,19 @@ EXIT_CODES = {
     143: "stopped by SIGTERM",
 }
 """What each code means."""
+_IN_SHORT = {
+    0: "complete",
+    1: "failed",
+    2: "usage",
+    3: "partial",
+    4: "waiting for an answer",
+    5: "budget or deadline",
+    6: "a gate",
+    130: "stopped by Ctrl-C",
+    143: "stopped by SIGTERM",
+}
 _WIDTH = 78
-_STREAMS = """\
-Data goes to standard output, progress to standard error.
-NO_COLOR turns colours off.
-"""
+_STREAMS = "Data goes to standard output, progress to standard error.\n"
 _ANY = (0, 1, 2, 130, 143)
 _RUNS = (0, 1, 2, 3, 4, 5, 130, 143)
 _ENDS = {
@@ -49,7 +57,7 @@ def error_exit_code(error: type[ChargehandError]) -> int:
 
 def help_text(verb: str = "") -> str:
     """The end of a verb's help."""
-    codes = "; ".join(f"{code}\xa0{EXIT_CODES[code].replace(';', ',')}" for code in exit_codes_of(verb))
+    codes = ", ".join(f"{code}\xa0{_IN_SHORT[code]}" for code in exit_codes_of(verb))
     lines = fill(f"exit codes: {codes}", _WIDTH).replace("\xa0", " ")  # a code stays on the line of its meaning
     return f"{lines}\n{_STREAMS}"
 

@@ -22,23 +22,23 @@ from chargehand.text.words import nearest_names
 
 VERBS = {
     "run": "plan a request, carry it out and answer it",
-    "plan": "plan a request, or check a plan, and say what it will take; nothing is done",
-    "runs": "the runs of a journal: list, show, export, cancel, prune, backup, restore",
-    "watch": "look on while another process drives a run",
-    "resume": "go on with a run after a stop, a crash or a question",
-    "replay": "do a run again from one task on",
-    "play": "run a scripted plan without a model",
-    "message": "ask workers directly, by tag or by name",
-    "feedback": "say how a routed run went, so that the team learns from it",
-    "examples": "requests that were confirmed to be for a worker of a routed team",
-    "eval": "try cases on a team and say how good it is; save cases",
-    "serve": "serve teams over HTTP: to letta-client, OpenAI clients, and an API of its own",
-    "memory": "what a team remembers: blocks and archives",
+    "plan": "plan a request, or check a plan, and say what it will take",
     "init": "make a team of your own to start from",
     "check": "check a team file",
     "doctor": "say what works here, and what is missing",
-    "models": "small models on this machine: list, pull, remove",
+    "runs": "list, show, export, cancel, prune, back up and restore runs",
+    "watch": "look on while another process drives a run",
+    "resume": "go on with a run after a stop, a crash or a question",
+    "replay": "do a run again from one task on",
+    "message": "ask workers directly, by tag or by name",
+    "memory": "what a team remembers: blocks and archives",
+    "eval": "try cases on a team and say how good it is; save cases",
+    "serve": "serve teams over HTTP, and a page that shows their runs",
     "tokens": "who may call the server: create, list, revoke",
+    "models": "small models on this machine: list, pull, remove",
+    "feedback": "say how a routed run went, so that the team learns from it",
+    "examples": "requests that were confirmed to be for a worker",
+    "play": "run a scripted plan without a model",
     "completion": "print the lines that make a shell complete commands",
     "fault-server": "serve every fault a model provider can have, for tests",
 }
@@ -109,13 +109,24 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         """Only the words: the options are listed below."""
         super().add_usage(usage, [action for action in actions if not action.option_strings], [], prefix)
 
+    def add_argument(self, action: argparse.Action) -> None:
+        """All but `--help`: whoever reads this has found it."""
+        if action.dest != "help":
+            super().add_argument(action)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """The value of an option that has two names once."""
+        if action.option_strings and action.nargs != 0:
+            return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
+        return super()._format_action_invocation(action)
+
 
 def parser(verb: str | None = None) -> ArgumentParser:
     """Every verb there is, with the options of all of them, or of the one that is named."""
     top = _Parser(
         "chargehand",
         description="A supervisor-worker system for LLM agents.",
-        epilog=help_text(),
+        epilog=f"chargehand VERB --help lists the options of a verb.\n\n{help_text()}",
         formatter_class=_HelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"chargehand {__version__}")
@@ -186,6 +197,8 @@ def _check_words(words: Sequence[str]) -> None:
     if words and not words[0].startswith("-") and words[0] not in VERBS:
         alike = nearest_names(words[0], VERBS, count=1)
         hint = f"did you mean {alike[0]!r}?" if alike else f"the verbs are {', '.join(VERBS)}"
+        if " " in words[0].strip():
+            hint = f"to have a request done: chargehand run {shlex.quote(clean(words[0]))}"
         problem = f"there is no verb {words[0]!r}; {hint}"
     if problem:
         print(f"chargehand: {problem}", file=sys.stderr)
@@ -222,7 +235,8 @@ def perform(options: Namespace) -> int:
         resolve_runs(options)
         return cast("int", _function(options.verb)(options))
     except ChargehandError as error:
-        Console(sys.stderr).prose(f"chargehand: {_describe_error(error, options)}", "bad")
+        for line in f"chargehand: {_describe_error(error, options)}".split("\n"):
+            Console(sys.stderr).prose(line, "bad")
         return error_exit_code(type(error))
 
 

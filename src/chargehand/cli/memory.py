@@ -25,6 +25,7 @@ from chargehand.memory.archives import Archive, Filter, Hit, Inserted, Passage
 from chargehand.memory.blocks import Block, Grant, Origin, Restore, Rethink
 from chargehand.memory.chunking import KINDS, read_sources
 from chargehand.memory.session import OpenMemory
+from chargehand.store_url import PostgresUrl
 from chargehand.text.words import listed
 
 _MAX_CHANGE = 80  # characters shown of a change
@@ -65,6 +66,8 @@ def memory(options: Namespace) -> int:
 def _find_memory(options: Namespace, *, creates: bool) -> TeamMemory:
     """The memory that the options name. A file is created for a team that has memory, or if the verb `creates`."""
     declared = load_memory(options.team, memory=USUAL_MEMORY, elsewhere=options.memory)
+    if isinstance(declared.memory.store, PostgresUrl):
+        return declared
     file = Path(str(declared.memory.store))
     if not file.exists() and not declared.has_memory and not creates:
         problem = f"there is no memory {file}, and team {declared.team} has no memory section"

@@ -26,19 +26,19 @@ def add_message(parser: ArgumentParser) -> None:
             "text": {
                 "metavar": "TEXT",
                 "nargs": "*",
-                "help": "what you want to know or to have done; - for standard input",
+                "help": "what to ask or to have done; - for standard input",
             },
             "--match-all": {
                 "metavar": "TAG",
                 "action": "append",
                 "default": [],
-                "help": "only workers with this tag; may be repeated: all of them",
+                "help": "only workers with this tag, and all others given",
             },
             "--match-some": {
                 "metavar": "TAG",
                 "action": "append",
                 "default": [],
-                "help": "only workers with this tag; may be repeated: at least one of them",
+                "help": "only workers with this tag, or another one given",
             },
             "--worker": {
                 "metavar": "NAME",

@@ -1,6 +1,7 @@
 """`chargehand models` and `fault-server`: local models, and a server that misbehaves on purpose."""
 
 import asyncio
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 
@@ -94,5 +95,6 @@ def fault_server(options: Namespace) -> int:
     try:
         asyncio.run(serve(port=port, mode=options.mode, ready=announce))
     except OSError as error:
-        raise Invalid(f"port {port} cannot be used: {error.strerror or error}; name another with --port") from error
+        problem = os.strerror(error.errno) if error.errno else str(error)
+        raise Invalid(f"127.0.0.1 port {port} cannot be used: {problem}; name another with --port") from error
     return 0

@@ -11,7 +11,7 @@ from msgspec import structs
 from chargehand.agents.draft import Draft, PlanForecast
 from chargehand.cli.arguments import REQUEST, TEAM, add_options, shared, write_file
 from chargehand.cli.console import Console, format_json
-from chargehand.cli.diagrams import describe_finding, mermaid, print_plan
+from chargehand.cli.diagrams import describe_finding, print_plan
 from chargehand.cli.format import counted, money
 from chargehand.cli.teams import (
     decode_script,
@@ -47,17 +47,10 @@ def add_plan(parser: ArgumentParser) -> None:
                 "type": Path,
                 "help": "also write the plan there, as run --plan takes it",
             },
-        },
-    )
-    how = parser.add_mutually_exclusive_group()
-    add_options(
-        how,
-        {
             "--json": {"action": "store_true", "help": "findings, repaired plan and forecast as JSON"},
-            "--mermaid": {"action": "store_true", "help": "the plan as a Mermaid flowchart"},
+            **shared("--no-color"),
         },
     )
-    add_options(parser, {**shared("--no-color")})
 
 
 def plan(options: Namespace) -> int:
@@ -72,9 +65,6 @@ def plan(options: Namespace) -> int:
     if options.json:
         document = {"runs": not errors, "findings": draft.findings, "plan": draft.plan, "forecast": draft.forecast}
         text = format_json(document | about)
-        console.text(text)
-    elif options.mermaid:
-        text = mermaid(draft.plan)
         console.text(text)
     else:
         _show(console, draft)

@@ -11,7 +11,17 @@ from pathlib import Path
 from msgspec import structs
 
 from chargehand.agents.result import planned
-from chargehand.cli.arguments import EXECUTION, REQUEST, RUN_HELP, TEAM, add_options, duration, positive, shared
+from chargehand.cli.arguments import (
+    EXECUTION,
+    REQUEST,
+    RUN_HELP,
+    TEAM,
+    add_alternatives,
+    add_options,
+    duration,
+    positive,
+    shared,
+)
 from chargehand.cli.console import Console
 from chargehand.cli.exit_codes import exit_code
 from chargehand.cli.run_session import RunSession
@@ -50,26 +60,23 @@ def add_run(parser: ArgumentParser) -> None:
             **shared(*TEAM),
             "--approve": {
                 "choices": ("auto", "ask"),
-                "help": "whether the plan waits for approval; auto: no (default: as the team says)",
+                "help": "ask: the plan waits for approval; auto: it runs",
             },
             **shared("--budget-usd"),
             "--timeout": {
                 "metavar": "TIME",
                 "type": duration,
-                "help": "the time it has: 90s, 5m, 1h (default: as the team says)",
+                "help": "the time it has: 90s, 5m, 1h (default: the team's)",
             },
-            "--plan": {"metavar": "FILE", "help": "carry out this plan instead of asking the planner"},
-            "--run": {"metavar": "NAME", "help": "what to call the run (default: the team's name and a random part)"},
+            "--plan": {"metavar": "FILE", "help": "carry out this plan instead of making one"},
+            "--run": {"metavar": "NAME", "help": "name of the run (default: the team and a random part)"},
             **shared("--reuse"),
-            "--save": {
-                "metavar": "DIR",
-                "help": "write charts and tables into this folder (default: beside the journal)",
-            },
+            "--save": {"metavar": "DIR", "help": "for charts and tables (default: beside the journal)"},
             **shared("--no-background"),
             "--max-parallel": {
                 "metavar": "N",
                 "type": positive,
-                "help": "tasks that may run at once; 1: one after the other (default: as the team says)",
+                "help": "tasks that may run at once (default: the team's)",
             },
             **EXECUTION,
             **shared("--json"),
@@ -123,21 +130,25 @@ def _bound(team: Team, options: Namespace) -> Team:
 
 
 def add_resume(parser: ArgumentParser) -> None:
-    add_options(parser, {"name": {"metavar": "RUN", "help": RUN_HELP}, **shared(*TEAM, "--script")})
-    answer = parser.add_mutually_exclusive_group()
-    add_options(
-        answer,
+    add_alternatives(
+        parser,
         {
             "--approve": {"action": "store_true", "help": "the plan may run, the call may be made"},
-            "--reject": {"metavar": "TEXT", "help": "it may not, and why; the planner or worker is asked again"},
+            "--reject": {"metavar": "TEXT", "help": "it may not, and why; it is planned or tried again"},
             "--plan": {"metavar": "FILE", "help": "run this plan instead"},
             "--answer": {"metavar": "TEXT", "help": "the answer to a question"},
-            "--effect": {"choices": ("done", "again", "fail"), "help": "what became of an effect that is in doubt"},
+            "--effect": {
+                "metavar": "WHAT",
+                "choices": ("done", "again", "fail"),
+                "help": "what became of it: done, again or fail",
+            },
         },
     )
     add_options(
         parser,
         {
+            "name": {"metavar": "RUN", "help": RUN_HELP},
+            **shared(*TEAM, "--script"),
             "--result": {"metavar": "JSON", "default": "null", "help": "with --effect done: what the task returns"},
             **shared("--no-background"),
             **EXECUTION,
@@ -210,7 +221,7 @@ def add_replay(parser: ArgumentParser) -> None:
                 "dest": "source",
                 "metavar": "TASK",
                 "required": True,
-                "help": "the task that is done again, with everything that needs it",
+                "help": "the task to do again, with all that needs it",
             },
             "--run": {"metavar": "NAME", "help": "what to call the new run"},
             **shared(*TEAM, "--script"),
@@ -264,7 +275,7 @@ def add_play(parser: ArgumentParser) -> None:
         parser,
         {
             "file": {"metavar": "FILE", "help": "a script as JSON, for example examples/cascade.json"},
-            "--run": {"metavar": "NAME", "help": "what to call the run (default: the file's name and a random part)"},
+            "--run": {"metavar": "NAME", "help": "name of the run (default: the file and a random part)"},
             **shared("--reuse"),
             **EXECUTION,
             **shared("--json"),

@@ -18,13 +18,13 @@ from chargehand.agents.audit.assessment import assess
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli import USUAL_JOURNAL
 from chargehand.cli.arguments import journal_words
-from chargehand.cli.console import Console, clean, clean_lines
+from chargehand.cli.console import Console, clean
 from chargehand.cli.diagrams import file_name, save_artifacts
 from chargehand.cli.exit_codes import exit_code, stop_code
-from chargehand.cli.format import describe_gaps, money
+from chargehand.cli.format import money
 from chargehand.cli.questions import QuestionPrompt, may_ask, name_calls
 from chargehand.cli.signals import StopSignals
-from chargehand.cli.transcript import Transcript, describe_ending
+from chargehand.cli.transcript import Transcript, describe_ending, has_checked_section
 from chargehand.concurrency import BareTaskGroup
 from chargehand.engine import events as ev
 from chargehand.engine.budget import NOTHING, CapName
@@ -34,7 +34,6 @@ from chargehand.errors import Invalid, RunUnknown, StoreUnavailable
 from chargehand.journal.protocol import Journal
 from chargehand.journal.store import open_journal, read_run
 from chargehand.runtime.executor import Executor
-from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Outcome, Runner, outcome
 from chargehand.runtime.trace import TaskTrace, Trace, Tracer
 from chargehand.store_url import PostgresUrl
@@ -130,6 +129,7 @@ class RunSession:
         self.transcript = Transcript.of_command(options, advice.run, self.data)
         # what is wrong is shown however quiet it is to be, and above the live view where there is one
         self.stderr = Console(sys.stderr) if self.options.get("quiet") else self.transcript.console
+        self.transcript.problems = self.stderr
         self.asks = may_ask(options, self.transcript.console)
         self._prompt: QuestionPrompt | None = None
         if self.asks:
@@ -137,7 +137,6 @@ class RunSession:
             self._prompt = QuestionPrompt(transcript.console, transcript.live, transcript.question_lines)
         self._open_question: ev.InputRequested | None = None
         self._stop_code: int | None = None
-        self._problems: set[tuple[str, str]] = set()
 
     def ask_first(self, request: ev.InputRequested) -> None:
         """Ask what was left open, once the run is under way; show it where nothing can be asked."""
@@ -227,8 +226,6 @@ class RunSession:
         """Show entries, and ask what they ask."""
         if self.notice and not self.transcript.begun:  # quiet or not: a demo must not pass for a model
             self.stderr.prose(f"notice: {self.notice}", "warn")
-        for entry in entries:
-            self._report_problem(entry.event)
         self.transcript.show(self.advice.run, entries)
         if self._prompt is None:
             return
@@ -236,20 +233,6 @@ class RunSession:
         for request in [self._open_question, *questions] if self._open_question else questions:
             self._prompt.put(request)
         self._open_question = None
-
-    def _report_problem(self, event: ev.Event) -> None:
-        """What a person must fix, once: a model that refuses, a mistake in code."""
-        failure = ev.failure_in(event)
-        if failure is None:
-            return
-        refusal = failure.refusal
-        mistake = failure.code_error
-        if refusal is not None and (refusal.model, refusal.cause) not in self._problems:
-            self._problems.add((refusal.model, refusal.cause))
-            self.stderr.prose(f"error: {refusal.headline()}", "bad")
-        if mistake is not None and (mistake.exception, mistake.place()) not in self._problems:
-            self._problems.add((mistake.exception, mistake.place()))
-            self.stderr.text(clean_lines(traceback_text(mistake)), "bad")
 
     # --- its end
 
@@ -260,11 +243,11 @@ class RunSession:
         saved = self._save_artifacts(traced)
         assessment = assess(state) if traced.ending and traced.ending != "cancelled" else None
         remarks = [f"saved: {', '.join(path.name for path in saved)} in {saved[0].parent}"] if saved else []
-        if assessment is not None and assessment.worth_saying and assessment.line not in str(traced.answer):
+        if assessment is not None and assessment.worth_saying and not has_checked_section(state):
             remarks.append(f"checked: {assessment.line}")
         self.transcript.close(remarks)
         self._report_ending(traced, state)
-        self.advice.show(self.transcript.console, state, mended=bool(self._problems))
+        self.advice.show(self.transcript.console, state, mended=bool(self.transcript.causes))
         if self.options.get("json"):
             document = run_document(self.transcript.tracer)
             document |= {"team": self.team, "notice": self.notice, "saved": [str(path) for path in saved]}
@@ -281,7 +264,7 @@ class RunSession:
             self.stderr.line(f"overspent: {excess} beyond the budget; a model wrote more than it was asked for", "bad")
         if not self.options.get("quiet") or traced.ending == "complete":
             return
-        for line in describe_gaps(traced.gaps) if traced.ending else ():
+        for line in self.transcript.gap_lines(traced.gaps) if traced.ending else ():
             self.stderr.line(f"gap: {line}", "bad")
         self.stderr.line(f"ending: {describe_ending(state)}", "bad")
         if not traced.ending:

@@ -1,7 +1,6 @@
 """`chargehand runs`: list, show, export, cancel and prune the runs of a journal; back it up and restore it."""
 
 import asyncio
-import re
 import sys
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -14,7 +13,6 @@ from rich.tree import Tree
 
 from chargehand.agents.audit.assessment import assess
 from chargehand.agents.audit.failure_modes import FailureMode, audit_run
-from chargehand.agents.inputs import without_pictures
 from chargehand.agents.scripted import Script, ScriptedExecutor
 from chargehand.cli.arguments import (
     RUN_HELP,
@@ -28,14 +26,13 @@ from chargehand.cli.arguments import (
     shared,
     write_file,
 )
-from chargehand.cli.console import STYLES, Console, Tone, clean, clean_lines, format_json, print_table, short
-from chargehand.cli.diagrams import timeline_lines
-from chargehand.cli.format import ago, counted, describe_gaps, dollars, money, seconds
+from chargehand.cli.console import STYLES, Console, Tone, clean, format_json, print_table, short
+from chargehand.cli.format import ago, counted, dollars, money, seconds
 from chargehand.cli.run_session import Advice, run_document
 from chargehand.cli.states import STATES, state_of_run
-from chargehand.cli.transcript import Transcript
+from chargehand.cli.transcript import Transcript, has_checked_section
 from chargehand.engine.budget import NOTHING, Amount
-from chargehand.engine.events import CancelRequested, Entry, Failure
+from chargehand.engine.events import CancelRequested, Entry
 from chargehand.engine.fold import replay
 from chargehand.engine.state import RunState
 from chargehand.errors import Corrupt, Invalid, Refused
@@ -43,23 +40,16 @@ from chargehand.journal.protocol import Readable, RunRow
 from chargehand.journal.store import (
     back_up,
     list_inside,
-    list_open_runs,
     list_runs,
     open_journal,
     prune_runs,
     read_readable,
+    read_row,
     read_run,
     restore,
 )
-from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.runner import Runner
 from chargehand.runtime.trace import (
-    AttemptTrace,
-    DutyTrace,
-    Prompt,
-    QuestionTrace,
-    StepTrace,
-    TaskTrace,
     Trace,
     Tracer,
     attempts_with_runs,
@@ -177,7 +167,8 @@ def _show_end(options: Namespace, transcript: Transcript, entries: Sequence[Entr
     console = transcript.console
     transcript.close()
     assessment = assess(transcript.state)
-    for line in assessment.lines() if assessment.worth_saying else ():
+    checked = assessment.lines() if assessment.worth_saying else []
+    for line in checked[1:] if has_checked_section(transcript.state) else checked:
         console.line(line)
     traced = nested_trace(transcript.tracer, _read_nested(options))
     if any(attempts_with_runs(traced)):
@@ -217,14 +208,13 @@ def _level_label(traced: Trace, lead: str) -> Text:
 
 
 def _export(options: Namespace, console: Console) -> int:
-    """Every step of a run as JSON, or as a page to read. Of a damaged one, what can be read, and an error."""
+    """Every step of a run as JSON. Of a damaged one, what can be read, and an error."""
     tracer = trace_readable(options.name, read_readable(options.journal, options.name))
     traced = nested_trace(tracer, _read_nested(options))
-    body = report(traced) if options.report else format_json(traced)
     if options.output is None:
-        console.text(body)
+        console.json(traced)
     else:
-        write_file(options.output, body)
+        write_file(options.output, format_json(traced))
         Console(sys.stderr).line(f"written: {options.output}")
     if traced.damage:
         raise Corrupt(traced.damage, run=options.name)
@@ -241,7 +231,8 @@ def _cancel(options: Namespace, console: Console) -> int:
         raise Refused(f"run {options.name!r} has ended ({state.ended.ending}); there is nothing to cancel")
     if (parent := state.requested.parent) is not None:
         raise Refused(f"run {options.name!r} works for run {parent.run!r}; cancel that one")
-    nested = [row.run for row in list_open_runs(options.journal) if is_nested(row.run, {options.name})]
+    inside = [read_row(options.journal, name) for name in list_inside(options.journal, options.name)]
+    nested = [row.run for row in inside if row.ended is None and not row.damage]
     names = [options.name, *nested]
 
     async def cancel_all() -> None:
@@ -326,7 +317,6 @@ _VERBS = {
         "every step of a run: prompts, calls, results, retries, costs",
         {
             **_NAME,
-            "--report": {"action": "store_true", "help": "as a Markdown page to read, not as JSON"},
             "-o --output": {"metavar": "FILE", "type": Path, "help": "write it there (default: standard output)"},
         },
         _export,
@@ -357,133 +347,3 @@ _VERBS = {
         _restore,
     ),
 }
-
-
-# --- a trace as a page to read, in markdown: what was planned, asked, called, refined and answe
-
-_MAX_CHARS = 1500  # of a prompt or a result
-_COLUMNS = 100
-_DEEPEST_HEADING = 6
-_NESTED = 3  # levels that the page of a run inside another goes down
-
-
-def report(trace: Trace) -> str:
-    """The page."""
-    page = _Page()
-    page.add_run(trace)
-    return "\n".join(page.lines)
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"([\\`*\[<|])", r"\\\1", clean(text))
-
-
-class _Page:
-    """Lines of Markdown. `depth` is how many levels down the headings are."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 0
-
-    def add(self, *lines: str) -> None:
-        """A paragraph or a list."""
-        self.lines += [*lines, ""]
-
-    def heading(self, level: int, text: str) -> None:
-        self.add(f"{'#' * min(_DEEPEST_HEADING, level + self.depth)} {text}")
-
-    def fence(self, value: object) -> None:
-        """A text as it is, whatever it holds, or anything else as JSON; pictures are left out. Nothing for None."""
-        if value is None:
-            return
-        body = clean_lines(value) if isinstance(value, str) else format_json(without_pictures(value))
-        if len(body) > _MAX_CHARS:
-            body = f"{body[:_MAX_CHARS]}\n… {len(body) - _MAX_CHARS:,} more characters"
-        longest = max(map(len, re.findall(r"`+", body)), default=0)
-        fence = "`" * max(3, longest + 1)
-        self.add(fence, *body.splitlines(), fence)
-
-    def failure(self, failure: Failure | None) -> None:
-        if failure is None:
-            return
-        self.add(f"Failed: {failure.kind}: {_escape(failure.message)}")
-        if failure.code_error is not None:
-            self.fence(traceback_text(failure.code_error))
-
-    def prompts(self, prompts: list[Prompt]) -> None:
-        for prompt in prompts:
-            self.add(f"Prompt to {_escape(prompt.model)}, tools: {_escape(', '.join(prompt.tools)) or 'none'}")
-            self.fence(prompt.messages)
-
-    # --- the parts of a run
-
-    def add_run(self, trace: Trace) -> None:
-        self.heading(1, f"Run {_escape(trace.run)}")
-        self.add(f"> {_escape(trace.goal)}")
-        facts = [
-            f"ending: {trace.ending or 'not yet'} {trace.reason}".rstrip(),
-            f"time: {seconds(trace.seconds)}, with {seconds(trace.serial)} of work in it",
-            f"cost: {money(trace.used)}",
-            f"critical path: {' → '.join(map(_escape, trace.critical_path))}",
-            *(f"gap: {_escape(line)}" for line in describe_gaps(trace.gaps)),
-            *(f"{note.at:.2f} s: {_escape(f'{note.task} {note.text}'.strip())}" for note in trace.notes),
-        ]
-        self.add(*(f"- {fact}" for fact in facts))
-        self.heading(2, "Timeline")
-        self.fence("\n".join(timeline_lines(trace, _COLUMNS)))
-        for duty in trace.supervision:
-            self.add_duty(duty)
-        for task in (*trace.tasks, *trace.dropped):
-            self.add_task(task)
-        for question in trace.questions:
-            self.add_question(question)
-        self.heading(2, "Answer")
-        if isinstance(trace.answer, str) and not self.depth:
-            self.lines.append(clean_lines(trace.answer))
-        else:  # inside a page prose could open a fence that is never closed
-            self.fence("There is none." if trace.answer is None else trace.answer)
-
-    def add_duty(self, duty: DutyTrace) -> None:
-        title = f"{duty.duty.capitalize()} {_escape(duty.task)}".strip()
-        self.heading(2, f"{title}, number {duty.number}: {duty.ending}, {money(duty.used)}")
-        self.prompts(duty.prompts)
-        for finding in duty.findings:
-            self.add(f"- {_escape(finding.place)}: {_escape(finding.message)} ({finding.code})")
-        self.failure(duty.failure)
-
-    def add_task(self, task: TaskTrace) -> None:
-        state = "reused" if task.reused is not None else task.status
-        self.heading(2, f"Task {_escape(task.id)}: {STATES[state].word}")
-        needs = f", needs {_escape(', '.join(task.after))}" if task.after else ""
-        self.add(f"Worker {_escape(task.worker or 'not chosen yet')}{needs}, {money(task.used)}.")
-        if task.reused is not None:
-            self.add(f"Its result was taken over from {_escape(task.reused.task)} of run {_escape(task.reused.run)}.")
-        for attempt in task.attempts:
-            self.add_attempt(attempt)
-        if not task.attempts:
-            self.fence(task.instruction)
-        self.fence(task.result)
-
-    def add_attempt(self, attempt: AttemptTrace) -> None:
-        took = "" if attempt.seconds is None else f" after {seconds(attempt.seconds)}"
-        self.heading(3, f"Attempt {attempt.attempt} by {_escape(attempt.worker)}: {attempt.ending}{took}")
-        self.fence(attempt.instruction)
-        self.prompts(attempt.prompts)
-        for step in attempt.steps:
-            self.add_step(step)
-        self.depth += _NESTED
-        for run in attempt.runs:
-            self.add_run(run)
-        self.depth -= _NESTED
-        self.failure(attempt.failure)
-
-    def add_step(self, step: StepTrace) -> None:
-        took = "never came back" if step.seconds is None else f"{step.seconds:.3f} s"
-        self.add(f"Step {step.step}: **{_escape(step.name)}** ({step.effect}), {took}, {money(step.used)}")
-        self.fence(step.arguments)
-        self.fence(step.result)
-
-    def add_question(self, request: QuestionTrace) -> None:
-        verdict = f"{request.verdict or 'not answered yet'} {_escape(request.feedback)}".rstrip()
-        self.heading(2, f"Question {request.number} ({request.what}) {_escape(request.task)}: {verdict}")
-        self.fence(request.question)

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chargehand.cli import USUAL_DATA
+from chargehand.cli import USUAL_DATA, USUAL_JOURNAL
 from chargehand.cli.arguments import (
+    USUAL_TEAM,
     Options,
     Verb,
     add_options,
@@ -49,7 +50,7 @@ _SERVE_OPTIONS: Options = {
         "action": "append",
         "default": [],
         "type": Path,
-        "help": "a team file or its folder (default: the nearest team.yaml upwards, else the bundled team)",
+        "help": USUAL_TEAM,
     },
     **shared("--store", "--data", "--price", "--no-color"),
     "--host": {"metavar": "ADDRESS", "default": "127.0.0.1", "help": "where to listen (default 127.0.0.1)"},
@@ -65,34 +66,34 @@ _SERVE_OPTIONS: Options = {
         "metavar": "NAME",
         "action": "append",
         "default": [],
-        "help": "a name under which it may be called besides its own address; may be repeated",
+        "help": "a name it may be called by besides its address",
     },
     "--custom-tools": {
         "action": "store_true",
-        "help": "clients may bring tools in source, which run in the sandbox",
+        "help": "clients may bring tools in source, for the sandbox",
     },
     "--model-urls": {
         "action": "store_true",
-        "help": "clients may name models by URL, and so make the server call any public address",
+        "help": "clients may name models by URL, at public addresses",
     },
     "--model-host": {
         "metavar": "HOST[:PORT]",
         "action": "append",
         "default": [],
-        "help": "with --model-urls: a local or private address that they may name; may be repeated",
+        "help": "a local address that they may name, too",
     },
     "--model": {
         "metavar": "NAME",
         "type": model_handle,
         "default": "",
-        "help": "the model of every worker, and of agents whose own model is not available",
+        "help": "of every worker, and of agents without their own",
     },
-    "--open-runs": {"metavar": "N", "type": int, "help": "how many runs may go on at once (default 64)"},
+    "--open-runs": {"metavar": "N", "type": int, "help": "runs that may go on at once (default 64)"},
     "--grace": {
         "metavar": "TIME",
         "type": duration,
         "default": 5.0,
-        "help": "how long runs may go on after a stop: 5s, 1m (default 5s); the rest goes on at the next start",
+        "help": "how long runs may go on after a stop (default 5s)",
     },
     "-v --verbose": {"action": "store_true", "help": "also say what is usual"},
 }
@@ -194,6 +195,9 @@ def startup_lines(settings: "ServerSettings", port: int, token: str | None, team
     facts["page"] = page_address(settings, port, "")
     journal = settings.store or settings.data / "main" / "runs.db"
     facts["its runs"] = shlex.join(("chargehand", "runs", *journal_words(journal)))
+    if settings.store is None:
+        shown_here = shlex.join(("chargehand", "run", *journal_words(journal)))
+        facts["command line"] = f"its runs are in {USUAL_JOURNAL}, not here; to show one here: {shown_here} ..."
     at = f":{password}@{reached}" if password else reached
     facts["letta-client"] = f"LETTA_BASE_URL=http://{at}:{port}"
     facts["OpenAI clients"] = f"OPENAI_BASE_URL=http://{reached}:{port}/v1  OPENAI_API_KEY={password or 'any'}"

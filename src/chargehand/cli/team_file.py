@@ -73,7 +73,7 @@ def init(options: Namespace) -> int:
         _set_model(folder / NAMES[0], model)
         _ignore(folder / ".gitignore")
     except OSError as error:
-        raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
+        raise Refused(f"{folder} cannot be written: {error.strerror or error}; choose another folder") from error
     _next_steps(console, folder, model)
     return 0
 
@@ -89,7 +89,7 @@ def _copy(template: Path, folder: Path, *, force: bool) -> None:
     try:
         shutil.copytree(template, folder, dirs_exist_ok=True, ignore=_NOT_COPIED)
     except (OSError, shutil.Error) as error:
-        raise Refused(f"{folder} cannot be written: {error}; choose another folder") from error
+        raise Refused(f"{folder} cannot be written: {error.strerror or error}; choose another folder") from error
 
 
 def _set_model(file: Path, model: Detected) -> None:

@@ -6,6 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from chargehand.agents.inputs import own_words
 from chargehand.agents.result import fallback_answer, planned
 from chargehand.cli.console import Console, clean_lines, format_json, short, wrap_words
@@ -20,6 +22,7 @@ from chargehand.engine.policy import Instant
 from chargehand.engine.state import RunState
 from chargehand.engine.value import decode_value
 from chargehand.engine.view import results
+from chargehand.runtime.run_log import traceback_text
 from chargehand.runtime.trace import Tracer
 
 if TYPE_CHECKING:
@@ -62,6 +65,12 @@ class Transcript:
         self._jsonl = jsonl
         self._lines = lines
         self._internals = internals
+        self.causes: dict[tuple[str, str], str] = {}
+        """What a person must put right and was told in full: a mistake in code, or what a provider refuses; each with
+        the words that refer to it.
+        """
+        self.problems = console
+        """Where those are told."""
         self._tracer: Tracer | None = None
         self._resumes = False
 
@@ -125,6 +134,9 @@ class Transcript:
 
     def _show_entry(self, entry: ev.Entry) -> None:
         event = entry.event
+        failure = ev.failure_in(event)
+        if failure is not None:
+            self._show_cause(failure)
         if isinstance(event, ev.RunRequested):
             self.console.prose(f"goal: {short(event.goal, _MAX_GOAL)}", "bold")
             if event.plan is not None:
@@ -144,8 +156,44 @@ class Transcript:
             return event.step in steps and steps[event.step].kind in ("model", *MEMORY_STEPS)
         return isinstance(event, ev.PromptSent | ev.ModelCalled)
 
+    def _show_cause(self, failure: ev.Failure) -> None:
+        """Tell in full what a person must put right, once, however many tasks fail for it."""
+        key = _cause_of(failure)
+        if key is None or key in self.causes:
+            return
+        if failure.code_error is not None:
+            self.causes[key] = f"{failure.code_error.exception} in {failure.code_error.place()}, shown above"
+            self.problems.text(clean_lines(traceback_text(failure.code_error)), "bad")
+        elif failure.refusal is not None:
+            self.causes[key] = f"refused by {failure.refusal.provider}, as said above"
+            self.problems.prose(f"error: {failure.refusal.headline()}", "bad")
+
+    def _message_of(self, failure: ev.Failure) -> str:
+        """What a failure says; where that was told in full already, a reference to it."""
+        key = _cause_of(failure)
+        return self.causes.get(key, failure.message) if key is not None else failure.message
+
+    def gap_lines(self, gaps: Sequence[ev.Gap]) -> list[str]:
+        """What an answer does without, a line each."""
+        described: list[ev.Gap] = []
+        for gap in gaps:
+            failure = self._failure_behind(gap)
+            key = None if failure is None else _cause_of(failure)
+            reference = None if key is None else self.causes.get(key)
+            described.append(gap if reference is None else structs.replace(gap, message=reference))
+        return describe_gaps(described)
+
+    def _failure_behind(self, gap: ev.Gap) -> ev.Failure | None:
+        if gap.status == "unplanned":
+            return self.state.planning.failure
+        progress = self.state.tasks.get(gap.task) if gap.status == "failed" and not gap.run else None
+        return None if progress is None else progress.failure
+
     def _show_event(self, entry: ev.Entry) -> None:
         console = self.console
+        if isinstance(entry.event, ev.AttemptFailed | ev.AttemptAbandoned | ev.SupervisionFailed):
+            failure = structs.replace(entry.event.failure, message=self._message_of(entry.event.failure))
+            entry = structs.replace(entry, event=structs.replace(entry.event, failure=failure))
         event = describe_event(self.tracer, entry, whole=self._internals)
         worker_room = min(_MAX_WORKER, max(map(len, (*self.state.agents, SUPERVISOR))))
         task_room = min(_MAX_TASK, max([_MIN_TASK, *map(len, self.state.tasks)]))
@@ -204,12 +252,12 @@ class Transcript:
             for line in timeline_lines(trace, console.columns):
                 console.line(line)
             console.line()
-        failure = fallback_answer(self.state) if self._has_failed else ""
-        if failure:  # it is no data, and names the gaps
+        self._show_gaps()
+        failure = fallback_answer(self.state, name_gaps=False, message_of=self._message_of) if self._has_failed else ""
+        if failure:  # it is no data
+            console.line()
             console.markdown(clean_lines(failure))
             console.line()
-        else:
-            self._show_gaps()
         for remark in remarks:
             console.prose(remark)
         self._show_answer()
@@ -222,11 +270,17 @@ class Transcript:
         return self.state.ended is not None and self.state.ended.ending == "failed"
 
     def _show_gaps(self) -> None:
+        """What is missing. Why there is no plan or no answer at all is said below."""
         end = self.state.ended
-        if end is not None:
-            self.console.line(f"gaps: {len(end.gaps) or 'none'}")
-            for line in describe_gaps(end.gaps):
-                self.console.prose(f"  {line}", "bad")
+        if end is None:
+            return
+        gaps = list(end.gaps)
+        if self._has_failed:
+            gaps = [gap for gap in gaps if gap.status not in ("unplanned", "unwritten")]
+        if gaps or not self._has_failed:
+            self.console.line(f"gaps: {len(gaps) or 'none'}")
+        for line in self.gap_lines(gaps):
+            self.console.prose(f"  {line}", "bad")
 
     def _show_answer(self) -> None:
         """The answer: text as it is, anything else as JSON. Where none is to be written, the results are the answer."""
@@ -256,6 +310,21 @@ class Transcript:
                 worker = self.state.tasks[result.task].worker
                 lines.append(f"{worker} [{result.task}]: {own_words(decode_value(result.value))}")
         return "\n\n".join(lines)
+
+
+def _cause_of(failure: ev.Failure) -> tuple[str, str] | None:
+    """What a person must put right, as far as it is the same for several failures; None: nothing of the kind."""
+    if failure.code_error is not None:
+        return (failure.code_error.exception, failure.code_error.place())
+    if failure.refusal is not None:
+        return (failure.refusal.model, failure.refusal.cause)
+    return None
+
+
+def has_checked_section(state: RunState) -> bool:
+    """Whether the answer itself says what was checked in it."""
+    written = state.answer_written
+    return written is not None and any(section.kind == "counted" for section in written.sections)
 
 
 def describe_ending(state: RunState) -> str:

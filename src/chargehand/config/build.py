@@ -42,7 +42,7 @@ from chargehand.memory.blocks import Block
 from chargehand.memory.catalog import Memory
 from chargehand.memory.chunking import source_files
 from chargehand.models.messages import Settings
-from chargehand.store_url import StoreUrl
+from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.text.words import listed
 from chargehand.tools import rules
 from chargehand.tools.remember import NAMES as MEMORY_TOOLS
@@ -204,13 +204,20 @@ def _add_memory(build: TeamBuild) -> None:
 
 def _find_store(build: TeamBuild, written: str) -> StoreUrl | None:
     overrides = build.overrides
-    file: StoreUrl | None = overrides.memory
+    file: StoreUrl | None = find_database(build) or overrides.memory
     if written:
         with build.at("memory", "file"):
             file = within(build.source.folder, written)
             if file.is_dir():
                 raise Invalid(f"{written!r} is a folder; name a file, for example {written}/memory.db")
     return overrides.elsewhere or file
+
+
+def find_database(build: TeamBuild) -> PostgresUrl | None:
+    """The database that the file names for all stores."""
+    with build.at("store"):
+        return postgres_url(build.shape.store) if build.shape.store else None
+    return None
 
 
 def _make_block(build: TeamBuild, label: str, written: BlockShape | str) -> Block:

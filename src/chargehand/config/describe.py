@@ -128,8 +128,8 @@ def _check_models(build: TeamBuild) -> None:
             with build.at(*path):
                 finder.find(handle)
                 if near := finder.suggest(handle):
-                    words = f"is {handle!r}, unknown to the table of prices (it may be new); did you mean {near!r}?"
-                    build.report(path, words, grave=False)
+                    words = f"is {handle!r}, unknown to the table of prices (it may be new)"
+                    build.report(path, f"{words}; did you mean {' or '.join(map(repr, near))}?", grave=False)
     for archive in build.memory.archives if build.memory is not None else ():
         if is_handle(archive.embedding):  # whatever else is wrong with it is said already
             from chargehand.models.embeddings import find_embedding  # noqa: PLC0415 - few teams name one

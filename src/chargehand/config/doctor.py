@@ -28,6 +28,7 @@ from chargehand.config.source import find_team
 from chargehand.errors import Invalid
 from chargehand.journal.store import examine_journal
 from chargehand.memory.session import examine_catalog
+from chargehand.models.prices import similar_models
 from chargehand.models.providers import (
     BUILT_IN,
     HIDDEN,
@@ -296,7 +297,18 @@ def check_models(around: Surroundings) -> Iterator[CheckResult]:
             if address is not None and base and lookup(base, folder):  # the key goes there too
                 where = f"; it would be called at {address[0]}, as {origin(base, folder)} says ({base})"
             todo = f"to try it, for a few tokens: chargehand doctor --ask {quote(model)}"
-            yield good(f"model {model}", f"not called: that may cost money{where}", todo)
+            near = (
+                ()
+                if where
+                else tuple(f"{provider}:{name}" for name in similar_models(provider, model.partition(":")[2]))
+            )
+            if near:
+                message = (
+                    f"unknown to the table of prices (it may be new); did you mean {' or '.join(map(repr, near))}?"
+                )
+                yield missing(f"model {model}", message, todo)
+            else:
+                yield good(f"model {model}", f"not called: that may cost money{where}", todo)
 
 
 def _check_server(model: str, host: str, port: int) -> CheckResult:

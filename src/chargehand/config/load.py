@@ -11,6 +11,7 @@ from chargehand.config.build import (
     TeamBuild,
     amount_of,
     build_members,
+    find_database,
     make_checks,
     make_strategy,
     merge_settings,
@@ -27,7 +28,7 @@ from chargehand.errors import Invalid
 from chargehand.memory.catalog import Memory
 from chargehand.models.providers import BUILT_IN
 from chargehand.models.resolve import check_handle
-from chargehand.store_url import StoreUrl
+from chargehand.store_url import PostgresUrl, StoreUrl, postgres_url
 from chargehand.team import Team
 
 _SECONDS = 300.0
@@ -54,6 +55,18 @@ def load_team(
     refuse(str(build.source.file), build.findings)
     assert team is not None, "a team without findings"
     return team
+
+
+def store_of_team(path: File | str | None = None) -> PostgresUrl | None:
+    """The database that a team file names for all stores; None where it names none, or cannot be read."""
+    try:
+        found = find_team(path)
+        if found.how == "bundled" or "store" not in found.file.read_text(encoding="utf-8"):
+            return None
+        written = read_source(found.file).data.get("store")
+        return postgres_url(written) if isinstance(written, str) and written else None
+    except (Invalid, OSError, UnicodeDecodeError):  # whoever needs the team hears what is wrong with it
+        return None
 
 
 class TeamMemory(Struct, frozen=True):
@@ -136,6 +149,7 @@ def build_team(build: TeamBuild) -> Team | None:
             policy=_make_policy(build),
             lookup=lookup_beside(build.source.file.resolve().parent),
             memory=build.memory,
+            journal=find_database(build),
             cache=build.shape.cache,
             checks=checks,
         )

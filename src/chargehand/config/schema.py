@@ -416,6 +416,10 @@ class TeamShape(FileShape, frozen=True):
     """The time a run has, from the request to the answer, such as `5m`; left out, 300 seconds."""
     budget: AmountShape = AmountShape()
     """The most one run may use."""
+    store: Text = ""
+    """The database of its runs and its memory, as `postgresql://host/name`; left out, files. User and password belong
+    into the environment: `PGUSER` and `PGPASSWORD`, or the whole URL as a variable.
+    """
     cache: Timeout | None = None
     """For how long another run may use a result again instead of doing the same once more, such as `10m`; left out,
     never. Only for workers whose tools all only read, while they are the same.

@@ -183,7 +183,7 @@ def check(budget: Budget) -> None:
             raise Invalid(f"budget.floor.{name} keeps {kept} of a cap of {cap}; lower the floor or raise the cap")
 
 
-class Ledger(Struct):
+class Ledger(Struct, gc=False):
     """What one run has spent and what it holds in reserve, in place."""
 
     budget: Budget
@@ -267,7 +267,7 @@ class Ledger(Struct):
     @property
     def overspent(self) -> Amount:
         """What was spent beyond the caps: by a model that wrote more than it was asked for, or charged more."""
-        return self.spent.beyond(self.budget.caps)
+        return self.spent.beyond(self.budget.caps) if self.capped else NOTHING
 
     @property
     def reserved(self) -> Amount:

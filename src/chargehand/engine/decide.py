@@ -220,9 +220,7 @@ def _starts(state: RunState, now: Instant, last: Instant) -> list[ev.Event]:
     while fronts and len(events) < free:
         (_, order), number = fronts[0]
         progress = state.ordered[order]
-        event = _reuse(state, progress) or _refused(state, progress)
-        if progress.redo:
-            event = event or _abandoned(state, progress)
+        event = _instead_of_start(state, progress) if state.offers or state.refused or progress.redo else None
         event = event or _start(state, progress, queues[number], starting, now, last)
         if event is None:
             heappop(fronts)  # no worker of this queue is free
@@ -261,9 +259,17 @@ def _advance(fronts: list[tuple[_Entry, int]], walk: Iterator[_Entry]) -> None:
         heapreplace(fronts, (entry, fronts[0][1]))
 
 
+def _instead_of_start(state: RunState, progress: Progress) -> ev.Event | None:
+    """What becomes of a ready task for which no attempt is started; None: one may be."""
+    event = _reuse(state, progress) if state.offers else None
+    if event is None and state.refused:
+        event = _refused(state, progress)
+    if event is None and progress.redo:
+        event = _abandoned(state, progress)
+    return event
+
+
 def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
-    if not state.offers:
-        return None
     key = key_of(state, progress)
     if key not in state.offers:
         return None
@@ -282,8 +288,6 @@ def _reuse(state: RunState, progress: Progress) -> ev.Event | None:
 
 def _refused(state: RunState, progress: Progress) -> ev.Event | None:
     """A skip where the models of all workers that may take a task refuse every call: no attempt could succeed."""
-    if not state.refused:
-        return None
     models = [state.agents[name].model for name in line_of(state, progress.task) if name in state.agents]
     if not models or any(model not in state.refused for model in models):
         return None

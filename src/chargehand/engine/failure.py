@@ -101,6 +101,8 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
     """The environment variable that the key was taken from."""
     keyless: bool = False
     """No key was sent: none is, to a model that is named by its URL."""
+    near: tuple[str, ...] = ()
+    """Models of this provider with a similar name, the nearest first (cause `model`)."""
 
     def headline(self) -> str:
         """One line: who refused what, and what to do. Never to try again: that would be refused again."""
@@ -108,7 +110,8 @@ class Refusal(Struct, frozen=True, omit_defaults=True, gc=False):
             return f"{self.provider} wants a key ({self.status}), and {keyless_advice(self.model)}."
         _, _, name = self.model.rpartition("#" if "://" in self.model else ":")
         variable = self.variable or "the key it is given"
-        return _HEADLINES[self.cause].format(provider=self.provider, model=name, status=self.status, variable=variable)
+        line = _HEADLINES[self.cause].format(provider=self.provider, model=name, status=self.status, variable=variable)
+        return f"{line} Did you mean {' or '.join(self.near)}?" if self.near else line
 
 
 def keyless_advice(model: str) -> str:

@@ -163,7 +163,7 @@ class ReadyQueue(Struct):
     heap: list[tuple[float, int]] = []
 
 
-class RunState(Struct):
+class RunState(Struct, gc=False):
     requested: ev.RunRequested
     ledger: Ledger
     agents: dict[str, Agent]

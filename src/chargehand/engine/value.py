@@ -4,7 +4,6 @@ What a value means is not its business. Dates, sets, bytes and structs become wh
 """
 
 import re
-from contextlib import suppress
 from math import isfinite
 from typing import cast
 
@@ -26,14 +25,19 @@ _MANY_DIGITS = b"0" * 19
 
 def encode_value(value: object) -> Raw:
     """The value as JSON; NotJson says where it cannot be carried."""
+    return Raw(_encode(value))
+
+
+def _encode(value: object) -> bytes:
     try:
         body = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
-        return Raw(_ENCODER.encode(_plain(value, "$", 0)))
+        return _ENCODER.encode(_plain(value, "$", 0))
     # msgspec writes NaN as null, integers of any size and any depth: only such bytes need a closer look
-    if b"null" in body or _MANY_DIGITS in body.translate(_DIGITS) or _deep(body):
+    # (`find`, because `in` raises and catches a TypeError for each test of bytes)
+    if body.find(b"null") >= 0 or body.translate(_DIGITS).find(_MANY_DIGITS) >= 0 or _deep(body, DEPTH):
         body = _ENCODER.encode(_plain(value, "$", 0))
-    return Raw(body)
+    return body
 
 
 def encode_or_text(value: object, *, depth: int = DEPTH) -> tuple[Raw, bool]:
@@ -41,10 +45,12 @@ def encode_or_text(value: object, *, depth: int = DEPTH) -> tuple[Raw, bool]:
 
     For what has happened and must be recorded: it never raises, whatever the value does when it is looked at.
     """
-    with suppress(Exception):  # a foreign object may raise anything
-        body = encode_value(value)
-        if not _deep(body, depth):
-            return body, True
+    try:
+        body = _encode(value)
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything
+        body = b""
+    if body and not _deep(body, depth):
+        return Raw(body), True
     try:
         plain = msgspec.to_builtins(value, builtin_types=(Raw,), enc_hook=describe_value)
         return encode_value(_with_text(plain, depth)), False
@@ -94,9 +100,9 @@ def decode_value(raw: Raw | bytes) -> object:
         raise NotJson("$", f"is not JSON that can be read: {error}") from error
 
 
-def _deep(body: bytes | Raw, most: int = DEPTH) -> bool:
-    body = bytes(body)
-    if body.count(b"[") + body.count(b"{") <= most:
+def _deep(body: bytes, most: int) -> bool:
+    """Whether it has more than so many levels."""
+    if len(body) <= 2 * most or body.count(b"[") + body.count(b"{") <= most:
         return False
     brackets = _STRINGS.sub(b"", body).translate(_BRACKETS, _NOT_BRACKETS)
     for _ in range(most):  # each pass takes the innermost level away

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.policy import Instant
 from chargehand.errors import RunUnknown
 from chargehand.journal.codec import prove
 from chargehand.journal.protocol import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from chargehand.sqlite.database import Database
 
 
-class _Stream(Struct, eq=False):
+class _Stream(Struct, eq=False, gc=False):
     """One run."""
 
     number: int
@@ -140,6 +141,9 @@ class MemoryJournal:
 
     async def open_runs(self) -> list[RunRow]:
         return [row for row in await self.runs() if row.ended is None]
+
+    async def changed_since(self, since: Instant) -> list[RunRow]:
+        return [row for row in await self.runs() if row.changed >= since]
 
     async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         return list(islice(self._rows(before), limit))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chargehand.engine.events import Entry, RunEnded
+from chargehand.engine.policy import Instant
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError
 from chargehand.journal.codec import encode
 from chargehand.journal.postgres_notices import PostgresNotices
@@ -66,6 +67,10 @@ _ROWS = f"""
     WHERE runs.tenant = current_tenant() AND runs.seq > 0
 """  # noqa: S608 - of our own words
 _HAS_OPEN = "SELECT EXISTS (SELECT FROM runs WHERE tenant = current_tenant() AND NOT ended AND seq > 0)"
+_NAMES = """
+    SELECT run FROM runs WHERE tenant = current_tenant() AND run >= $1 AND starts_with(run, $1) AND seq > 0
+    ORDER BY number DESC
+"""
 _INSIDE = """
     SELECT run FROM runs WHERE tenant = current_tenant() AND run > $1 AND run < $2 AND seq > 0 ORDER BY run
 """
@@ -190,8 +195,15 @@ class PostgresJournal:
         rows = await self._rows("AND NOT runs.ended ORDER BY runs.run")
         return [row for row in rows if not row.damage]
 
+    async def changed_since(self, since: Instant) -> list[RunRow]:
+        return await self._rows("AND last.at >= $1 ORDER BY runs.run", since)
+
     async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         return await self._rows("AND runs.number < $1 ORDER BY runs.number DESC LIMIT $2", before, limit)
+
+    async def names(self, prefix: str) -> list[str]:
+        """The names that begin so, the latest first."""
+        return [row[0] for row in await self._database.fetch(_NAMES, prefix)]
 
     async def inside(self, run: str) -> list[str]:
         self._check_open()
@@ -333,6 +345,12 @@ class PostgresJournalStore:
 
     def row(self, run: str) -> RunRow:
         return self._ask(lambda journal: journal.row(run))
+
+    def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        return self._ask(lambda journal: journal.latest(before=before, limit=limit))
+
+    def names(self, prefix: str) -> list[str]:
+        return self._ask(lambda journal: journal.names(prefix))
 
     def inside(self, run: str) -> list[str]:
         return self._ask(lambda journal: journal.inside(run))

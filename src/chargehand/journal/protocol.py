@@ -241,6 +241,10 @@ class Journal(Protocol):
         """The runs that have not ended, by name; without those that are damaged."""
         ...
 
+    async def changed_since(self, since: Instant) -> list[RunRow]:
+        """The runs whose last entry is not older, by name."""
+        ...
+
     async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         """At most `limit` runs with a lower number than `before`, the latest first."""
         ...
@@ -298,6 +302,9 @@ class JournalProxy:
     async def open_runs(self) -> list[RunRow]:
         return await self._journal.open_runs()
 
+    async def changed_since(self, since: Instant) -> list[RunRow]:
+        return await self._journal.changed_since(since)
+
     async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         return await self._journal.latest(before=before, limit=limit)
 
@@ -341,6 +348,12 @@ class JournalStore(Protocol):
     def row(self, run: str) -> RunRow: ...
 
     def runs(self) -> list[RunRow]: ...
+
+    def latest(self, *, before: int, limit: int) -> list[RunRow]: ...
+
+    def names(self, prefix: str) -> list[str]:
+        """The names that begin so, the latest first; without damaged ones."""
+        ...
 
     def inside(self, run: str) -> list[str]: ...
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from chargehand.engine.events import Entry
-from chargehand.engine.policy import Seconds
+from chargehand.engine.policy import Instant, Seconds
 from chargehand.errors import Corrupt, Fenced, Refused, RunUnknown, StoreError, StoreUnavailable
 from chargehand.journal import rows
 from chargehand.journal.codec import encode
@@ -232,6 +232,9 @@ class SqliteJournal:
     async def open_runs(self) -> list[RunRow]:
         return [row for row in await self.runs() if row.ended is None and not row.damage]
 
+    async def changed_since(self, since: Instant) -> list[RunRow]:
+        return [row for row in await self.runs() if row.changed >= since]
+
     async def latest(self, *, before: int, limit: int) -> list[RunRow]:
         return await self._read(lambda db: self._listing(db).latest(before, limit))
 
@@ -309,6 +312,15 @@ class SqliteFile:
     def runs(self) -> list[RunRow]:
         with self._reading() as connection:
             return read_at_once(connection, self._list)
+
+    def latest(self, *, before: int, limit: int) -> list[RunRow]:
+        with self._reading() as connection:
+            listing = rows.Listing(connection, self._blobs, locks_of(self._path))
+            return read_at_once(connection, lambda _: listing.latest(before, limit))
+
+    def names(self, prefix: str) -> list[str]:
+        latest = sorted(self.runs(), key=lambda row: row.started, reverse=True)
+        return [row.run for row in latest if row.run.startswith(prefix) and not row.damage]
 
     def inside(self, run: str) -> list[str]:
         with self._reading() as connection:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from chargehand.sqlite.connection import Durability, Examined
 
 
+NEWEST = 2**62
+"""A number above that of every run."""
+
+
 def journal_store(url: StoreUrl) -> JournalStore:
     """The store that keeps a journal; Invalid for a URL that names none."""
     place = parse_store_url(url)
@@ -63,6 +67,16 @@ def read_readable(url: StoreUrl, run: str) -> Readable:
 def read_row(url: StoreUrl, run: str) -> RunRow:
     """One run as listings have it; RunUnknown if it has no entries."""
     return journal_store(url).row(run)
+
+
+def latest_runs(url: StoreUrl, *, before: int = NEWEST, limit: int) -> list[RunRow]:
+    """At most `limit` runs with a lower number than `before`, the latest first."""
+    return journal_store(url).latest(before=before, limit=limit)
+
+
+def run_names(url: StoreUrl, prefix: str) -> list[str]:
+    """The names that begin so, the latest first; without damaged ones."""
+    return journal_store(url).names(prefix)
 
 
 def list_inside(url: StoreUrl, run: str) -> list[str]:

@@ -86,17 +86,16 @@ _OWNERS = """
     SELECT things.id, access, tainted FROM attachments JOIN things ON things.number = attachments.owner
     WHERE attachments.thing = $1 ORDER BY things.number
 """
-_AGENTS = "SELECT id FROM things WHERE tenant = current_tenant() AND space = $1 AND kind = 'agent' AND id = ANY($2)"
-_OWN_GRANTS = """
-    SELECT agents.id, attachments.thing, access, tainted, '' FROM things AS agents
-    JOIN attachments ON attachments.owner = agents.number
+# a row without a thing says that an agent is there
+_GRANTS = """
+    SELECT agents.id, attachments.thing, access, tainted, '' AS via, 0 AS place FROM things AS agents
+    LEFT JOIN attachments ON attachments.owner = agents.number
     WHERE agents.tenant = current_tenant() AND agents.space = $1 AND agents.kind = 'agent' AND agents.id = ANY($2)
-"""
-_GROUP_GRANTS = """
-    SELECT member, attachments.thing, access, tainted, teams.id FROM things AS teams
+    UNION ALL
+    SELECT member, attachments.thing, access, tainted, teams.id, teams.number FROM things AS teams
     CROSS JOIN unnest(teams.members) AS member JOIN attachments ON attachments.owner = teams.number
     WHERE teams.tenant = current_tenant() AND teams.space = $1 AND teams.kind = 'group' AND member = ANY($2)
-    ORDER BY teams.number
+    ORDER BY place
 """
 _THINGS = "SELECT number, kind, body FROM things WHERE number = ANY($1)"
 _IS_REPEATED = """
@@ -297,33 +296,36 @@ class ThingRows:
         return {owner: Grant(access, tainted) for owner, access, tainted in rows}
 
     async def attached(self, agent: str) -> list[Attached]:
-        await self._need_number(("agent",), agent)
-        return (await self.attached_to([agent]))[agent]
+        attached = await self.attached_to([agent])
+        if agent not in attached:
+            raise unknown_thing(PREFIXES[Profile], agent)
+        return attached[agent]
 
     async def attached_to(self, agents: Sequence[str]) -> dict[str, list[Attached]]:
-        named = [agent for agent in agents if is_storable(agent)]
-        known = [row[0] for row in await self.db.fetch(_AGENTS, self._space, named)]
-        grants = await self._grants(known)
+        known, grants = await self._grants(agents)
         numbers = {thing for own in grants.values() for thing in own}
         things: dict[int, Block | Archive] = {}
         for number, kind, body in await self.db.fetch(_THINGS, list(numbers)):
             things[number] = decode_thing(Block, body) if kind == "block" else decode_thing(Archive, body)
         return all_attached(agents, known, grants, things)
 
-    async def _grants(self, agents: Sequence[str]) -> Grants:
-        own = await self.db.fetch(_OWN_GRANTS, self._space, agents)
-        through_groups = await self.db.fetch(_GROUP_GRANTS, self._space, agents)
-        return grants_that_count(
-            AttachedRow(agent, thing, Grant(access, tainted), via)
-            for agent, thing, access, tainted, via in chain(own, through_groups)
+    async def _grants(self, agents: Sequence[str]) -> tuple[set[str], Grants]:
+        """Those of the agents that are there; and whatever is granted to any of them."""
+        rows = await self.db.fetch(_GRANTS, self._space, [agent for agent in agents if is_storable(agent)])
+        granted = [row for row in rows if row[1] is not None]
+        grants = grants_that_count(
+            AttachedRow(agent, thing, Grant(access, tainted), via) for agent, thing, access, tainted, via, _ in granted
         )
+        return {agent for agent, _, _, _, via, _ in rows if not via}, grants
 
     async def granted(self, thing: int, agent: str, origin: Origin) -> Grant:
         """What an agent may do with a block or an archive; without an agent the origin must not be a worker's."""
         if not agent:
             return grant_without_agent(origin)
-        await self._need_number(("agent",), agent)
-        return grant_of(await self._grants([agent]), agent, thing)
+        known, grants = await self._grants([agent])
+        if agent not in known:
+            raise unknown_thing(PREFIXES[Profile], agent)
+        return grant_of(grants, agent, thing)
 
     # --- blocks
 

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from chargehand.engine.failure import Failure, FailureKind, Refusal, RefusalCause, keyless_advice
 from chargehand.models.messages import Usage
 from chargehand.models.model import ModelFailed
+from chargehand.models.prices import similar_models
 
 LONGEST_WAIT = 7 * 86_400.0
 _LONGEST_WORDS = 300
@@ -133,6 +134,7 @@ def call_refused(party: Party, status: int, words: str, wait: float = 0.0, *, bi
             status=status,
             variable=party.variable,
             keyless=keyless,
+            near=_similar_models(party) if cause == "model" else (),
         )
     billed = may_be_billed(status) if billed is None else billed
     return CallFailed(Failure(kind, message, wait, permanent, refusal=refusal), status=status, billed=billed)
@@ -154,6 +156,14 @@ def _cause_of(status: int, words: str) -> RefusalCause | None:
 
 def _provider(party: Party) -> str:
     return party.place if "://" in party.handle else party.handle.partition(":")[0]
+
+
+def _similar_models(party: Party) -> tuple[str, ...]:
+    """Models of the same provider whose names are like that of one it does not have."""
+    if "://" in party.handle:
+        return ()
+    provider, _, name = party.handle.partition(":")
+    return similar_models(provider, name)
 
 
 def may_be_billed(status: int) -> bool:

@@ -62,7 +62,7 @@ class ToolSpec(Struct, frozen=True, gc=False):
     parameters: Raw
 
 
-class Settings(Declared, frozen=True, forbid_unknown_fields=True):
+class Settings(Declared, frozen=True, cache_hash=True, forbid_unknown_fields=True):
     """How a model samples."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -73,7 +73,7 @@ class Settings(Declared, frozen=True, forbid_unknown_fields=True):
     """Whether a reply may hold several tool calls; left out, the provider decides."""
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """One call of a model. `messages` may grow once it is over: copy them to keep them.
 
     With `schema` (a JSON Schema) the text of the reply is to be JSON of that shape. `subject` says in plain data what

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TYPO = 0.8
 """How alike two names must be, from 0 to 1, for one to be taken for a slip of the finger."""
+_MAX_SIMILAR = 3
 
 
 class Price(Struct, frozen=True, gc=False):
@@ -157,12 +158,11 @@ def _rate(prices: "Decimal | TieredPrices | None", read: int) -> float:
     return float(rates[-1])
 
 
-def similar_model(provider: str, name: str) -> str:
-    """The name in the table that is most like one it does not have; empty where it has it, or nothing is like it."""
+def similar_models(provider: str, name: str) -> tuple[str, ...]:
+    """The names in the table that are most like one it does not have; none where it has it, or nothing is like it."""
     if find_price(provider, name) is not None:
-        return ""
+        return ()
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - as above
 
     known = [model.id for entry in get_snapshot().providers if entry.id == provider for model in entry.models]
-    near = nearest_names(name, known, count=1, similarity=_TYPO)
-    return near[0] if near else ""
+    return tuple(nearest_names(name, known, count=_MAX_SIMILAR, similarity=_TYPO))

@@ -37,7 +37,7 @@ class WorkerCard(Struct, frozen=True):
     """Requests that were confirmed to be for it, besides the declared examples."""
 
 
-class Given(Struct, frozen=True):
+class Given(Struct, frozen=True, gc=False):
     """A result to work from: its worker, what was asked, and what came of it (None: a gap)."""
 
     task: str
@@ -48,7 +48,7 @@ class Given(Struct, frozen=True):
     """A tool returned it, and `task` says which."""
 
 
-class Planned(Struct, frozen=True):
+class Planned(Struct, frozen=True, gc=False):
     """A task the plan holds already."""
 
     id: str
@@ -57,7 +57,7 @@ class Planned(Struct, frozen=True):
     after: tuple[str, ...] = ()
 
 
-class Planning(Struct, frozen=True, tag="planning"):
+class Planning(Struct, frozen=True, gc=False, tag="planning"):
     """A plan is asked for.
 
     `findings` say in words what was wrong with the last proposal. With `tasks` there is a plan already, `results` and
@@ -73,7 +73,7 @@ class Planning(Struct, frozen=True, tag="planning"):
     gaps: tuple[Gap, ...] = ()
 
 
-class Shown(Struct, frozen=True):
+class Shown(Struct, frozen=True, gc=False):
     """A block of shared memory as a model sees it; `access` is what the worker may do with it."""
 
     label: str
@@ -82,14 +82,14 @@ class Shown(Struct, frozen=True):
     access: str = "read"
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, gc=False):
     """An earlier turn of the worker: `user` is what it was asked, `assistant` what came of it."""
 
     role: str
     text: str
 
 
-class Working(Struct, frozen=True, tag="working"):
+class Working(Struct, frozen=True, gc=False, tag="working"):
     """One task for one worker. It sees what it is asked, its inputs and its memory, and nothing of the rest.
 
     `chat_turns` is how many messages after the first were said before this task: they are the chat it belongs to.
@@ -104,7 +104,7 @@ class Working(Struct, frozen=True, tag="working"):
     chat_turns: int = 0
 
 
-class Refining(Struct, frozen=True, tag="refining"):
+class Refining(Struct, frozen=True, gc=False, tag="refining"):
     """A task that failed, and why: it is to be put better."""
 
     instruction: str
@@ -113,7 +113,7 @@ class Refining(Struct, frozen=True, tag="refining"):
     inputs: tuple[Given, ...] = ()
 
 
-class Answering(Struct, frozen=True, tag="answering"):
+class Answering(Struct, frozen=True, gc=False, tag="answering"):
     """Results that are to become one answer, and what is missing."""
 
     goal: str

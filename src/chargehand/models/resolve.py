@@ -35,7 +35,7 @@ from chargehand.models.http import MOST_BYTES, PATIENCE, Timeouts, Transport
 from chargehand.models.limits import Limiter, Pace
 from chargehand.models.model import Model
 from chargehand.models.openai import OpenAIChat
-from chargehand.models.prices import FREE, Price, PricedModel, PriceTag, similar_model
+from chargehand.models.prices import FREE, Price, PricedModel, PriceTag, similar_models
 from chargehand.models.providers import (
     BUILT_IN,
     LOCAL,
@@ -133,7 +133,7 @@ class Finder:
         self._limits = _limit_store(store)
         self._without_key = without_key
         self._price = price
-        self._folder = folder or models_folder(lookup)
+        self._folder = folder
         self._paces = dict(paces or {})
         self._random = random
         self._transport = Transport() if shared else None
@@ -156,8 +156,8 @@ class Finder:
 
     def _share(self, lookup: Lookup, price: Price | None) -> None:
         """Ask another lookup; leave connections and limits to the finder they are copied from."""
+        self._folder = models_folder(lookup) or self._folder or models_folder(self._lookup)
         self._lookup = lookup
-        self._folder = models_folder(lookup) or self._folder
         self._found = []
         self._lent = True
         self._price = price or self._price
@@ -172,16 +172,15 @@ class Finder:
         self._found.append((handle, options, model))
         return model
 
-    def suggest(self, handle: str) -> str:
-        """The handle that may be meant by one whose model the table of prices does not have; empty where it may exist.
+    def suggest(self, handle: str) -> tuple[str, ...]:
+        """The handles that may be meant by one whose model the table of prices does not have, the nearest first.
 
         Servers of one's own may call their models anything.
         """
         reach = self.reach(handle, {})
         if reach is None or reach.place.free or reach.url != reach.place.url:
-            return ""
-        near = similar_model(reach.provider, reach.name)
-        return f"{reach.provider}:{near}" if near else ""
+            return ()
+        return tuple(f"{reach.provider}:{name}" for name in similar_models(reach.provider, reach.name))
 
     def with_price(self, model: Model) -> Model:
         """A model that was handed over as an object, at this finder's price where its card has none."""
@@ -223,7 +222,7 @@ class Finder:
         if provider == LOCAL:
             from chargehand.models.local import LocalModel  # noqa: PLC0415 - loaded only where it is used
 
-            return LocalModel(name, folder=self._folder)
+            return LocalModel(name, folder=self._folder or models_folder(self._lookup))
         if provider in (RECORDED, RECORDING):
             return self._recorded(handle, provider, name)
         return self._other(handle, provider, name, options)

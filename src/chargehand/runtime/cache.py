@@ -33,7 +33,7 @@ async def earlier_results(
     if _given_more(request):
         return ()
     try:
-        rows = [row for row in await journal.runs() if row.changed >= now - fresh]
+        rows = await journal.changed_since(now - fresh)
     except StoreError:
         return ()
     present = {agent.name: agent for agent in request.roster.agents if agent.name in lookers and agent.spec}

@@ -145,11 +145,12 @@ def _proposal(proposal: Proposal) -> Proposal:
 
 
 def _attempted(work: Work, done: Done) -> ev.Event:
+    result = encode_value(done.value)
     items = len(cast("list[object]", done.value)) if isinstance(done.value, list | tuple) else -1
     return ev.AttemptSucceeded(
         task=work.task,
         attempt=work.number,
-        result=encode_value(cast("object", done.value)),
+        result=result,
         items=items,
         used=done.used,
         tracing=done.tracing,

@@ -96,12 +96,14 @@ Attempted: TypeAlias = ev.AttemptStarted | ev.AttemptSucceeded | ev.AttemptFaile
 class BreakerWatch(Struct, frozen=True):
     """A breaker as it was before an event, to tell what the event changed."""
 
+    event: Attempted
     name: str
     opened: int = 0
     leased: Instant = 0.0
 
-    def change(self, state: RunState, event: Attempted) -> ev.Noted | None:
+    def change(self, state: RunState) -> ev.Noted | None:
         """The note on what became of it; None where nothing is worth one. `state` is as it is after the event."""
+        event = self.event
         breaker = state.breakers.get(self.name)
         if breaker is None:
             return None
@@ -110,26 +112,30 @@ class BreakerWatch(Struct, frozen=True):
             reason = f"{event.failure.kind}: {' '.join(event.failure.message.split())[:_MAX_REASON]}"
             what = f"the probe of {who} failed" if self.opened else f"{who} is out of order, {_count(state, breaker)}"
             text = f"{what}; it is not asked for {_wait(breaker.until, state.at)} ({reason})"
-            return self._note("open", text, event)
+            return self._note("open", text)
         if self.opened and not breaker.opened:
             how = "the probe succeeded" if self.leased else "a call that was under way came back"
-            return self._note("closed", f"{who} works again, {how}", event)
+            return self._note("closed", f"{who} works again, {how}")
         if breaker.leased != self.leased and isinstance(event, ev.AttemptStarted):
             probe = f"attempt {event.attempt} of {event.task} by {event.worker}"
-            return self._note("half-open", f"{who} is tried again, {probe} is the probe", event)
+            return self._note("half-open", f"{who} is tried again, {probe} is the probe")
         return None
 
-    def _note(self, state: Literal["open", "half-open", "closed"], text: str, event: Attempted) -> ev.Noted:
+    def _note(self, state: Literal["open", "half-open", "closed"], text: str) -> ev.Noted:
         fact = BreakerChanged(self.name, state)
-        return ev.Noted(f"breaker {state}: {text}", event.task, event.attempt, fact=fact)
+        return ev.Noted(f"breaker {state}: {text}", self.event.task, self.event.attempt, fact=fact)
 
 
-def watch_breaker(state: RunState, event: Attempted) -> BreakerWatch:
-    """The breaker that an event may change, before it does."""
+def watch_breaker(state: RunState, event: ev.Event) -> BreakerWatch | None:
+    """The breaker that an event may change, before it does; None for events that change none."""
+    if not isinstance(event, Attempted):
+        return None
     worker = event.worker if isinstance(event, ev.AttemptStarted) else state.tasks[event.task].worker
     name = breaker_name(state.agents[worker])
     breaker = state.breakers.get(name)
-    return BreakerWatch(name) if breaker is None else BreakerWatch(name, breaker.opened, breaker.leased)
+    if breaker is None:
+        return BreakerWatch(event, name)
+    return BreakerWatch(event, name, breaker.opened, breaker.leased)
 
 
 def _wait(until: Instant, now: Instant) -> str:

@@ -26,7 +26,7 @@ from chargehand.journal.codec import check
 from chargehand.journal.protocol import Journal, Lease
 from chargehand.runtime.context import RunnerPort, perform
 from chargehand.runtime.executor import Executor, Listener, PromptMessage
-from chargehand.runtime.run_log import LOGGED, Attempted, BreakerWatch, RunLog, watch_breaker
+from chargehand.runtime.run_log import LOGGED, RunLog, watch_breaker
 
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -188,7 +188,7 @@ class RunLoop:
         if self._over:  # a worker that asks while it is cancelled would wait for ever
             raise _no_longer(self.run)
         if self._now is not None and type(report) in _STEPS:
-            self._record(admit(self.state, report), max(self._clock(), self.state.at))
+            self._record(admit(self.state, report), self._clock())
             self._write_now()
             return
         future = asyncio.get_running_loop().create_future()
@@ -200,7 +200,7 @@ class RunLoop:
         """Report a step without waiting for it: it is written soon. Refused, at once, if it does not fit."""
         if not report.name.isascii():  # of all it says, only this comes from outside
             check(report)
-        self._record(admit(self.state, report), max(self._clock(), self.state.at), urgent=self._now is not None)
+        self._record(admit(self.state, report), self._clock(), urgent=self._now is not None)
         if self._now is None:  # most such steps are over soon, and one commit then carries their beginning and end
             asyncio.get_running_loop().call_later(_SOON, self._hurry)
         elif self._listener is not None:
@@ -249,8 +249,14 @@ class RunLoop:
 
     def _release(self, what: _Awaited) -> None:
         """Let all that wait for this go on."""
-        if self._awaiting:
-            _resolve(self._awaiting.pop(what, ()))
+        _resolve(self._awaiting.pop(what, ()))
+
+    def _release_due(self) -> None:
+        """Let all go on that wait for a plan which is whole, or for a question which is written."""
+        if not self.state.planning.is_open:
+            self._release("plan")
+        if self.state.input is not None:
+            self._release("question")
 
     def stop_waiting(self) -> None:
         """The open question is not answered: leave the run once nothing goes on without that."""
@@ -261,30 +267,27 @@ class RunLoop:
         """Write this along with whatever is written next."""
         if not isinstance(event, ev.PromptSent):  # that is JSON already, and too long to be kept twice while it waits
             check(event)
-        self._record(event, max(self._clock(), self.state.at), urgent=False)
+        self._record(event, self._clock(), urgent=False)
 
     # --- the loop
 
     async def to_end(self, *, first: Sequence[ev.Event] = (), wait_for_input: bool = False) -> None:
         """Drive until the run has ended or, unless told to wait, nothing goes on without a person."""
         for event in first:  # refused before anything is written, so that its sender hears of it
-            self._record(admit(self.state, event), max(self._clock(), self.state.at))
+            self._record(admit(self.state, event), self._clock())
+        self._waits_for_input = wait_for_input
         try:
-            self._waits_for_input = wait_for_input
-            await self._until_over()
+            async with BareTaskGroup() as jobs:
+                try:
+                    await self._loop(jobs)
+                except asyncio.CancelledError:
+                    self._take_in(self._clock())  # what was reported until now has happened
+                    raise
+                finally:
+                    self._stop()
         except asyncio.CancelledError:
             await self._leave()
             raise
-
-    async def _until_over(self) -> None:
-        async with BareTaskGroup() as jobs:
-            try:
-                await self._loop(jobs)
-            except asyncio.CancelledError:
-                self._take_in(max(self._clock(), self.state.at))  # what was reported until now has happened
-                raise
-            finally:
-                self._stop()
 
     async def _leave(self) -> None:
         """Write what was reported until this process was told to stop, and that no crash interrupts what is owed.
@@ -294,7 +297,7 @@ class RunLoop:
         state = self.state
         waits_for_person = state.input is not None and not state.owing
         if state.ended is None and state.released_at is None and not waits_for_person:
-            self._record(ev.RunReleased(), max(self._clock(), state.at))
+            self._record(ev.RunReleased(), self._clock())
         try:
             async with asyncio.timeout(_FAREWELL):
                 # what was being written is perhaps; appended again by itself it is written once
@@ -310,7 +313,7 @@ class RunLoop:
         while True:
             if self._trouble is not None:
                 raise self._trouble
-            now = max(self._clock(), state.at)
+            now = self._clock()
             self._take_in(now)
             while events := decide(state, now):
                 for event in events:
@@ -318,15 +321,14 @@ class RunLoop:
             if self._urgent:
                 await self._write()
             self._align(jobs)
-            if not state.planning.is_open:
-                self._release("plan")
-            if state.input is not None:
-                self._release("question")
+            if self._awaiting:
+                self._release_due()
             if state.ended is not None:
                 return
             if not self._waits_for_input and self._stuck_without_a_person():
                 return
-            await self._wait(now)
+            if not (self._inbox or self._urgent):
+                await self._next_wakeup(now)
 
     def _stuck_without_a_person(self) -> bool:
         state = self.state
@@ -351,9 +353,7 @@ class RunLoop:
     def _record(self, event: ev.Event, now: float, *, urgent: bool = True) -> None:
         state = self.state
         entry = ev.Entry(state.seq + 1, now, event)
-        watch: BreakerWatch | None = None
-        if isinstance(event, ev.AttemptFailed) or (state.breakers and isinstance(event, Attempted)):
-            watch = watch_breaker(state, event)
+        watch = watch_breaker(state, event) if state.breakers or type(event) is ev.AttemptFailed else None
         fold(state, entry)
         self._unwritten.append(entry)
         if urgent:
@@ -364,10 +364,8 @@ class RunLoop:
             if self._log is None:
                 self._log = RunLog(self.run)
             self._log.hear(state, event)
-        if watch is not None and isinstance(event, Attempted):
-            noted = watch.change(state, event)
-            if noted is not None:
-                self._record(noted, now)
+        if watch is not None and (noted := watch.change(state)) is not None:
+            self._record(noted, now)
 
     def _write_now(self) -> None:
         """Write without waiting, which some journals can; steps let nothing follow but what money they set free."""
@@ -428,9 +426,8 @@ class RunLoop:
                 job.cancel()
         state.touched.clear()
 
-    async def _wait(self, decided: float) -> None:
-        if self._inbox or self._urgent:
-            return
+    def _next_wakeup(self, decided: float) -> asyncio.Future[None]:
+        """Done when something is reported, or when `decide` may return something that it did not when last called."""
         loop = asyncio.get_running_loop()
         at = wake_at(self.state, decided)  # not the present: writing took time, and something may have come due
         if self._alarm is not None and (at is None or at < self._alarm[0]):  # ringing early only costs a look
@@ -439,7 +436,7 @@ class RunLoop:
         if self._alarm is None and at is not None:
             self._alarm = (at, loop.call_later(max(0.0, at - self._clock()), self._alarm_fired))
         self._wakeup = loop.create_future()
-        await self._wakeup
+        return self._wakeup
 
     def _alarm_fired(self) -> None:
         self._alarm = None

@@ -463,10 +463,12 @@ def health(
     teams: dict[str, Stats] = {}  # workers of different teams may have the same name
     written = [(run, entries) for run, entries in runs if entries]
     for run, entries in sorted(written, key=lambda item: item[1][0].at):
-        state = replay(entries)
-        stats = teams.setdefault(state.requested.team, Stats())
+        requested = entries[0].event
+        assert isinstance(requested, ev.RunRequested), "a journal begins with run.requested"
+        stats = teams.setdefault(requested.team, Stats())
         stats.record(run, entries)
-        stats.keep_breakers(state)
+        if any(isinstance(entry.event, ev.AttemptFailed) for entry in entries):  # no other event opens a breaker
+            stats.keep_breakers(replay(entries))
         if driven is not None and run not in driven:
             stats.leave(run)
     lines = [line for team, stats in teams.items() for line in report(stats, now, team)]

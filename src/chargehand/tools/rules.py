@@ -125,6 +125,8 @@ def objection(rules: Sequence[ToolRule], calls: Sequence[Called], tool: str, ste
 
     Every rule has to agree. Calls made in the same step count as made before this one, in their order.
     """
+    if not rules:
+        return ""
     if must_exit(rules, calls):
         return f"{tool} cannot be called: {calls[-1].tool} was the last call, give your answer now"
     first = [rule.tool for rule in rules if isinstance(rule, RunFirst)]
@@ -158,7 +160,7 @@ def may_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> str:
 
 def must_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> bool:
     """Whether the last call ends the attempt."""
-    if not calls:
+    if not rules or not calls:
         return False
     if not any(isinstance(rule, ExitLoop) and rule.tool == calls[-1].tool for rule in rules):
         return False
@@ -167,7 +169,7 @@ def must_exit(rules: Sequence[ToolRule], calls: Sequence[Called]) -> bool:
 
 
 def needs_approval(rules: Sequence[ToolRule], tool: str) -> bool:
-    return any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)
+    return bool(rules) and any(isinstance(rule, RequiresApproval) and rule.tool == tool for rule in rules)
 
 
 def check(rules: Sequence[ToolRule], tools: Sequence[str]) -> None:

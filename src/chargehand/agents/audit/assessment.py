@@ -269,7 +269,7 @@ async def report_answer(
     sections += untraced_sections(untraced)
     if settled or traced.is_mixed or (coverage.missing and coverage.parts > _FEW_PARTS):
         line = Assessment(coverage, traced, contradictions=tuple(settled)).line
-        sections.append(AnswerSection("counted", f"Counted: {line}."))
+        sections.append(AnswerSection("counted", f"Checked: {line}."))
     return AnswerReport(sections, tracing, AnswerAudit(tuple(statements), tuple(settled), tuple(unused)))
 
 
@@ -282,7 +282,7 @@ def report_results(brief: Brief, results: Sequence[Given]) -> list[AnswerSection
     traced = count_traced(tracings.values())
     if traced.is_mixed:
         line = Assessment(measure_coverage(covered, brief.gaps), traced).line
-        sections.append(AnswerSection("counted", f"Counted: {line}."))
+        sections.append(AnswerSection("counted", f"Checked: {line}."))
     return sections
 
 
