@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOURS = 256
+_KINDS = 160
 _BYTES = {2: 3, 6: 4}
 """Bytes of a pixel by the kind of picture: with and without transparency."""
 
@@ -22,12 +23,22 @@ def shrink(picture: bytes) -> bytes:
         for row in _rows(zlib.decompress(packed), width * size, size)
     ]
     counts = Counter(pixel for row in rows for pixel in row)
-    palette = [colour for colour, _ in counts.most_common(_COLOURS)]
+    palette = _choose_palette(counts)
     index = {colour: min(range(len(palette)), key=lambda at: _distance(palette[at], colour)) for colour in counts}
     plain = b"".join(b"\0" + bytes(index[pixel] for pixel in row) for row in rows)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     parts = ((b"IHDR", header), (b"PLTE", b"".join(palette)), (b"IDAT", zlib.compress(plain, 9)), (b"IEND", b""))
     return _SIGNATURE + b"".join(_chunk(name, data) for name, data in parts)
+
+
+def _choose_palette(counts: Counter[bytes]) -> list[bytes]:
+    """The commonest colour of each hue and shade, so that none is lost that is rare, and then the commonest others."""
+    kinds: dict[bytes, bytes] = {}
+    for colour, _ in counts.most_common():
+        kinds.setdefault(bytes(channel >> 5 for channel in colour), colour)
+    first = list(kinds.values())[:_KINDS]
+    rest = [colour for colour, _ in counts.most_common(_COLOURS + _KINDS) if colour not in first]
+    return [*first, *rest][:_COLOURS]
 
 
 def _chunks(picture: bytes) -> Iterator[tuple[bytes, bytes]]:

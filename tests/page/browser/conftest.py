@@ -79,6 +79,7 @@ class Visitor:
     def picture(self, page: Page, name: str, *, full: bool = False) -> None:
         """One of the named pictures, if they are wanted."""
         if self._screens is not None:
+            page.evaluate("scrollTo(0, 0)")
             (self._screens / f"page-{name}.png").write_bytes(shrink(page.screenshot(full_page=full)))
 
     def _hear(self, message: ConsoleMessage) -> None:
