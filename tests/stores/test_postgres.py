@@ -64,6 +64,17 @@ def test_a_file_is_no_database_and_a_database_no_file() -> None:
         postgres_url("runs.db")
 
 
+_FORK = """
+import os, sys
+from chargehand.journal.store import list_runs
+print(len(list_runs(sys.argv[1])), flush=True)
+child = os.fork()
+print(len(list_runs(sys.argv[1])), flush=True)
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 # --- the schema
 
 
@@ -168,6 +179,12 @@ def test_a_database_is_used_from_any_loop_and_from_none(postgres_store: str) -> 
         return (await (await open_database(url)).fetch("SELECT 41 + 1"))[0][0]
 
     assert [asyncio.run(ask()), asyncio.run(ask()), client_thread().wait(ask())] == [42, 42, 42]
+
+
+def test_a_forked_child_has_connections_of_its_own(postgres_store: str) -> None:
+    command = [sys.executable, "-c", _FORK, postgres_store]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "0", "0"]), done.stderr
 
 
 # --- errors
