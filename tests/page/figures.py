@@ -2,12 +2,13 @@
 
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
-from playwright.sync_api import CDPSession, Page, expect
+from playwright.sync_api import Page, expect
 
 from chargehand.engine.plan import needs
 from tests.page.big_run import big_plan
@@ -36,39 +37,51 @@ class PageFigures(Struct, frozen=True):
     """The layout of 500 tasks as cards, which the page itself does for up to 150."""
 
 
-def processor_time(session: CDPSession) -> float:
-    metrics: list[dict[str, Any]] = session.send("Performance.getMetrics")["metrics"]
-    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+class _Metric(Struct):
+    name: str
+    value: float
 
 
-def open_session(page: Page) -> CDPSession:
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    return session
+class _Metrics(Struct):
+    metrics: list[_Metric]
+
+
+class ProcessorTime:
+    """The processor time of a page's main thread, in seconds, as its browser counts it."""
+
+    def __init__(self, page: Page) -> None:
+        session = page.context.new_cdp_session(page)
+        send = session.send  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - as the library has it
+        self._send = cast("Callable[..., object]", send)
+        self._send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def read(self) -> float:
+        metrics = msgspec.convert(self._send("Performance.getMetrics"), _Metrics).metrics
+        return next(metric.value for metric in metrics if metric.name == "TaskDuration")
 
 
 def measure_load(page: Page, url: str, run: str, tasks: int) -> float:
-    session = open_session(page)
+    processor = ProcessorTime(page)
     page.goto(f"{url}/runs/{run}")
     expect(page.locator(".wf-cell")).to_have_count(tasks)
     expect(page.locator(".tm-row").first).to_be_visible()
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    return processor_time(session)
+    return processor.read()
 
 
 def measure_status_change(page: Page, proxy: Proxy, shop: Shop, run: str) -> float:
     """The stream is kept back at the last entry with which an attempt succeeds, and then let go for this entry."""
     entries: list[dict[str, Any]] = shop.client.get(f"/api/runs/{run}/entries?limit=10000").json()["entries"]
     last = max(entry["seq"] for entry in entries if entry["event"]["type"] == "attempt.succeeded")
-    session = open_session(page)
+    processor = ProcessorTime(page)
     first = proxy.hold_at(f"id: {last}\n".encode())
     proxy.hold_at(f"id: {last + 1}\n".encode())
     page.goto(f"{proxy.url}/runs/{run}")
     expect(page.locator("main.rp")).to_have_attribute("data-seq", str(last - 1))
-    before = processor_time(session)
+    before = processor.read()
     threading.Timer(0.05, first.release).start()
     page.evaluate(_PAINTED, str(last))  # not with a locator, which asks again and again
-    return processor_time(session) - before
+    return processor.read() - before
 
 
 def measure_layout(size: int) -> float:

@@ -34,7 +34,15 @@ def test_every_view_is_the_same_page_and_needs_no_token(client: httpx.Client) ->
     first = client.get("/", headers=HTML)
     assert first.headers["content-type"].startswith("text/html")
     assert first.headers["cache-control"] == "no-cache"
-    for path in ("/runs/some-run", "/runs/outer/t1/1/2/0123abcd", "/compare/a/vs/b", "/teams", "/teams/x", "/memory"):
+    for path in (
+        "/runs/some-run",
+        "/runs/outer/t1/1/2/0123abcd",
+        "/compare/a/vs/b",
+        "/teams",
+        "/teams/x",
+        "/memory",
+        "/evals/x/y",
+    ):
         assert client.get(path, headers=HTML).text == first.text, path
     assert client.get("/elsewhere", headers=HTML).status_code == 401
 

@@ -72,10 +72,13 @@ def test_two_runs_are_compared_while_one_goes_on(visitor: Visitor, ended_run: st
 def evaluated(shop: Shop) -> str:
     """A team with two reports, the second of which misses a gate."""
     team = shop.teams[1]
-    shop.command("eval", "--team", str(team), "--quiet", "--kind", "routing")
-    first = next((team / ".chargehand" / "evals").iterdir())
-    words = ["--gate", "accuracy=0.95", "--baseline", str(first)]
-    shop.command("eval", "--team", str(team), "--quiet", "--kind", "routing", "--kind", "run", *words)
+    routing = str(team / "evals" / "routing.jsonl")
+    printed = shop.command("eval", routing, "--team", str(team), "--quiet")
+    reports = team / ".chargehand" / "evals"
+    assert reports.is_dir(), printed
+    words = ["--quiet", "--gate", "accuracy=0.95", "--baseline", str(next(reports.iterdir()))]
+    shop.command("eval", routing, str(team / "evals" / "golden.yaml"), "--team", str(team), *words)
+    assert len(list(reports.iterdir())) == 2
     return "expert-router"
 
 

@@ -104,6 +104,20 @@ def test_tasks_of_a_live_run_are_skipped_stopped_and_given_away_in_place(visitor
         visitor.shop.client.post(f"/api/runs/{run}/cancel", json={})
 
 
+def test_a_live_run_is_forked_at_a_finished_task(visitor: Visitor) -> None:
+    run = visitor.shop.begin()
+    visitor.shop.wait_for_tasks(run, "t2", "t6")
+    with visitor.visit(f"/runs/{run}?task=t6") as page:
+        settled(page)
+        inspector(page).get_by_role("button", name="Fork from here").click()
+        expect(inspector(page)).to_contain_text(re.compile(r"A new run: [1-9]\d* results? reused"))
+        inspector(page).locator(".pn-confirm").get_by_role("button", name="Fork from here").click()
+        expect(page).not_to_have_url(re.compile(run))
+        expect(page.locator('[data-task="t2"]')).to_have_class(re.compile("is-reuse"))
+        visitor.shop.client.post(f"/api/runs/{page.url.rsplit('/', 1)[1]}/cancel", json={})
+    visitor.shop.wait(run, "cancelled")
+
+
 def test_tasks_of_an_ended_run_are_retried_skipped_and_given_away_in_a_new_one(visitor: Visitor) -> None:
     tasks = [
         {"id": "t1", "instruction": "Say what checkout is.", "worker": "writer"},
